@@ -1,0 +1,75 @@
+# Everything a developer types. Needs python3 (3.11 or newer), make and access to Python packages.
+PYTHON ?= python3
+JOBS ?= 2
+UV_VERSION := 0.13.7
+
+BIN := .venv/bin
+LOCKED := .venv/.locked
+READY := .venv/.ready
+UV = $(BIN)/uv pip install --quiet --python $(BIN)/python
+
+# Last bits of BLAS results depend on its number of threads.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all serve bench lint format check lock clean setup
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' Makefile
+	@echo "  Variables: PYTHON=python3.12 (interpreter of .venv), JOBS=2 (test processes), ARGS='-k risk' (for pytest)."
+
+setup: $(READY) ## make .venv from requirements.lock (the other targets do this themselves)
+
+demo: $(READY) ## integrate a small example and save its figure in demo-output/
+	$(BIN)/python -m sweep_service.demo
+
+test: $(READY) ## the tests, without the slow suites
+	$(PYTEST) -m "not slow"
+
+test-all: $(READY) ## every test, the slow suites included
+	$(PYTEST)
+
+serve: ## start the service (not there yet)
+	@echo "make serve: the service does not exist yet; use sweep_service.integrate from Python." >&2; exit 1
+
+bench: $(READY) ## measure speed and accuracy on one thread
+	$(ONE_THREAD) NUMBA_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+lint: $(READY) ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+check: lint test ## lint, then test
+
+lock: $(READY) ## resolve pyproject.toml into requirements.lock; UPGRADE=--upgrade takes the newest versions
+	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --all-extras \
+		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" $(UPGRADE) \
+		--output-file requirements.lock
+
+clean: ## remove .venv, caches and outputs
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-output
+	find sweep_service workers api tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# A new lock means a new environment: nothing installed by an older one stays behind.
+# --compile-bytecode: where PYTHONDONTWRITEBYTECODE is set, imports would otherwise compile every time.
+$(LOCKED): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Python 3.11 or newer is needed, but '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo missing)." \
+			"Name another: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(UV) --require-hashes --compile-bytecode -r requirements.lock \
+		|| { echo "uv could not install; trying pip, which knows this machine's own settings" >&2; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; }
+	@touch $@
+
+$(READY): $(LOCKED) pyproject.toml
+	$(UV) --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,188 @@
+"""The mean-field state (M, q): neurons see each other through their projections and a random ξ.
+
+D = d - k, N = M P⁻¹, o = N Mᵀ, Qd_i = o_ii + q_i. Neurons i ≠ j overlap by o_ij + √(q_i q_j) ξ, a
+neuron with itself by Qd_i. `PairwiseFlow` sums over pairs, for any activations; `SquareFlow` is
+its closed form for x². The O(p) forms are in `mean_field_nodes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweep_service.dynamics.overlap_flow import radial_derivative
+from sweep_service.dynamics.xi import Xi
+from sweep_service.model.activations import Activation, Array
+from sweep_service.model.risk import teacher_power
+from sweep_service.model.two_point import Pairs, hermite_rule
+
+CHUNK = 1 << 20  # entries of the largest matrix held at once
+
+
+@dataclass(frozen=True)
+class MeanFieldSystem:
+    """What stays constant along a mean-field trajectory."""
+
+    P: Array
+    pairs: Pairs
+    student: Activation
+    teacher: Activation
+    D: int | None  # dimensions orthogonal to the teacher; None for d = ∞
+    noise: float  # γΔ/p
+    self_terms: bool = True
+    projected: bool = False  # hold q at zero
+    finite_d: int | None = None
+
+    @property
+    def frozen(self) -> bool:
+        """Is there no orthogonal direction to move in?"""
+        return self.projected or self.D == 0
+
+
+class MeanFieldFlow:
+    """y = (M, q), or M alone where q ≡ 0; subclasses give the derivative and the risk."""
+
+    jacobian = None
+
+    def __init__(self, system: MeanFieldSystem, M: Array, q: Array) -> None:
+        self.system = system
+        self.p, self.k = M.shape
+        self.inverse = np.linalg.inv(system.P)
+        self.y0 = M.ravel().copy() if system.frozen else np.concatenate([M.ravel(), q])
+
+    def __call__(self, y: Array) -> Array:
+        M, q = self.state(y)
+        dM, dq = self.derivative(M, q)
+        if self.system.frozen:
+            return dM.ravel()
+        if self.system.noise:
+            dq = dq + self.system.noise * self.slope_power(self.norms(M, q))
+        return np.concatenate([dM.ravel(), dq])
+
+    def state(self, y: Array) -> tuple[Array, Array]:
+        """M and q; rounding may push q below zero, where its root would be NaN."""
+        cut = self.p * self.k
+        M = y[:cut].reshape(self.p, self.k)
+        return M, np.zeros(self.p) if self.system.frozen else np.maximum(y[cut:], 0.0)
+
+    def norms(self, M: Array, q: Array) -> Array:
+        """Qd_i, the diagonal of Q."""
+        return np.einsum("ir,rs,is->i", M, self.inverse, M) + q
+
+    def slope_power(self, a: Array) -> Array:
+        """E[σ'(λ)² ‖x‖²] at variances a; ‖x‖² counts only with the finite-d factor."""
+        x, weights = hermite_rule(2, 64)
+
+        def average(s: float) -> Array:
+            return self.system.student.slope(np.sqrt(s * a)[:, None] * x) ** 2 @ weights[0]
+
+        base = average(1.0)
+        d = self.system.finite_d
+        return base if d is None else base + radial_derivative(average, d)
+
+    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    def risk(self, y: Array) -> float:
+        raise NotImplementedError
+
+    def refined(self) -> MeanFieldFlow | None:
+        """The same flow on finer quadrature, or None where there is nothing to refine."""
+        return None
+
+
+class PairwiseFlow(MeanFieldFlow):
+    """Sum over pairs of neurons, O(p²) for each node of ξ."""
+
+    def __init__(self, system: MeanFieldSystem, M: Array, q: Array, nodes: int) -> None:
+        super().__init__(system, M, q)
+        self.nodes = nodes
+        self.xi = Xi.rule(0 if system.frozen else system.D, nodes)
+
+    def blocks(self, M: Array, q: Array) -> list[tuple[slice, Array, Array]]:
+        """Rows in blocks, with o and the scale √(q_i q_j) of ξ there."""
+        rows = max(1, CHUNK // self.p)
+        N, root = M @ self.inverse, np.sqrt(q)
+        cuts = [slice(at, min(at + rows, self.p)) for at in range(0, self.p, rows)]
+        return [(cut, N[cut] @ M.T, np.outer(root[cut], root)) for cut in cuts]
+
+    def overlap(self, cut: slice, o: Array, scale: Array, xi: float, q: Array) -> tuple[Array, Array]:
+        """Covariances at one ξ and their orthogonal part, a neuron with itself included."""
+        outside = scale * xi
+        if self.system.self_terms:
+            rows = np.arange(len(o))
+            outside[rows, rows + cut.start] = q[cut]
+        return o + outside, outside
+
+    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
+        P, pairs = self.system.P, self.system.pairs
+        a, b = self.norms(M, q), np.diag(P).copy()
+        slopes_teacher, curved_teacher = pairs.mixed.slopes(a, b, M)
+        A = curved_teacher.mean(1)
+        dM = slopes_teacher @ P / self.k
+        dq = np.zeros(self.p)
+        for cut, o, scale in self.blocks(M, q):
+            total = np.zeros_like(o)
+            for xi, weight in zip(self.xi.nodes, self.xi.weights, strict=True):
+                C, outside = self.overlap(cut, o, scale, xi, q)
+                slopes, curved = pairs.students.slopes(a[cut], a, C)
+                total += weight * slopes
+                A[cut] -= weight * curved.mean(1)
+                dq[cut] -= 2.0 * weight * np.mean(outside * slopes, axis=1)
+            dM[cut] -= total @ M / self.p
+        return dM + A[:, None] * M, dq + 2.0 * q * A
+
+    def risk(self, y: Array) -> float:
+        M, q = self.state(y)
+        P, pairs = self.system.P, self.system.pairs
+        a, b = self.norms(M, q), np.diag(P).copy()
+        students = 0.0
+        for cut, o, scale in self.blocks(M, q):
+            for xi, weight in zip(self.xi.nodes, self.xi.weights, strict=True):
+                C, _ = self.overlap(cut, o, scale, xi, q)
+                students += weight * pairs.students.values(a[cut], a, C).sum() / self.p**2
+        return 0.5 * (
+            students - 2.0 * pairs.mixed.values(a, b, M).mean() + teacher_power(P, pairs.teachers)
+        )
+
+    def refined(self) -> PairwiseFlow | None:
+        if len(self.xi.nodes) <= 2:
+            return None
+        cut = self.p * self.k
+        q = np.zeros(self.p) if self.system.frozen else self.y0[cut:]
+        return PairwiseFlow(self.system, self.y0[:cut].reshape(self.p, self.k), q, 2 * self.nodes)
+
+
+class SquareFlow(MeanFieldFlow):
+    """σ = σ* = x²: the averages over ξ are moments, E ξ² = 1/D; O(p k²)."""
+
+    def pair(self, q: Array) -> float:
+        """1/D where pairs of neurons feel ξ² at all."""
+        return 1.0 / self.system.D if self.system.D and not self.system.frozen else 0.0
+
+    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
+        P, p, k = self.system.P, self.p, self.k
+        Qd, own, spread = self.norms(M, q), float(self.system.self_terms), self.pair(q)
+        tau = np.trace(P) / k - Qd.sum() / p
+        others = spread * (q.sum() - own * q)
+        N = M @ self.inverse
+        dM = 2.0 * tau * M + 4.0 * (M @ P / k - (N @ (M.T @ M) + own * q[:, None] * M) / p)
+        # without self terms a neuron meets itself through o_ii + q_i ξ, of which only ξ² counts in dq
+        dq = 4.0 * tau * q - 8.0 / p * q * (own * Qd + others)
+        return dM, dq
+
+    def risk(self, y: Array) -> float:
+        M, q = self.state(y)
+        P, p, k = self.system.P, self.p, self.k
+        own, spread = float(self.system.self_terms), self.pair(q)
+        Qd = self.norms(M, q)
+        inside = Qd - q
+        K = self.inverse @ (M.T @ M)
+        tr_P, tr_Q = np.trace(P), Qd.sum()
+        tr_Q2 = np.sum(K * K.T) + own * (2.0 * inside @ q + q @ q) + spread * (q.sum() ** 2 - own * q @ q)
+        return 0.5 * (
+            (tr_P**2 + 2.0 * np.sum(P * P)) / k**2
+            - 2.0 * (tr_P * tr_Q + 2.0 * np.sum(M * M)) / (p * k)
+            + (tr_Q**2 + 2.0 * tr_Q2) / p**2
+        )

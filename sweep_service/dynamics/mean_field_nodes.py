@@ -1,0 +1,309 @@
+"""Mean field in O(p): each neuron meets the average of all others at nodes of λ* ~ N(0, P).
+
+Given λ*, neurons are coupled only through the ξ of their orthogonal parts, and Mehler's formula
+turns the average over ξ into a short sum over even orders m of products of single-neuron
+functions. So one pass forms the averages F_m over neurons, a second pass applies them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+from scipy import special
+
+from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem
+from sweep_service.dynamics.variance import normal_points
+from sweep_service.dynamics.vector_math import ELEMENTWISE, REDUCTION, erf_and_gauss
+from sweep_service.dynamics.xi import Xi
+from sweep_service.kernels import kernel
+from sweep_service.model.activations import ERF, Activation, Array, SmoothedMoments
+from sweep_service.model.two_point import hermite_rule
+
+TWO_OVER_PI = 2.0 / math.pi
+ROOT = math.sqrt(TWO_OVER_PI)
+
+
+def teacher_nodes(P: Array, order: int, half: bool, smooth: bool = True) -> tuple[Array, Array]:
+    """Nodes λ* (n, k) and weights of N(0, P); `half` keeps one of each pair ±λ*, for even integrands.
+
+    Tensor Gauss-Hermite for smooth integrands up to k = 3. Where a kink would spoil it, or the tensor
+    explode, Sobol points take its place.
+    """
+    k = len(P)
+    if k > 3 or not smooth:
+        z = normal_points(2 ** round(math.log2(4 * order**2)), k)
+        return z @ np.linalg.cholesky(P).T, np.full(len(z), 1.0 / len(z))
+    x, w = special.roots_hermitenorm(order)
+    w = w / w.sum()
+    z = np.array(list(product(x, repeat=k)))
+    weights = np.array([math.prod(combination) for combination in product(w, repeat=k)])
+    if half:
+        side = np.zeros(len(z))  # the sign of the first coordinate that is not zero
+        for column in z.T:
+            side = np.where(side == 0.0, np.sign(np.where(np.abs(column) < 1e-13, 0.0, column)), side)
+        weights = np.where(side > 0.0, 2.0 * weights, np.where(side < 0.0, 0.0, weights))
+    keep = weights > 1e-18 * weights.max()
+    return z[keep] @ np.linalg.cholesky(P).T, weights[keep]
+
+
+class NodeFlow(MeanFieldFlow):
+    """What both O(p) forms share: the nodes, and refining them."""
+
+    def __init__(self, system: MeanFieldSystem, M: Array, q: Array, order: int, series: int) -> None:
+        super().__init__(system, M, q)
+        self.start, self.order, self.series = (M, q), order, series
+        student, teacher = system.student, system.teacher
+        # an odd student sees only the odd part of f*, and that of relu is smooth
+        smooth = student.curvature is not None and (student.odd or teacher.curvature is not None)
+        self.lam, self.weights = teacher_nodes(system.P, order, student.odd and teacher.odd, smooth)
+        self.y = self.lam @ self.inverse
+        self.target = system.teacher.value(self.lam).mean(1)
+
+    def refined(self) -> NodeFlow:
+        return type(self)(self.system, *self.start, self.order * 3 // 2, self.series + 4)
+
+
+class ErfNodeFlow(NodeFlow):
+    """Erf students, any teacher: the functions of one neuron are Hermite functions, in closed form."""
+
+    def __init__(self, system: MeanFieldSystem, M: Array, q: Array, order: int = 32, series: int = 10) -> None:
+        assert system.student is ERF
+        super().__init__(system, M, q, order, series)
+        D = 0 if system.frozen else system.D
+        self.xi = Xi.rule(D, 16)
+        self.kappa = self.xi.scaled_moments(series)
+
+    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
+        MT = np.ascontiguousarray(M.T)
+        F = erf_averages(MT, q, self.y, self.kappa.size)
+        G = -self.weights * self.kappa[:, None] * F
+        G[0] = self.weights * (self.target - F[0])
+        dMT, dq = erf_push(MT, q, self.y, self.lam, G)
+        dM = np.ascontiguousarray(dMT.T)
+        if self.system.self_terms:
+            erf_self_terms(M, q, self.norms(M, q), self.xi.nodes, self.xi.weights, dM, dq)
+        return dM, dq
+
+    def slope_power(self, a: Array) -> Array:
+        power = TWO_OVER_PI / np.sqrt(1.0 + 2.0 * a)
+        d = self.system.finite_d
+        return power if d is None else power * (1.0 - 2.0 * a / ((1.0 + 2.0 * a) * d))
+
+    def risk(self, y: Array) -> float:
+        M, q = self.state(y)
+        F = erf_averages(np.ascontiguousarray(M.T), q, self.y, self.kappa.size)
+        squares = self.kappa[:, None] * F**2
+        squares[0] = (self.target - F[0]) ** 2
+        total = 0.5 * float(np.sum(squares @ self.weights))
+        if self.system.self_terms:
+            Qd = self.norms(M, q)
+            C = (Qd - q)[:, None] + q[:, None] * self.xi.nodes
+            own = np.arcsin(Qd / (1.0 + Qd)) - np.arcsin(C / (1.0 + Qd[:, None])) @ self.xi.weights
+            total += float(own.sum()) / (np.pi * self.p**2)
+        return total
+
+
+BLOCK = 256  # neurons handled together: the inner loops run over them, in cache and in SIMD
+
+
+@kernel(fastmath=ELEMENTWISE)
+def _erf_fields(MT, shrink, y, at, size, u, value, e):
+    """u = M_j·P⁻¹λ*/√(1+q_j) for one node, with erf(u/√2) and √(2/π) exp(-u²/2)."""
+    for j in range(size):
+        u[j] = 0.0
+    for r in range(MT.shape[0]):
+        for j in range(size):
+            u[j] += y[r] * MT[r, at + j]
+    for j in range(size):
+        u[j] *= shrink[at + j]
+        erf, gauss = erf_and_gauss(u[j])
+        value[j] = erf
+        e[j] = ROOT * gauss
+
+
+@kernel(fastmath=REDUCTION)
+def _sum(x, size):
+    total = 0.0
+    for j in range(size):
+        total += x[j]
+    return total
+
+
+@kernel(fastmath=REDUCTION)
+def _order(F, order, a, m, theta, u, power, low, high, size):
+    """F_m -= Σ θ^{m/2} He_{m-1}(u) e, then low and high move on to He_m e and He_{m+1} e."""
+    total = 0.0
+    for j in range(size):
+        total += power[j] * high[j]
+        power[j] *= theta[j]
+        low[j] = u[j] * high[j] - (m - 1) * low[j]
+        high[j] = u[j] * low[j] - m * high[j]
+    F[order, a] -= total
+
+
+@kernel(fastmath=ELEMENTWISE)
+def erf_averages(MT, q, y, orders):
+    """F_0 = mean_j erf(u/√2), F_m = -mean_j θ_j^{m/2} He_{m-1}(u) e, θ = q/(1+q); shape (orders, n)."""
+    p, n = MT.shape[1], y.shape[0]
+    F = np.zeros((orders, n))
+    shrink = 1.0 / np.sqrt(1.0 + q)
+    theta = q * shrink * shrink
+    u, value, e, power = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    low, high = np.empty(BLOCK), np.empty(BLOCK)
+    for at in range(0, p, BLOCK):
+        size = min(BLOCK, p - at)
+        for a in range(n):
+            _erf_fields(MT, shrink, y[a], at, size, u, value, e)
+            F[0, a] += _sum(value, size)
+            if orders > 1:
+                for j in range(size):
+                    power[j] = theta[at + j]
+                    low[j] = e[j]
+                    high[j] = u[j] * e[j]
+                for order in range(1, orders):
+                    _order(F, order, a, 2 * order, theta[at:], u, power, low, high, size)
+    return F / p
+
+
+@kernel(fastmath=ELEMENTWISE)
+def erf_push(MT, q, y, lam, G):
+    """dM_i = Σ_a λ*_a e/√(1+q_i) Σ_m θ^{m/2} He_m G_m and
+    dq_i = -2 Σ_a e Σ_m θ^{m/2} [θ He_{m+1} + m He_{m-1}] G_m; dM is returned as (k, p)."""
+    k, p = MT.shape
+    orders, n = G.shape
+    dMT, dq = np.zeros((k, p)), np.zeros(p)
+    shrink = 1.0 / np.sqrt(1.0 + q)
+    theta = q * shrink * shrink
+    u, value, e, power = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    low, high, push, stretch = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    for at in range(0, p, BLOCK):
+        size = min(BLOCK, p - at)
+        for a in range(n):
+            _erf_fields(MT, shrink, y[a], at, size, u, value, e)
+            # many short loops: with more arrays in one, LLVM gives up proving that they do not overlap
+            g = G[0, a]
+            for j in range(size):
+                push[j] = g * e[j]
+            for j in range(size):
+                high[j] = u[j] * e[j]
+            for j in range(size):
+                stretch[j] = g * theta[at + j] * high[j]
+            if orders > 1:
+                for j in range(size):
+                    low[j] = e[j]
+                for j in range(size):
+                    power[j] = theta[at + j]
+            for order in range(1, orders):
+                m, g = 2 * order, G[order, a]
+                for j in range(size):
+                    low[j] = u[j] * high[j] - (m - 1) * low[j]
+                for j in range(size):
+                    push[j] += g * power[j] * low[j]
+                for j in range(size):
+                    stretch[j] += g * m * power[j] * high[j]
+                for j in range(size):
+                    high[j] = u[j] * low[j] - m * high[j]
+                for j in range(size):
+                    power[j] *= theta[at + j]
+                for j in range(size):
+                    stretch[j] += g * power[j] * high[j]
+            for j in range(size):
+                dq[at + j] -= 2.0 * stretch[j]
+            for j in range(size):
+                push[j] *= shrink[at + j]
+            for r in range(k):
+                for j in range(size):
+                    dMT[r, at + j] += lam[a, r] * push[j]
+    return dMT, dq
+
+
+@kernel(fastmath=REDUCTION)
+def erf_self_terms(M, q, Qd, nodes, weights, dM, dq):
+    """A neuron meets itself exactly, not through ξ: add the difference, of order 1/p."""
+    p, k = M.shape
+    for i in range(p):
+        a, o = 1.0 + Qd[i], Qd[i] - q[i]
+        slope = stretch = 0.0
+        for x in range(nodes.size):
+            outside = q[i] * nodes[x]
+            v = weights[x] / math.sqrt(a * a - (o + outside) * (o + outside))
+            slope += v
+            stretch += v * outside
+        true = 1.0 / math.sqrt(1.0 + 2.0 * Qd[i])
+        A = (true * Qd[i] - o * slope - stretch) / a
+        for r in range(k):
+            dM[i, r] += TWO_OVER_PI / p * (A - true + slope) * M[i, r]
+        dq[i] += 2.0 * TWO_OVER_PI / p * (q[i] * (A - true) + stretch)
+
+
+class AnyNodeFlow(NodeFlow):
+    """Any activation with a slope: the functions of one neuron by its `SmoothedMoments`.
+
+    With h_m orthonormal and e_m = E ξ^m, neurons i ≠ j meet through Σ_m e_m c_m,i c_m,j, where
+    c_m = E_z[σ(μ + √q z) h_m(z)] and μ = M_i·P⁻¹λ*.
+    """
+
+    def __init__(self, system: MeanFieldSystem, M: Array, q: Array, order: int = 48, series: int = 8) -> None:
+        super().__init__(system, M, q, order, series)
+        kappa = Xi.rule(0 if system.frozen else system.D, 2).scaled_moments(series)
+        self.m = 2 * np.arange(kappa.size)
+        self.e = kappa * special.factorial(self.m)
+
+    def neurons(self, M: Array, q: Array) -> Iterator[tuple[slice, Array, Array, Array, SmoothedMoments]]:
+        """Blocks of neurons with c_m, E[σ' h_m] and E[σ' √q z h_m], shapes (rows, nodes, orders)."""
+        rows = max(1, (1 << 20) // (len(self.weights) * self.order))
+        smoothed = self.system.student.smoothed or partial(by_quadrature, self.system.student, nodes=self.order)
+        m = self.m
+        for at in range(0, self.p, rows):
+            cut = slice(at, at + rows)
+            root = np.sqrt(q[cut])[:, None]
+            now = smoothed(M[cut] @ self.y.T, np.broadcast_to(root, (len(root), len(self.y))), m[-1] + 2)
+            slope, root = now.slope, root[:, :, None]
+            below = np.concatenate([np.zeros_like(slope[..., :1]), slope[..., m[1:] - 1]], axis=-1)
+            c = root * below / np.sqrt(np.maximum(m, 1))
+            c[..., 0] = now.value
+            yield cut, c, slope[..., m], root * (np.sqrt(m + 1) * slope[..., m + 1] + np.sqrt(m) * below), now
+
+    def average(self, M: Array, q: Array) -> Array:
+        """F_m = mean over neurons of c_m, shape (nodes, orders)."""
+        return sum(c.sum(0) for _, c, _, _, _ in self.neurons(M, q)) / self.p
+
+    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
+        G = -self.e * self.average(M, q)
+        G[:, 0] += self.target
+        dM, dq = np.empty_like(M), np.empty_like(q)
+        for cut, c, slope, stretch, now in self.neurons(M, q):
+            push_M, push_q = np.sum(slope * G, axis=2), np.sum(stretch * G, axis=2)
+            if self.system.self_terms:
+                push_M += (np.sum(self.e * c * slope, axis=2) - now.value_slope) / self.p
+                push_q += (np.sum(self.e * c * stretch, axis=2) - np.sqrt(q[cut])[:, None] * now.value_slope_z) / self.p
+            dM[cut] = push_M * self.weights @ self.lam
+            dq[cut] = 2.0 * push_q @ self.weights
+        return dM, dq
+
+    def risk(self, y: Array) -> float:
+        M, q = self.state(y)
+        F = self.average(M, q)
+        squares = self.e * F**2
+        squares[:, 0] = (self.target - F[:, 0]) ** 2
+        total = 0.5 * float(self.weights @ squares.sum(1))
+        if self.system.self_terms:
+            for _, c, _, _, now in self.neurons(M, q):
+                own = now.value_value - np.sum(self.e * c**2, axis=2)
+                total += 0.5 * float((own @ self.weights).sum()) / self.p**2
+        return total
+
+
+def by_quadrature(act: Activation, mu: Array, root: Array, orders: int, nodes: int) -> SmoothedMoments:
+    """The moments of one neuron by Gauss-Hermite quadrature over its orthogonal field."""
+    z, weights = hermite_rule(max(2, orders), nodes)
+    field = mu[..., None] + root[..., None] * z
+    value, slope = act.value(field), act.slope(field)
+    w = weights[0]
+    return SmoothedMoments(
+        value @ w, slope @ weights[:orders].T, value**2 @ w, (value * slope) @ w, (value * slope) @ (w * z)
+    )

@@ -1,0 +1,154 @@
+"""Ψ_Var without noise: E[σ'(λ_i) σ'(λ_j) 𝓔*²], what single samples add to Q.
+
+Exact for erf and square; quasi-Monte Carlo for every other activation, and for erf where the
+exact sum over p² n² pairs costs more than it is worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from scipy import special
+
+from sweep_service.dynamics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
+from sweep_service.kernels import kernel
+from sweep_service.model.activations import ERF, SQUARE, Activation, Array
+from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.risk import risk
+from sweep_service.model.two_point import Pairs, pairs
+
+Variance = Callable[[Array, Array, Array], Array]  # M, Q, P -> (p, p)
+
+TWO_OVER_PI = 2.0 / math.pi
+# The widest student for which the exact sum is used.
+EXACT_ERF, EXACT_ERF_MIXED = 64, 12
+QMC_POINTS = 4096
+
+
+def variance(student: Activation, teacher: Activation, p: int, k: int, points: int = QMC_POINTS) -> tuple[Variance, str]:
+    """The best way to compute it at this size, and its name."""
+    if student is SQUARE and teacher is SQUARE:
+        return square_variance, "exact"
+    if student is ERF and teacher is ERF and p <= EXACT_ERF:
+        return erf_variance, "exact"
+    if student is ERF and p <= EXACT_ERF_MIXED:
+        return TiltedVariance(pairs(student, teacher)), "exact"
+    return QuasiMonteCarlo(student, teacher, p + k, points), f"quasi-Monte Carlo, {points} points"
+
+
+@kernel(fastmath=ELEMENTWISE)
+def _tilt(omega, i, j, u, v, g):
+    """C = Ω - u Ω_i - v Ω_j is the covariance under the tilted measure; g = (1 + C_ββ)^-½."""
+    a, b, x = 1.0 + omega[i, i], 1.0 + omega[j, j], omega[i, j]
+    det = a * b - x * x
+    for m in range(omega.shape[0]):
+        u[m] = (b * omega[i, m] - x * omega[j, m]) / det
+        v[m] = (a * omega[j, m] - x * omega[i, m]) / det
+        g[m] = 1.0 / math.sqrt(1.0 + omega[m, m] - u[m] * omega[i, m] - v[m] * omega[j, m])
+    return det
+
+
+@kernel(fastmath=REDUCTION)
+def _row(c, g, omega, oi, oj, u, v, m):
+    """Σ_{l<m} c_l asin(C_ml g_m g_l)."""
+    total = 0.0
+    for l in range(m):
+        total += c[l] * asin_unit((omega[m, l] - u[m] * oi[l] - v[m] * oj[l]) * g[m] * g[l])
+    return total
+
+
+@kernel()
+def erf_variance(M, Q, P):
+    """Var_ij = (2/π)/√L4 Σ_βγ c_β c_γ (2/π) asin(C_βγ/√((1+C_ββ)(1+C_γγ))).
+
+    σ'σ' is a Gaussian weight, so the four-point average is a two-point one at tilted overlaps.
+    """
+    p, k = M.shape
+    n = p + k
+    omega = np.empty((n, n))
+    omega[:p, :p] = Q
+    omega[:p, p:] = M
+    omega[p:, :p] = M.T
+    omega[p:, p:] = P
+    c = np.empty(n)
+    c[:p] = -1.0 / p
+    c[p:] = 1.0 / k
+    u, v, g = np.empty(n), np.empty(n), np.empty(n)
+    out = np.empty((p, p))
+    for i in range(p):
+        for j in range(i + 1):
+            det = _tilt(omega, i, j, u, v, g)
+            total = 0.0
+            for m in range(n):
+                off = _row(c, g, omega, omega[i], omega[j], u, v, m)
+                total += c[m] * (2.0 * off + c[m] * asin_unit(1.0 - g[m] * g[m]))
+            out[i, j] = out[j, i] = TWO_OVER_PI * TWO_OVER_PI / math.sqrt(det) * total
+    return out
+
+
+class TiltedVariance:
+    """Erf student, any teacher: Var_ij = E[σ'_i σ'_j] · 2 R(C), R the risk at the tilted overlaps."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+
+    def __call__(self, M: Array, Q: Array, P: Array) -> Array:
+        p = len(Q)
+        omega = Overlaps(M, Q, P).omega
+        out = np.empty((p, p))
+        for i in range(p):
+            for j in range(i + 1):
+                A = np.eye(2) + omega[np.ix_((i, j), (i, j))]
+                if i == j:  # the same field twice: one tilt of twice the strength
+                    tilt = omega[:, [i]] @ omega[[i]] / (0.5 + omega[i, i])
+                    det = 1.0 + 2.0 * omega[i, i]
+                else:
+                    tilt = omega[:, (i, j)] @ np.linalg.solve(A, omega[(i, j), :])
+                    det = A[0, 0] * A[1, 1] - A[0, 1] ** 2
+                C = omega - tilt
+                R = risk(Overlaps(C[:p, p:].copy(), C[:p, :p].copy(), C[p:, p:].copy()), self.pairs)
+                out[i, j] = out[j, i] = TWO_OVER_PI / math.sqrt(det) * 2.0 * R
+        return out
+
+
+def square_variance(M: Array, Q: Array, P: Array) -> Array:
+    """4 {Q [τ² + 2 t₂] + 4 τ G1 + 8 G2}, by Wick's theorem."""
+    p, k = M.shape
+    tau = np.trace(P) / k - np.trace(Q) / p
+    t2 = np.sum(P * P) / k**2 - 2.0 * np.sum(M * M) / (p * k) + np.sum(Q * Q) / p**2
+    G1 = M @ M.T / k - Q @ Q / p
+    H = M @ P / k - Q @ M / p
+    G2 = H @ M.T / k - G1 @ Q / p
+    return 4.0 * (Q * (tau**2 + 2.0 * t2) + 4.0 * tau * G1 + 8.0 * G2)
+
+
+class QuasiMonteCarlo:
+    """Any activations, on one fixed set of scrambled Sobol points, so that it is a smooth function of Ω."""
+
+    def __init__(self, student: Activation, teacher: Activation, n: int, points: int = QMC_POINTS) -> None:
+        self.student, self.teacher = student, teacher
+        self.Z = normal_points(points, n)
+
+    def __call__(self, M: Array, Q: Array, P: Array) -> Array:
+        p = len(Q)
+        w, U = np.linalg.eigh(Overlaps(M, Q, P).omega)
+        root = (U * np.sqrt(np.maximum(w, 0.0))) @ U.T  # the symmetric root: no jumps where eigenvalues cross
+        fields = self.Z @ root
+        error = self.teacher.value(fields[:, p:]).mean(1) - self.student.value(fields[:, :p]).mean(1)
+        weighted = self.student.slope(fields[:, :p]) * error[:, None]
+        return weighted.T @ weighted / len(self.Z)
+
+
+@cache
+def normal_points(points: int, n: int) -> Array:
+    """Scrambled Sobol points mapped to N(0, I_n); the scramble is fixed, so every call agrees."""
+    return special.ndtri(sobol(points, n))
+
+
+def sobol(points: int, n: int) -> Array:
+    from scipy.stats import qmc  # 0.5 s to import, and few calls need it
+
+    return qmc.Sobol(n, scramble=True, rng=20230212).random(points)

@@ -1,0 +1,56 @@
+"""What can go wrong, grouped by what a caller would do about it.
+
+SweepError
+├── InvalidInput            change the input: carries the field, its value and what is allowed
+│   └── RegimeUndefined     the input is fine, this limiting theory does not exist there
+├── IntegrationFailed       the integrator gave up on a finite solution: report it
+└── Stopped                 the caller asked to stop: nothing is wrong
+
+Numerical divergence is not here: it is a `Status`, stored like any other result.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class SweepError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InvalidInput(SweepError, ValueError):
+    """One input is not usable; `field`, `value` and `allowed` say which, what and why."""
+
+    def __init__(self, field: str, value: Any, allowed: str) -> None:
+        self.field, self.value, self.allowed = field, value, allowed
+        super().__init__(f"{field} = {_short(value)}: {allowed}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.value, self.allowed)
+
+
+class RegimeUndefined(InvalidInput):
+    """The limiting theory that was asked for does not exist at this point."""
+
+
+class IntegrationFailed(SweepError):
+    """The integrator stopped although the solution is still finite."""
+
+
+class Stopped(SweepError):
+    """The `stopped` hook answered true."""
+
+
+def unknown_name(field: str, name: Any, known: Iterable[str]) -> InvalidInput:
+    """An error for a name that is not in a registry, with the nearest known spelling."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return InvalidInput(field, name, f"{hint}must be one of {', '.join(known)}")
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."

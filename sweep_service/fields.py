@@ -1,0 +1,99 @@
+"""Readers of single inputs: each returns a clean value or says what, where and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sweep_service.errors import InvalidInput, unknown_name
+
+
+def only_known(mapping: Mapping[str, Any], known: Iterable[str], field: str) -> None:
+    """Refuse a key that nobody reads; a typo must not silently become a default."""
+    known = tuple(known)
+    for key in mapping:
+        if key not in known:
+            raise unknown_name(f"{field} (key)", key, known)
+
+
+def whole(value: Any, field: str, least: int = 1) -> int:
+    """An integer ≥ `least`; a float that is whole counts."""
+    allowed = f"must be a whole number >= {least}"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidInput(field, value, allowed)
+    if not math.isfinite(value) or value != int(value) or value < least:
+        raise InvalidInput(field, value, allowed)
+    return int(value)
+
+
+def number(
+    value: Any,
+    field: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+) -> float:
+    """A finite number within the bounds."""
+    limits = ((">", above), (">=", least), ("<=", most))
+    bounds = [f"{sign} {limit:g}" for sign, limit in limits if limit is not None]
+    allowed = "must be a finite number" + (f" {' and '.join(bounds)}" if bounds else "")
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise InvalidInput(field, value, allowed)
+    if (
+        (above is not None and value <= above)
+        or (least is not None and value < least)
+        or (most is not None and value > most)
+    ):
+        raise InvalidInput(field, value, allowed)
+    return float(value)
+
+
+def switch(value: Any, field: str) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInput(field, value, "must be true or false")
+    return bool(value)
+
+
+def _array(value: Any, field: str, ndim: int, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInput(field, value, f"must be {what}") from None
+    if array.ndim != ndim or array.size == 0:
+        raise InvalidInput(field, value, f"must be {what}; its shape is {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise InvalidInput(field, value, "must hold finite numbers")
+    return array
+
+
+def vector(value: Any, field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return _array(value, field, 1, "a list of numbers")
+
+
+def matrix(value: Any, field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return _array(value, field, 2, "a matrix (a list of equal rows)")
+
+
+def increasing_times(value: Any, field: str = "times") -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Finite times ≥ 0, strictly increasing."""
+    times = vector([value] if isinstance(value, numbers.Real) else value, field)
+    if times[0] < 0 or np.any(np.diff(times) <= 0):
+        raise InvalidInput(field, times.tolist(), "must be >= 0 and strictly increasing")
+    return times
+
+
+def seeds(value: Any, field: str = "seed") -> tuple[int, ...]:
+    """One seed or a sequence of distinct ones, each a whole number ≥ 0."""
+    if isinstance(value, numbers.Real):
+        return (whole(value, field, least=0),)
+    if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, range, np.ndarray)) or len(value) == 0:
+        raise InvalidInput(field, value, "must be a whole number >= 0 or a non-empty sequence of them")
+    found = tuple(whole(item, field, least=0) for item in value)
+    if len(set(found)) != len(found):
+        raise InvalidInput(field, list(found), "must not repeat a seed")
+    return found

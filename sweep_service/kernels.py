@@ -1,0 +1,66 @@
+"""The one way to compile a numba kernel here: cached on disk, without the GIL.
+
+Numba invalidates a cached function when its own file changes, but not when a function that it
+calls in another file does. So the cache lives in a folder named by a hash of every source file
+that holds a kernel: an edit to any of them starts a fresh cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@cache
+def cache_folder() -> str:
+    """Where compiled kernels go: $SWEEP_KERNEL_CACHE or the user's cache, keyed by the sources."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256()
+    for source in sorted(package.rglob("*.py")):
+        text = source.read_bytes()
+        if b"@kernel(" in text:
+            digest.update(source.relative_to(package).as_posix().encode() + text)
+    root = os.environ.get("SWEEP_KERNEL_CACHE")
+    if root is None:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        if not os.access(base, os.W_OK):
+            try:
+                os.makedirs(base, exist_ok=True)
+            except OSError:  # a read-only home, as in many containers
+                base = tempfile.gettempdir()
+        root = os.path.join(base, "sweep-service", "kernels")
+    return os.path.join(root, digest.hexdigest()[:16])
+
+
+def kernel(*, fastmath: bool | set[str] = False, inline: bool = False) -> Callable[[F], F]:
+    """Compile without the GIL, cached; division follows IEEE so that loops can vectorise.
+
+    `inline` is for scalar helpers of vectorised loops: one call that LLVM leaves keeps a loop scalar.
+    """
+
+    def decorate(function: F) -> F:
+        # numba reads CACHE_DIR when a function is decorated; other users of numba in the same
+        # process keep their own setting.
+        previous = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = cache_folder()
+        try:
+            return numba.njit(
+                cache=True,
+                nogil=True,
+                error_model="numpy",
+                fastmath=fastmath,
+                inline="always" if inline else "never",
+            )(function)
+        finally:
+            numba.config.CACHE_DIR = previous
+
+    return decorate

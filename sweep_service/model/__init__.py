@@ -1,0 +1,1 @@
+"""The teacher-student committee machine: activations, initial conditions, overlaps, risk."""

@@ -1,0 +1,150 @@
+"""The activations σ: one registry, one entry each.
+
+An entry needs σ and σ' as NumPy functions, and σ'' too unless σ'' is a distribution (relu), in
+which case its exact Hermite coefficients are needed. That is enough for every regime; closed
+forms, where they exist, make it faster. `docs/extending.md` adds one in ten lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from sweep_service.errors import unknown_name
+from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, Array, ClosedForm
+
+Function = Callable[[Array], Array]
+
+
+class SmoothedMoments(NamedTuple):
+    """Averages over z ~ N(0, 1) of σ at μ + root·z: what one neuron does at a fixed teacher field."""
+
+    value: Array  # E[σ]
+    slope: Array  # E[σ' h_m(z)] for m = 0 .. orders-1, on the last axis
+    value_value: Array  # E[σ²]
+    value_slope: Array  # E[σ σ']
+    value_slope_z: Array  # E[σ σ' z]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """σ with what the theory needs to know of it."""
+
+    name: str
+    formula: str
+    value: Function
+    slope: Function
+    curvature: Function | None = None  # σ''; None where it is a distribution
+    closed: ClosedForm | None = None
+    hermite: Callable[[int, Array], Array] | None = None  # exact E[σ(√C x) h_m(x)], shape (len C, order)
+    # (μ, root, orders) -> moments, in closed form where a kink would spoil quadrature
+    smoothed: Callable[[Array, Array, int], SmoothedMoments] | None = None
+    odd: bool = False
+    assumptions: str = ""  # what of the theorems' assumptions does not hold
+
+    def __post_init__(self) -> None:
+        if self.curvature is None and self.hermite is None:
+            raise ValueError(f"activation {self.name}: give σ'' or the exact Hermite coefficients of σ")
+
+
+def hermite_at_zero(order: int) -> Array:
+    """h_m(0) of the orthonormal Hermite polynomials, m = 0 .. order-1."""
+    h = np.zeros(order)
+    h[0] = 1.0
+    for m in range(2, order, 2):
+        h[m] = -math.sqrt((m - 1) / m) * h[m - 2]
+    return h
+
+
+def _erf_hermite(order: int, C: Array) -> Array:
+    m = np.arange(1, order)
+    theta = (C / (1.0 + C))[:, None]
+    out = np.zeros((len(C), order))
+    out[:, 1:] = math.sqrt(2.0 / math.pi) * theta ** (m / 2) * hermite_at_zero(order)[m - 1] / np.sqrt(m)
+    return out
+
+
+def _relu_hermite(order: int, C: Array) -> Array:
+    shape = np.zeros(order)
+    shape[0], shape[1] = 1.0 / math.sqrt(2.0 * math.pi), 0.5
+    m = np.arange(2, order)
+    shape[2:] = hermite_at_zero(order)[m - 2] / np.sqrt(2.0 * math.pi * m * (m - 1))
+    return np.sqrt(C)[:, None] * shape
+
+
+def _relu_smoothed(mu: Array, root: Array, orders: int) -> SmoothedMoments:
+    root = np.maximum(root, 1e-12 + 1e-9 * np.abs(mu))  # a neuron without an orthogonal part is a sharp kink
+    u = mu / root
+    density = np.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi)
+    above = special.ndtr(u)
+    slope = np.empty((*mu.shape, orders))
+    slope[..., 0] = above
+    # E[σ' h_m] = (-1)^(m-1) h_{m-1}(u) φ(u)/√m
+    low, high = np.zeros_like(u), density
+    for m in range(1, orders):
+        slope[..., m] = high / math.sqrt(m)
+        low, high = high, -(u * high + math.sqrt(m - 1) * low) / math.sqrt(m)
+    value = mu * above + root * density
+    return SmoothedMoments(
+        value, slope, (mu * mu + root * root) * above + mu * root * density, value, root * above
+    )
+
+
+def _square_hermite(order: int, C: Array) -> Array:
+    shape = np.zeros(order)
+    shape[0], shape[2] = 1.0, math.sqrt(2.0)
+    return C[:, None] * shape
+
+
+ERF = Activation(
+    name="erf",
+    formula="erf(x/√2)",
+    value=lambda x: special.erf(x / math.sqrt(2.0)),
+    slope=lambda x: math.sqrt(2.0 / math.pi) * np.exp(-0.5 * x * x),
+    curvature=lambda x: -math.sqrt(2.0 / math.pi) * x * np.exp(-0.5 * x * x),
+    closed=ClosedForm(ERF_CODE),
+    hermite=_erf_hermite,
+    odd=True,
+)
+SQUARE = Activation(
+    name="square",
+    formula="x²",
+    value=lambda x: x * x,
+    slope=lambda x: 2.0 * x,
+    curvature=lambda x: np.full_like(x, 2.0),
+    closed=ClosedForm(SQUARE_CODE),
+    hermite=_square_hermite,
+    assumptions="unbounded slope (assumption 2 fails): SGD diverges with non-zero probability",
+)
+RELU = Activation(
+    name="relu",
+    formula="max(x, 0)",
+    value=lambda x: np.maximum(x, 0.0),
+    slope=lambda x: (x > 0.0).astype(float),
+    closed=ClosedForm(RELU_CODE),
+    hermite=_relu_hermite,
+    smoothed=_relu_smoothed,
+    assumptions="not twice differentiable (assumption 2 fails)",
+)
+TANH = Activation(
+    name="tanh",
+    formula="tanh(x)",
+    value=np.tanh,
+    slope=lambda x: 1.0 - np.tanh(x) ** 2,
+    curvature=lambda x: -2.0 * np.tanh(x) * (1.0 - np.tanh(x) ** 2),
+    odd=True,
+)
+
+ACTIVATIONS = {act.name: act for act in (ERF, SQUARE, RELU, TANH)}
+
+
+def activation(name: str, field: str = "activation") -> Activation:
+    """The registered activation of that name; an unknown one is an error that names the nearest."""
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise unknown_name(field, name, ACTIVATIONS)
+    return ACTIVATIONS[name]

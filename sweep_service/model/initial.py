@@ -1,0 +1,289 @@
+"""Initial conditions: where the overlaps start, for SGD and every ODE of a point alike.
+
+A start is drawn as coordinates of the weights in an orthonormal basis whose first k directions
+span the teacher (rows divided by √d). Inputs are isotropic, so nothing else of W matters, and
+drawing costs the same for every d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.fields import matrix, number, only_known, switch, whole
+from sweep_service.identity import Key, stream
+from sweep_service.model.activations import Array
+from sweep_service.model.overlaps import Overlaps, checked
+from sweep_service.model.teacher import Teacher, bartlett
+
+Parameters = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Shape:
+    d: int
+    p: int
+    k: int
+
+
+@dataclass(frozen=True)
+class InitKind:
+    """One way to start. `draw` and `law` get the teacher's factor L (P = L Lᵀ)."""
+
+    name: str
+    formula: str
+    # name -> (default, bounds); these numbers may be axes of a sweep
+    parameters: Mapping[str, tuple[float, dict[str, float]]]
+    draw: Callable[[np.random.Generator, Shape, Parameters, Array], Array]
+    # the law of (m, q) of one neuron from uniforms (n, k+1); None where it is the drawn points themselves
+    law: Callable[[Array, Shape, Parameters, Array], tuple[Array, Array]] | None
+    teacher: str  # default
+    any_teacher: bool
+    invariant: bool  # is its law invariant under rotations orthogonal to the teacher?
+    fixed_overlaps: bool  # does the draw not know d, so that `shared: true` makes sense?
+    least_d: Callable[[int, int], int]
+    warn: Callable[[Parameters], str | None] = lambda _: None
+
+
+def _gaussian(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Array:
+    inside = rng.standard_normal((n.p, n.k))
+    outside = bartlett(rng, n.p, n.d - n.k) if n.d > n.k else np.empty((n.p, 0))
+    return c["scale"] / np.sqrt(n.d) * np.hstack([inside, outside])
+
+
+def _spherical(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Array:
+    return _unit(_gaussian(rng, n, {"scale": 1.0}, L))
+
+
+def _informed(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Array:
+    return _unit(rng.standard_normal((n.p, n.k)))
+
+
+def _symmetric(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Array:
+    M = np.full((n.p, n.k), c["epsilon"] / n.k) + c["jitter"] * rng.standard_normal((n.p, n.k))
+    return np.hstack([M, np.sqrt(c["q0"]) * (1.0 - c["epsilon"]) * np.eye(n.p)])
+
+
+def _planted(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Array:
+    return (1.0 - c["epsilon"]) * L[np.arange(n.p) % n.k]
+
+
+def _unit(X: Array) -> Array:
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def _gaussian_law(u: Array, n: Shape, c: Parameters, L: Array) -> tuple[Array, Array]:
+    z, chi2 = special.ndtri(u[:, : n.k]), _chi2(u[:, n.k], n.d - n.k)
+    return c["scale"] / np.sqrt(n.d) * z @ L.T, c["scale"] ** 2 / n.d * chi2
+
+
+def _spherical_law(u: Array, n: Shape, c: Parameters, L: Array) -> tuple[Array, Array]:
+    z, chi2 = special.ndtri(u[:, : n.k]), _chi2(u[:, n.k], n.d - n.k)
+    total = np.sum(z * z, axis=1) + chi2
+    return z / np.sqrt(total)[:, None] @ L.T, chi2 / total
+
+
+def _informed_law(u: Array, n: Shape, c: Parameters, L: Array) -> tuple[Array, Array]:
+    return _unit(special.ndtri(u[:, : n.k])) @ L.T, np.zeros(len(u))
+
+
+def _chi2(u: Array, degrees: int) -> Array:
+    return special.chdtri(degrees, u) if degrees > 0 else np.zeros_like(u)
+
+
+INITS = {
+    kind.name: kind
+    for kind in (
+        InitKind(
+            "gaussian", "rows of W and W* iid N(0, scale² I_d)", {"scale": (1.0, {"above": 0.0})},
+            _gaussian, _gaussian_law, teacher="random", any_teacher=True, invariant=True,
+            fixed_overlaps=False, least_d=lambda p, k: k,
+        ),
+        InitKind(
+            "spherical", "rows of W and W* uniform on the sphere of radius √d", {},
+            _spherical, _spherical_law, teacher="random", any_teacher=True, invariant=True,
+            fixed_overlaps=False, least_d=lambda p, k: k,
+        ),
+        InitKind(
+            "informed", "rows of W uniform on the sphere of the teacher's span: Q⊥ = 0", {},
+            _informed, _informed_law, teacher="orthonormal", any_teacher=True, invariant=True,
+            fixed_overlaps=True, least_d=lambda p, k: k,
+        ),
+        InitKind(
+            "symmetric", "M = (ε/k) 1 + jitter, Q⊥ = q0 (1-ε)² I, P = I",
+            {"epsilon": (0.1, {"least": 0.0, "most": 1.0}), "q0": (1.0, {"least": 0.0}),
+             "jitter": (1e-3, {"least": 0.0})},
+            _symmetric, None, teacher="orthonormal", any_teacher=False, invariant=False,
+            fixed_overlaps=True, least_d=lambda p, k: p + k,
+            warn=lambda c: None if c["jitter"] > 0 else
+            "jitter = 0: the start is exactly symmetric, so what follows the plateau is round-off",
+        ),
+        InitKind(
+            "planted", "w_i = (1-ε) w*_r, r = i mod k: Q⊥ = 0",
+            {"epsilon": (0.1, {"least": 0.0, "most": 1.0})},
+            _planted, None, teacher="orthonormal", any_teacher=True, invariant=True,
+            fixed_overlaps=True, least_d=lambda p, k: k,
+        ),
+    )
+}  # fmt: skip
+GIVEN = {"overlaps": ("M", "Q", "P"), "weights": ("W", "W_star")}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What one seed starts from."""
+
+    overlaps: Overlaps
+    invariant: bool | None  # None: given numbers, nobody can know
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Init:
+    """A validated initial condition; `parse` reads it, `start` draws it."""
+
+    kind: str
+    parameters: dict[str, float] = field(default_factory=dict)
+    teacher: Teacher | None = None
+    shared: bool = False
+    shared_d: int | None = None  # the dimension in which shared overlaps are drawn, where the draw needs one
+    given: Overlaps | None = None
+
+    @classmethod
+    def parse(cls, value: Any, shape: Shape) -> Init:
+        """Read an init mapping of a point of this shape."""
+        if not isinstance(value, Mapping):
+            raise InvalidInput("init", value, "must be a mapping with a 'kind'")
+        name = value.get("kind")
+        if name in GIVEN:
+            return cls(name, given=_given(value, shape))
+        if not isinstance(name, str) or name not in INITS:
+            raise unknown_name("init.kind", name, (*INITS, *GIVEN))
+        kind = INITS[name]
+        only_known(value, ("kind", *kind.parameters, "teacher", "orthonormal_teacher", "shared"), "init")
+        parameters = {
+            key: number(value.get(key, default), f"init.{key}", **bounds)
+            for key, (default, bounds) in kind.parameters.items()
+        }
+        teacher = _teacher(value, kind)
+        shared, shared_d = _shared(value.get("shared", False), kind, shape)
+        _require_room(shape, kind, teacher)
+        return cls(name, parameters, teacher, shared, shared_d)
+
+    def content(self) -> dict[str, Any]:
+        """What identifies it, as plain JSON with one spelling."""
+        if self.given is not None:
+            return {"kind": "overlaps", "M": self.given.M, "Q": self.given.Q, "P": self.given.P}
+        assert self.teacher is not None
+        shared = {"d0": self.shared_d} if self.shared_d is not None else self.shared
+        return {"kind": self.kind, **self.parameters, "teacher": self.teacher.content(), "shared": shared}
+
+    def key(self, shape: Shape, seed: int) -> Key:
+        """The init_key: no d when the overlaps are shared over d."""
+        d = None if self.shared else shape.d
+        return Key.of(d=d, p=shape.p, k=shape.k, init=self.content(), seed=seed)
+
+    def start(self, shape: Shape, seed: int) -> Start:
+        """Draw Ω(0) for one seed."""
+        if self.given is not None:
+            return Start(self.given, None)
+        kind, drawn = INITS[self.kind], self._drawn_shape(shape)
+        L = self.teacher_factor(shape, seed)
+        rng = stream(self.key(shape, seed), "students")
+        students = kind.draw(rng, drawn, self.parameters, L)
+        teachers = np.zeros((shape.k, students.shape[1]))
+        teachers[:, : shape.k] = L
+        overlaps = Overlaps.of(students, teachers)
+        if self.shared and overlaps.rank > shape.d:
+            raise InvalidInput(
+                "d", shape.d, f"must be >= {overlaps.rank}, the rank of the shared start, to embed it"
+            )
+        warning = kind.warn(self.parameters)
+        return Start(overlaps, kind.invariant, (warning,) if warning else ())
+
+    def teacher_factor(self, shape: Shape, seed: int) -> Array:
+        """L with P = L Lᵀ; a random teacher follows the students' scale, as both are drawn alike."""
+        assert self.teacher is not None
+        rng = stream(self.key(shape, seed), "teacher")
+        L = self.teacher.factor(shape.k, self._drawn_shape(shape).d, rng)
+        if self.teacher.kind == "random":
+            L = _unit(L) if self.kind == "spherical" else L * self.parameters.get("scale", 1.0)
+        return L
+
+    def particles(self, u: Array, shape: Shape, seed: int) -> tuple[Array, Array] | None:
+        """(m, q) of the p = ∞ law at uniforms u (n, k+1); None where the drawn start is the law."""
+        law = None if self.given is not None else INITS[self.kind].law
+        if law is None:
+            return None
+        return law(u, self._drawn_shape(shape), self.parameters, self.teacher_factor(shape, seed))
+
+    def _drawn_shape(self, shape: Shape) -> Shape:
+        return shape if self.shared_d is None else Shape(self.shared_d, shape.p, shape.k)
+
+
+def _given(value: Mapping[str, Any], shape: Shape) -> Overlaps:
+    """Overlaps from the numbers of `overlaps` or the arrays of `weights`."""
+    names = GIVEN[value["kind"]]
+    only_known(value, ("kind", *names), "init")
+    for name in names:
+        if name not in value:
+            raise InvalidInput(f"init.{name}", None, "is required")
+    arrays = [matrix(value[name], f"init.{name}") for name in names]
+    p, k, d = shape.p, shape.k, shape.d
+    expected = ((p, k), (p, p), (k, k)) if value["kind"] == "overlaps" else ((p, d), (k, d))
+    for name, array, size in zip(names, arrays, expected, strict=True):
+        if array.shape != size:
+            raise InvalidInput(
+                f"init.{name}", f"shape {array.shape}", f"must have the shape {size}: p = {p}, k = {k}, d = {d}"
+            )
+    if value["kind"] == "weights":
+        W, W_star = arrays
+        scaled = Overlaps.of(W / np.sqrt(d), W_star / np.sqrt(d))
+        return checked(scaled.M, scaled.Q, scaled.P, "init.W_star: the Gram matrix of the teacher")
+    overlaps = checked(*arrays)
+    if overlaps.rank > d:
+        raise InvalidInput("d", d, f"must be >= {overlaps.rank}, the rank of the given overlaps")
+    return overlaps
+
+
+def _teacher(value: Mapping[str, Any], kind: InitKind) -> Teacher:
+    if "orthonormal_teacher" in value:
+        if "teacher" in value:
+            raise InvalidInput("init.orthonormal_teacher", value["orthonormal_teacher"], "or teacher, not both")
+        if switch(value["orthonormal_teacher"], "init.orthonormal_teacher"):
+            return Teacher("orthonormal")
+    teacher = Teacher.parse(value.get("teacher", kind.teacher))
+    if not kind.any_teacher and teacher.kind != kind.teacher:
+        raise InvalidInput("init.teacher", teacher.content(), f"must be {kind.teacher!r} for a {kind.name} start")
+    return teacher
+
+
+def _shared(value: Any, kind: InitKind, shape: Shape) -> tuple[bool, int | None]:
+    if isinstance(value, Mapping):
+        only_known(value, ("d0",), "init.shared")
+        if kind.fixed_overlaps:
+            raise InvalidInput("init.shared", dict(value), f"must be true or false for a {kind.name} start")
+        d0 = whole(value.get("d0"), "init.shared.d0")
+        if d0 < kind.least_d(shape.p, shape.k):
+            raise InvalidInput("init.shared.d0", d0, f"must be >= {kind.least_d(shape.p, shape.k)}")
+        return True, d0
+    shared = switch(value, "init.shared")
+    if shared and not kind.fixed_overlaps:
+        raise InvalidInput(
+            "init.shared", True, f"must be {{d0: N}} for a {kind.name} start: its overlaps depend on d"
+        )
+    return shared, None
+
+
+def _require_room(shape: Shape, kind: InitKind, teacher: Teacher) -> None:
+    least = kind.least_d(shape.p, shape.k)
+    if shape.d < least:
+        what = "p + k" if least == shape.p + shape.k else "k"
+        raise InvalidInput(
+            "d", shape.d, f"must be >= {what} = {least} for a {kind.name} start with the {teacher.kind} teacher"
+        )

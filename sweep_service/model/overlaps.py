@@ -1,0 +1,79 @@
+"""Overlap matrices M, Q, P: the sufficient statistics of the dynamics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweep_service.errors import InvalidInput
+from sweep_service.model.activations import Array
+
+# An eigenvalue below this share of the largest counts as zero: overlaps typed with ten digits pass.
+RANK_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """M = W W*ᵀ/d (p, k), Q = W Wᵀ/d (p, p), P = W* W*ᵀ/d (k, k)."""
+
+    M: Array
+    Q: Array
+    P: Array
+
+    @classmethod
+    def of(cls, students: Array, teachers: Array) -> Overlaps:
+        """From coordinates in an orthonormal basis, rows divided by √d: shapes (p, r), (k, r)."""
+        return cls(students @ teachers.T, students @ students.T, teachers @ teachers.T)
+
+    @property
+    def omega(self) -> Array:
+        """Covariance of the local fields (λ, λ*), shape (p+k, p+k)."""
+        return np.block([[self.Q, self.M], [self.M.T, self.P]])
+
+    @property
+    def rank(self) -> int:
+        """The smallest input dimension in which these overlaps can be realised."""
+        w = np.linalg.eigvalsh(self.omega)
+        return int(np.sum(w > RANK_TOLERANCE * w[-1]))
+
+    @property
+    def orthogonal_norms(self) -> Array:
+        """q = diag Q⊥, never negative."""
+        return np.maximum(np.diag(orthogonal_part(self.M, self.Q, self.P)), 0.0)
+
+
+def orthogonal_part(M: Array, Q: Array, P: Array) -> Array:
+    """Q⊥ = Q - M P⁻¹ Mᵀ; shapes (..., p, k), (..., p, p), (..., k, k)."""
+    return Q - M @ np.linalg.solve(P, np.swapaxes(M, -1, -2))
+
+
+def checked(M: Array, Q: Array, P: Array, field: str = "init") -> Overlaps:
+    """Overlaps given as numbers: shapes agree, symmetric, P invertible, Ω positive semi-definite."""
+    p, k = M.shape
+    for name, X, size in (("Q", Q, p), ("P", P, k)):
+        if X.shape != (size, size):
+            raise InvalidInput(
+                f"{field}.{name}", X.shape, f"must have the shape {(size, size)} that M {M.shape} implies"
+            )
+        if not np.allclose(X, X.T, rtol=1e-10, atol=1e-12):
+            raise InvalidInput(f"{field}.{name}", X.tolist(), "must be symmetric")
+    require_positive_definite(P, f"{field}.P")
+    overlaps = Overlaps(M, (Q + Q.T) / 2, (P + P.T) / 2)
+    w = np.linalg.eigvalsh(overlaps.omega)
+    if w[0] < -RANK_TOLERANCE * w[-1]:
+        raise InvalidInput(
+            f"{field}.Q",
+            Q.tolist(),
+            f"[[Q, M], [Mᵀ, P]] must be positive semi-definite; its smallest eigenvalue is {w[0]:.3g}",
+        )
+    return overlaps
+
+
+def require_positive_definite(P: Array, field: str) -> None:
+    """A teacher whose Gram matrix is singular has fewer than k distinct directions."""
+    w = np.linalg.eigvalsh(P)
+    if w[0] <= RANK_TOLERANCE * max(w[-1], 0.0):
+        raise InvalidInput(
+            field, P.tolist(), f"must be positive definite; its smallest eigenvalue is {w[0]:.3g}"
+        )

@@ -1,0 +1,92 @@
+"""The teacher's Gram matrix P = L L^T, by its factor L."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.fields import matrix, number, only_known, vector
+from sweep_service.model.activations import Array
+from sweep_service.model.overlaps import require_positive_definite
+
+FIELD = "init.teacher"
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """`orthonormal` (P = I), `random` (drawn like the students' directions), or a chosen Gram matrix."""
+
+    kind: str
+    rho: float = 0.0
+    norms: tuple[float, ...] = ()
+    gram: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def parse(cls, value: Any) -> Teacher:
+        if isinstance(value, str):
+            if value not in ("orthonormal", "random"):
+                raise unknown_name(FIELD, value, ("orthonormal", "random"))
+            return cls(value)
+        if not isinstance(value, Mapping):
+            raise InvalidInput(FIELD, value, "must be 'orthonormal', 'random' or {rho, norms} or {gram}")
+        only_known(value, ("rho", "norms", "gram"), FIELD)
+        if "gram" in value:
+            if len(value) > 1:
+                raise InvalidInput(FIELD, dict(value), "gram stands alone: leave out rho and norms")
+            gram = matrix(value["gram"], f"{FIELD}.gram")
+            if gram.shape[0] != gram.shape[1] or not np.allclose(gram, gram.T, rtol=1e-10, atol=1e-12):
+                raise InvalidInput(f"{FIELD}.gram", gram.tolist(), "must be a symmetric square matrix")
+            require_positive_definite(gram, f"{FIELD}.gram")
+            return cls("gram", gram=tuple(map(tuple, gram.tolist())))
+        rho = number(value.get("rho", 0.0), f"{FIELD}.rho")
+        norms = vector(value["norms"], f"{FIELD}.norms") if "norms" in value else np.empty(0)
+        if np.any(norms <= 0):
+            raise InvalidInput(f"{FIELD}.norms", norms.tolist(), "must be > 0")
+        return cls("equicorrelated", rho=rho, norms=tuple(norms.tolist()))
+
+    def content(self) -> Any:
+        """What identifies it, as plain JSON."""
+        if self.kind == "gram":
+            return {"gram": self.gram}
+        if self.kind == "equicorrelated":
+            return {"rho": self.rho, "norms": self.norms}
+        return self.kind
+
+    def factor(self, k: int, d: int, rng: np.random.Generator) -> Array:
+        """L (k, k), lower triangular with P = L Lᵀ; only `random` draws, rows of W* being N(0, I_d)."""
+        if self.kind == "orthonormal":
+            return np.eye(k)
+        if self.kind == "random":
+            return bartlett(rng, k, d) / np.sqrt(d)
+        if self.kind == "gram":
+            P = np.array(self.gram)
+            if len(P) != k:
+                raise InvalidInput(f"{FIELD}.gram", P.shape, f"must be {k} by {k}, as k = {k}")
+            return np.linalg.cholesky(P)
+        if self.norms and len(self.norms) != k:
+            raise InvalidInput(f"{FIELD}.norms", list(self.norms), f"must have {k} entries, as k = {k}")
+        if k > 1 and not -1.0 / (k - 1) < self.rho < 1.0:
+            low = -1.0 / (k - 1)
+            raise InvalidInput(
+                f"{FIELD}.rho", self.rho, f"must be in ({low:.4g}, 1), or P is not positive definite"
+            )
+        norms = np.array(self.norms or (1.0,) * k)
+        return np.linalg.cholesky(
+            (self.rho * np.ones((k, k)) + (1.0 - self.rho) * np.eye(k)) * np.outer(norms, norms)
+        )
+
+
+def bartlett(rng: np.random.Generator, n: int, d: int) -> Array:
+    """L (n, min(n, d)) with L Lᵀ distributed as G Gᵀ for an n by d matrix G of iid N(0, 1).
+
+    The dynamics sees weights through their overlaps only (x is isotropic), so no start needs an
+    n by d matrix: this costs the same for d = 10 and d = 10⁶.
+    """
+    r = min(n, d)
+    L = np.tril(rng.standard_normal((n, r)))
+    L[np.arange(r), np.arange(r)] = np.sqrt(rng.chisquare(d - np.arange(r)))
+    return L

@@ -1,0 +1,118 @@
+"""Two-point averages E[f(u) g(v)] of a student and a teacher activation, for any pair.
+
+Equal activations use their closed form where there is one. Every other pair goes through
+Mehler's formula: with a_m(f, C) = E[f(√C x) h_m(x)] in orthonormal Hermite polynomials h_m,
+    E[f(u) g(v)] = Σ_m ρ^m a_m(f, a) a_m(g, b),   ρ = c/√(ab).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy import special
+
+from sweep_service.kernels import kernel
+from sweep_service.model.activations import Activation, Array
+
+# 128 terms and 256 nodes leave 7e-9 for tanh at d = 3, where |ρ| comes closest to 1.
+TERMS = 128
+NODES = 256
+# Below this variance a neuron is numerically silent; the floor only keeps 0/0 out of exact coefficients.
+TINY = 1e-150
+
+
+class TwoPoint(Protocol):
+    """What the dynamics and the risk ask of a pair of activations."""
+
+    def values(self, a: Array, b: Array, C: Array, /) -> Array: ...
+
+    def slopes(self, a: Array, b: Array, C: Array, /) -> tuple[Array, Array]: ...
+
+
+class Pairs(NamedTuple):
+    """The pairs of one model: student with student, student with teacher, teacher with teacher."""
+
+    students: TwoPoint
+    mixed: TwoPoint
+    teachers: TwoPoint
+
+
+@cache
+def hermite_rule(order: int, nodes: int) -> tuple[Array, Array]:
+    """Gauss-Hermite nodes x and the matrix w h_m(x), shape (order, nodes)."""
+    x, w = special.roots_hermitenorm(nodes)
+    h = np.empty((order, nodes))
+    h[0], h[1] = 1.0, x
+    for m in range(1, order - 1):
+        h[m + 1] = (x * h[m] - math.sqrt(m) * h[m - 1]) / math.sqrt(m + 1)
+    return x, h * (w / w.sum())
+
+
+def coefficients(act: Activation, derivative: int, C: Array) -> Array:
+    """a_m of σ, σ' or σ'' (derivative 0, 1, 2) at each variance of C, shape (len C, TERMS).
+
+    Exact where the activation knows its own: a_m(f') = √((m+1)/C) a_{m+1}(f).
+    """
+    C = np.maximum(C, TINY)
+    if act.hermite is not None:
+        a = act.hermite(TERMS + derivative, C)
+        for _ in range(derivative):
+            a = a[:, 1:] * np.sqrt(np.arange(1, a.shape[1])) / np.sqrt(C)[:, None]
+        return a
+    x, weights = hermite_rule(TERMS, NODES)
+    function = (act.value, act.slope, act.curvature)[derivative]
+    assert function is not None  # an activation without σ'' has its own coefficients
+    return function(np.sqrt(C)[:, None] * x) @ weights.T
+
+
+class Mehler:
+    """The pair (f, g) by Mehler's formula."""
+
+    def __init__(self, f: Activation, g: Activation) -> None:
+        self.f, self.g = f, g
+
+    def values(self, a: Array, b: Array, C: Array) -> Array:
+        return self._sum(0, 0, a, b, correlation(a, b, C))
+
+    def slopes(self, a: Array, b: Array, C: Array) -> tuple[Array, Array]:
+        rho = correlation(a, b, C)
+        return self._sum(1, 1, a, b, rho), self._sum(2, 0, a, b, rho)
+
+    def _sum(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> Array:
+        left = coefficients(self.f, df, a)
+        right = np.ascontiguousarray(coefficients(self.g, dg, b).T)
+        return horner(left, right, rho)
+
+
+def correlation(a: Array, b: Array, C: Array) -> Array:
+    """ρ = c/√(ab), kept within [-1, 1] against rounding."""
+    norm = np.sqrt(np.maximum(a, TINY))[:, None] * np.sqrt(np.maximum(b, TINY))
+    return np.clip(C / norm, -1.0, 1.0)
+
+
+@kernel()
+def horner(left, right, rho):
+    """Σ_m ρ_ij^m left_im right_mj, for left (m, L), right (L, n), rho (m, n)."""
+    rows, terms = left.shape
+    columns = right.shape[1]
+    out = np.zeros((rows, columns))
+    for i in range(rows):
+        for m in range(terms - 1, -1, -1):
+            c = left[i, m]
+            for j in range(columns):
+                out[i, j] = out[i, j] * rho[i, j] + c * right[m, j]
+    return out
+
+
+def two_point(f: Activation, g: Activation) -> TwoPoint:
+    """The fastest exact way to average products of f and g."""
+    if f is g and f.closed is not None:
+        return f.closed
+    return Mehler(f, g)
+
+
+def pairs(student: Activation, teacher: Activation) -> Pairs:
+    return Pairs(two_point(student, student), two_point(student, teacher), two_point(teacher, teacher))

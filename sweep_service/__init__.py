@@ -1,0 +1,31 @@
+"""Dynamics of SGD in two-layer networks: the limiting ODEs, and sweeps over (d, p, gamma, regime).
+
+Names are imported when they are first used, so that `import sweep_service` stays fast.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sweep_service.version import __version__
+
+if TYPE_CHECKING:
+    from sweep_service.dynamics.integrate import integrate
+
+__all__ = ["__version__", "integrate"]
+
+_HOMES = {"integrate": "sweep_service.dynamics.integrate"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

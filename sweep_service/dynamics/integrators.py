@@ -196,5 +196,3 @@ STIFF_TIME = 1e3
 
 LSODA = Integrator("lsoda", lsoda, 1e-10, 1e-13)
 EXPLICIT = Integrator("dop853+rkc2", explicit, 1e-10, 1e-13)
-# For right-hand sides that are themselves known to 1e-4 only (quasi-Monte Carlo).
-LOOSE = Integrator("dop853+rkc2", explicit, 1e-6, 1e-9)

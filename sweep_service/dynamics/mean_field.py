@@ -33,6 +33,7 @@ class MeanFieldSystem:
     self_terms: bool = True
     projected: bool = False  # hold q at zero
     finite_d: int | None = None
+    precision: float = 1e-10  # relative error of the right-hand side that is worth resolving in time
 
     @property
     def frozen(self) -> bool:
@@ -46,7 +47,7 @@ class MeanFieldFlow:
     jacobian = None
 
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array) -> None:
-        self.system = system
+        self.system, self.precision = system, system.precision
         self.p, self.k = M.shape
         self.inverse = np.linalg.inv(system.P)
         self.y0 = M.ravel().copy() if system.frozen else np.concatenate([M.ravel(), q])

@@ -63,7 +63,9 @@ class NodeFlow(MeanFieldFlow):
         self.y = self.lam @ self.inverse
         self.target = system.teacher.value(self.lam).mean(1)
 
-    def refined(self) -> NodeFlow:
+    def refined(self) -> NodeFlow | None:
+        if self.system.student.curvature is None:  # a kink: more nodes cost more than they mend
+            return None
         return type(self)(self.system, *self.start, self.order * 3 // 2, self.series + 4)
 
 
@@ -268,15 +270,12 @@ class AnyNodeFlow(NodeFlow):
             c[..., 0] = now.value
             yield cut, c, slope[..., m], root * (np.sqrt(m + 1) * slope[..., m + 1] + np.sqrt(m) * below), now
 
-    def average(self, M: Array, q: Array) -> Array:
-        """F_m = mean over neurons of c_m, shape (nodes, orders)."""
-        return sum(c.sum(0) for _, c, _, _, _ in self.neurons(M, q)) / self.p
-
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        G = -self.e * self.average(M, q)
+        neurons = list(self.neurons(M, q))
+        G = -self.e * sum(c.sum(0) for _, c, _, _, _ in neurons) / self.p
         G[:, 0] += self.target
         dM, dq = np.empty_like(M), np.empty_like(q)
-        for cut, c, slope, stretch, now in self.neurons(M, q):
+        for cut, c, slope, stretch, now in neurons:
             push_M, push_q = np.sum(slope * G, axis=2), np.sum(stretch * G, axis=2)
             if self.system.self_terms:
                 push_M += (np.sum(self.e * c * slope, axis=2) - now.value_slope) / self.p
@@ -287,12 +286,13 @@ class AnyNodeFlow(NodeFlow):
 
     def risk(self, y: Array) -> float:
         M, q = self.state(y)
-        F = self.average(M, q)
+        neurons = list(self.neurons(M, q))
+        F = sum(c.sum(0) for _, c, _, _, _ in neurons) / self.p
         squares = self.e * F**2
         squares[:, 0] = (self.target - F[:, 0]) ** 2
         total = 0.5 * float(self.weights @ squares.sum(1))
         if self.system.self_terms:
-            for _, c, _, _, now in self.neurons(M, q):
+            for _, c, _, _, now in neurons:
                 own = now.value_value - np.sum(self.e * c**2, axis=2)
                 total += 0.5 * float((own @ self.weights).sum()) / self.p**2
         return total

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.dynamics.variance import Variance
+from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
 from sweep_service.kernels import kernel
 from sweep_service.model.activations import Array
 from sweep_service.model.overlaps import Overlaps
@@ -110,6 +110,8 @@ class OverlapFlow:
     def __init__(self, system: System, terms: tuple[Term, ...], start: Overlaps) -> None:
         self.system, self.terms = system, terms
         self.p, self.k = start.M.shape
+        # the sampled term errs by 1e-3: tight steps would follow its noise (relu's even jumps)
+        self.precision = 1e-6 if isinstance(system.variance, QuasiMonteCarlo) else 1e-10
         self.y0 = pack(start.M, start.Q)
 
     def __call__(self, y: Array) -> Array:
@@ -172,6 +174,7 @@ class WeightFlow:
         self.system = system
         self.teachers, students = coordinates(start)
         self.shape = students.shape
+        self.precision = 1e-10
         self.y0 = students.ravel()
 
     def __call__(self, y: Array) -> Array:

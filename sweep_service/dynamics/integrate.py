@@ -1,0 +1,159 @@
+"""`integrate`: one point, one limiting theory, one labelled dataset."""
+
+from __future__ import annotations
+
+import numbers
+import time as clock
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweep_service.dynamics.auto import Choice, choose, theory_warnings
+from sweep_service.dynamics.mean_field import MeanFieldFlow
+from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
+from sweep_service.dynamics.solve import Trajectory, solve
+from sweep_service.errors import unknown_name
+from sweep_service.fields import increasing_times, seeds
+from sweep_service.labels import labelled
+from sweep_service.model.activations import Array
+from sweep_service.point import Point
+
+# The widest student whose overlaps are kept unless asked for.
+WIDEST_STORED = 256
+# A mean-field quadrature is refined while it errs by more than this many times the flow's precision.
+QUADRATURE = 100.0
+REFINEMENTS = 3
+
+
+def integrate(
+    point: Mapping[str, Any] | Point,
+    *,
+    times: Sequence[float] | Array,
+    regime: str = "auto",
+    seed: int | Sequence[int] = 0,
+    regime_options: Mapping[str, Any] | None = None,
+    overlaps: bool | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> xr.Dataset:
+    """Integrate a limiting theory of SGD.
+
+    `point` holds d, p, k, gamma and optionally noise, activation, teacher_activation, init. `times`
+    are increasing, in units where one SGD step is γ/(pd). `regime` is a name of `REGIMES`, or auto.
+    A sequence of seeds adds the dimension `seed`. `overlaps` keeps M and Q (or q): by default up to
+    p = 256. `stopped` is asked at every evaluation and ends the call with `Stopped`.
+    """
+    point = Point.parse(point)
+    options = RegimeOptions.parse(regime_options)
+    at = increasing_times(times)
+    if regime != "auto" and regime not in REGIMES:
+        raise unknown_name("regime", regime, ("auto", *REGIMES))
+    runs = []
+    for one in seeds(seed):
+        setup = Setup(point, point.start(one), one, options)
+        choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
+        runs.append(_run(setup, choice, at, overlaps, stopped))
+    if isinstance(seed, numbers.Integral):
+        return runs[0]
+    return _along_seed(runs, seeds(seed))
+
+
+def _run(
+    setup: Setup, choice: Choice, times: Array, keep: bool | None, stopped: Callable[[], bool] | None
+) -> xr.Dataset:
+    began = clock.perf_counter()
+    flow, path, error = _solve_finely(setup, choice.regime, times, stopped)
+    risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
+    variables: dict[str, tuple[tuple[str, ...], Array]] = {"risk": (("time",), risk)}
+    if keep or (keep is None and _width(flow, setup) <= WIDEST_STORED):
+        variables |= _states(flow, path)
+    variables["overlap_teacher"] = (("teacher", "teacher_other"), setup.start.overlaps.P)
+    point = setup.point
+    found = [*setup.start.warnings, *theory_warnings(point, choice.regime)]
+    return labelled(
+        variables,
+        {"time": times},
+        point,
+        {
+            "seed": setup.seed,
+            "regime": choice.regime,
+            "regime_reason": choice.reason,
+            "regime_options": setup.options.content(),
+            "engine": path.integrator,
+            "flow": type(flow).__name__,
+            "status": path.status.label,
+            "steps": path.steps,
+            "evaluations": path.evaluations,
+            "quadrature_error": error,
+            "seconds": clock.perf_counter() - began,
+            "warnings": found,
+        },
+    )
+
+
+def _solve_finely(
+    setup: Setup, regime: str, times: Array, stopped: Callable[[], bool] | None
+) -> tuple[Flow, Trajectory, float]:
+    """Integrate; where a mean-field quadrature proves too coarse for where the flow went, do it again finer."""
+    flow = REGIMES[regime].flow(setup)
+    path = solve(flow, times, stopped=stopped)
+    error = 0.0
+    for _ in range(REFINEMENTS):
+        finer = flow.refined() if isinstance(flow, MeanFieldFlow) else None
+        if finer is None:
+            break
+        error = _difference(flow, finer, path)
+        if error <= QUADRATURE * flow.precision:
+            break
+        flow = finer
+        path = solve(flow, times, stopped=stopped)
+    return flow, path, error
+
+
+def _difference(flow: Flow, finer: Flow, path: Trajectory) -> float:
+    """The largest difference of the two derivatives at both ends of the path, relative to that at its start."""
+    finite = path.states[np.all(np.isfinite(path.states), axis=1)]
+    ends = [flow.y0, *finite[-1:]]
+    scale = max(float(np.max(np.abs(flow(flow.y0)))), 1e-300)
+    return max(float(np.max(np.abs(flow(y) - finer(y)))) for y in ends) / scale
+
+
+def _width(flow: Flow, setup: Setup) -> int:
+    return flow.p if isinstance(flow, MeanFieldFlow) else setup.point.p
+
+
+def _states(flow: Any, path: Trajectory) -> dict[str, tuple[tuple[str, ...], Array]]:
+    """M and Q, or M and q, at every time."""
+    if isinstance(flow, MeanFieldFlow):
+        unit = "student" if flow.system.self_terms else "particle"
+        both = [flow.state(y) for y in path.states]
+        lost = ~np.all(np.isfinite(path.states), axis=1)
+        q = np.array([q for _, q in both])
+        q[lost] = np.nan
+        return {
+            "overlap_student_teacher": (("time", unit, "teacher"), np.array([M for M, _ in both])),
+            "orthogonal_norm": (("time", unit), q),
+        }
+    all_overlaps = [flow.overlaps(y) for y in path.states]
+    return {
+        "overlap_student_teacher": (("time", "student", "teacher"), np.array([o.M for o in all_overlaps])),
+        "overlap_student": (("time", "student", "student_other"), np.array([o.Q for o in all_overlaps])),
+    }
+
+
+def _along_seed(runs: list[xr.Dataset], chosen: tuple[int, ...]) -> xr.Dataset:
+    """One dataset along `seed`; attributes that differ between seeds become lists in its order."""
+    joined = xr.concat(runs, xr.Variable("seed", list(chosen)), coords="minimal", compat="override", combine_attrs="override")
+    attributes = {}
+    for name in runs[0].attrs:
+        values = [run.attrs[name] for run in runs]
+        per_run = name in PER_RUN or any(value != values[0] for value in values)
+        attributes[name] = values if per_run else values[0]
+    joined.attrs = attributes
+    joined["seed"].attrs = {"long_name": "seed of the initial condition", "units": "1"}
+    return joined
+
+
+PER_RUN = ("seed", "status", "steps", "evaluations", "seconds", "quadrature_error")

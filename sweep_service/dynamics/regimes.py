@@ -1,0 +1,220 @@
+"""The limiting theories: one registry, one entry each.
+
+An overlap regime is a tuple of terms that are summed; a mean-field regime says how neurons see
+each other. `docs/extending.md` adds one in a few lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
+from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, ErfNodeFlow
+from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.overlap_flow import (
+    OverlapFlow,
+    System,
+    Term,
+    WeightFlow,
+    drift,
+    label_noise,
+    sampling,
+)
+from sweep_service.dynamics.small_flow import WIDEST, SmallFlow
+from sweep_service.dynamics.variance import sobol, variance
+from sweep_service.errors import RegimeUndefined
+from sweep_service.model.activations import ERF, SQUARE, Array
+from sweep_service.model.initial import Start
+from sweep_service.model.two_point import pairs
+from sweep_service.point import Point
+
+# Q⊥(0) below this share of tr Q is what rounding leaves of zero.
+PROJECTED = 1e-10
+
+
+class Flow(Protocol):
+    """dy/dt as a function of y, with its start and the risk at any y."""
+
+    y0: Array
+    precision: float  # relative error of the right-hand side that is worth resolving in time
+
+    def __call__(self, y: Array, /) -> Array: ...
+
+    def risk(self, y: Array, /) -> float: ...
+
+    @property
+    def jacobian(self) -> Callable[[Array], Array] | None: ...
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a regime may look at to build its flow."""
+
+    point: Point
+    start: Start
+    seed: int
+    options: RegimeOptions
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A limiting theory: `build` makes its flow, `refuse` says why it does not exist for a start."""
+
+    name: str
+    title: str
+    equations: str
+    valid_when: str
+    build: Callable[[Setup], Any]
+    refuse: Callable[[Setup], tuple[str, Any, str] | None] = lambda _: None
+    mean_field: bool = False
+
+    def flow(self, setup: Setup) -> Flow:
+        reason = self.refuse(setup)
+        if reason is not None:
+            raise RegimeUndefined(*reason)
+        flow: Flow = self.build(setup)
+        return flow
+
+
+def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
+    """The full state (M, Q) moved by the sum of these terms."""
+
+    def build(setup: Setup) -> OverlapFlow | WeightFlow:
+        point, options, start = setup.point, setup.options, setup.start.overlaps
+        average, _ = (
+            variance(point.activation, point.teacher_activation, point.p, point.k, options.qmc_points)
+            if sampling in terms
+            else (None, "")
+        )
+        system = System(
+            point.gamma_over_p,
+            point.noise,
+            start.P,
+            pairs(point.activation, point.teacher_activation),
+            average,
+            point.d if options.finite_d_factor else None,
+        )
+        if terms == (drift,) and point.p > WIDEST and start.rank < point.p:
+            return WeightFlow(system, start)
+        small = SmallFlow.serves(system, point.p)
+        return (SmallFlow if small else OverlapFlow)(system, terms, start)
+
+    return build
+
+
+def mean_field_regime(*, infinite_d: bool, projected: bool = False, pde: bool = False) -> Callable[[Setup], MeanFieldFlow]:
+    """The state (M, q); `pde` moves points of the p = ∞ law in place of the p neurons."""
+
+    def build(setup: Setup) -> MeanFieldFlow:
+        point, options = setup.point, setup.options
+        M, q = particles(setup) if pde else (setup.start.overlaps.M, setup.start.overlaps.orthogonal_norms)
+        system = MeanFieldSystem(
+            P=setup.start.overlaps.P,
+            pairs=pairs(point.activation, point.teacher_activation),
+            student=point.activation,
+            teacher=point.teacher_activation,
+            D=None if infinite_d else point.d - point.k,
+            noise=0.0 if pde else point.gamma_over_p * point.noise,
+            self_terms=options.self_terms and not pde,
+            projected=projected,
+            finite_d=point.d if options.finite_d_factor else None,
+            precision=1e-6 if pde else 1e-10,  # the law is sampled: R errs by 1e-3
+        )
+        return cheapest_flow(system, M, q)
+
+    return build
+
+
+def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
+    """Closed form, sum over pairs, or nodes of λ*, by the measured break-even widths.
+
+    The quadratures are what a start needs; `integrate` refines them where the flow asks for more.
+    """
+    (p, k), student = M.shape, system.student
+    if student is SQUARE and system.teacher is SQUARE:
+        return SquareFlow(system, M, q)
+    D = np.inf if system.D is None else system.D
+    series = 14 if D <= 2 else 10 if D <= 5 else 6 if D <= 20 else 4
+    if student.curvature is None:  # a kink: nodes of λ* err by 1e-3, so pairs as long as they can be paid
+        if p <= 1000:
+            return PairwiseFlow(system, M, q, nodes=64 if D <= 3 else 24 if D <= 10 else 12)
+        return AnyNodeFlow(replace(system, precision=1e-6), M, q, series=series)
+    if student is ERF and p > {1: 64, 2: 150, 3: 2500}.get(k, np.inf):
+        return ErfNodeFlow(system, M, q, order=32 if k == 1 else 24, series=series)
+    if student is not ERF and p > {1: 32, 2: 300}.get(k, np.inf):
+        return AnyNodeFlow(system, M, q, order=48 if system.precision < 1e-7 else 24, series=series)
+    return PairwiseFlow(system, M, q, nodes=12 if D <= 10 else 8)
+
+
+def particles(setup: Setup) -> tuple[Array, Array]:
+    """(m, q) of the p = ∞ law at t = 0: Sobol points of it, or the given neurons where they are the law."""
+    point, start = setup.point, setup.start.overlaps
+    drawn = point.init.particles(sobol(setup.options.particles, point.k + 1), point.shape, setup.seed)
+    return (start.M, start.orthogonal_norms) if drawn is None else drawn
+
+
+def _needs_invariance(setup: Setup) -> tuple[str, Any, str] | None:
+    point = setup.point
+    if point.d < point.k:
+        return "d", point.d, f"must be >= k = {point.k} in mean field"
+    if setup.start.invariant is False:
+        return (
+            "init.kind",
+            point.init.kind,
+            "must be invariant under rotations orthogonal to the teacher (gaussian, spherical, informed, "
+            "planted) in mean field: it replaces the overlaps of orthogonal parts by their law",
+        )
+    return None
+
+
+def _needs_projection(setup: Setup) -> tuple[str, Any, str] | None:
+    reason = _needs_invariance(setup)
+    if reason is None and not is_projected(setup.start):
+        total = float(setup.start.overlaps.orthogonal_norms.sum())
+        return "init", f"tr Q⊥(0) = {total:.3g}", "must have Q⊥(0) = 0 (informed, planted) in mean_field_projected"
+    return reason
+
+
+def is_projected(start: Start) -> bool:
+    """Do all neurons lie in the teacher's span?"""
+    return bool(start.overlaps.orthogonal_norms.sum() < PROJECTED * np.trace(start.overlaps.Q))
+
+
+REGIMES = {
+    regime.name: regime
+    for regime in (
+        Regime(
+            "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
+            "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
+        ),
+        Regime(
+            "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
+            overlap_regime(drift),
+        ),
+        Regime(
+            "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
+            "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
+        ),
+        Regime(
+            "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
+            mean_field_regime(infinite_d=False), _needs_invariance, mean_field=True,
+        ),
+        Regime(
+            "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
+            mean_field_regime(infinite_d=True), _needs_invariance, mean_field=True,
+        ),
+        Regime(
+            "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
+            mean_field_regime(infinite_d=True, projected=True), _needs_projection, mean_field=True,
+        ),
+        Regime(
+            "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q)",
+            "p = ∞: independent of p and of the students' seed",
+            mean_field_regime(infinite_d=False, pde=True), _needs_invariance, mean_field=True,
+        ),
+    )
+}  # fmt: skip

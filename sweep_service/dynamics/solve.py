@@ -1,0 +1,77 @@
+"""The one integration loop: a flow in, its states at the asked times out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from sweep_service.dynamics.integrators import EXPLICIT, LSODA, Integrator, Tally
+from sweep_service.dynamics.regimes import Flow
+from sweep_service.errors import Stopped
+from sweep_service.model.activations import Array
+from sweep_service.status import Status
+
+# States this large have left every theorem behind; growth from here to overflow takes a few steps.
+DIVERGED = 1e12
+# Largest states for which a dense Jacobian pays: compiled, or by differences of the flow.
+COMPILED_JACOBIAN, DIFFERENCED_JACOBIAN = 600, 120
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """States on the times, NaN from divergence on."""
+
+    states: Array
+    status: Status
+    integrator: str
+    evaluations: int
+    steps: int
+
+
+def choose_integrator(flow: Flow) -> Integrator:
+    """The measured rule, see docs/decisions."""
+    limit = COMPILED_JACOBIAN if flow.jacobian is not None else DIFFERENCED_JACOBIAN
+    if flow.y0.size <= limit and flow.precision <= LSODA.rtol:
+        return LSODA
+    return replace(EXPLICIT, rtol=flow.precision, atol=1e-3 * flow.precision)
+
+
+def solve(
+    flow: Flow, times: Array, integrator: Integrator | None = None, stopped: Callable[[], bool] | None = None
+) -> Trajectory:
+    """Integrate from t = 0; divergence is a status, not an exception."""
+    integrator = integrator or choose_integrator(flow)
+    tally = Tally()
+
+    def field(y: Array) -> Array:
+        if stopped is not None and stopped():
+            raise Stopped("the integration was asked to stop")
+        tally.evaluations += 1
+        return flow(y)
+
+    states = np.full((len(times), flow.y0.size), np.nan)
+    status = Status.DONE
+    # one BLAS thread: with more, results would differ in the last bits with the number of cores
+    with blas_threads().limit(limits=1), np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LSODA warns where we report a status
+        for row, y in enumerate(integrator(field, flow.y0, times, tally, flow.jacobian)):
+            if not np.all(np.isfinite(y)) or np.max(np.abs(y)) > DIVERGED:
+                status = Status.DIVERGED
+                break
+            states[row] = y
+    return Trajectory(states, status, integrator.name, tally.evaluations, tally.steps)
+
+
+@cache
+def blas_threads() -> Any:
+    """Found once: looking through the loaded libraries takes milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
+
+    return ThreadpoolController()

@@ -1,0 +1,62 @@
+"""Names, long names and units of everything that leaves as an xarray dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweep_service.point import Point
+from sweep_service.version import __version__
+
+LONG_NAMES = {
+    "time": "time t = ν γ/(p d) after ν steps of SGD",
+    "seed": "seed of the initial condition",
+    "student": "hidden neuron of the student",
+    "student_other": "hidden neuron of the student",
+    "particle": "point of the law of (m, q) at p = ∞",
+    "teacher": "hidden neuron of the teacher",
+    "teacher_other": "hidden neuron of the teacher",
+    "risk": "excess risk ½ E[(f* - f)²], without the label noise Δ/2",
+    "overlap_student_teacher": "M = W W*ᵀ/d",
+    "overlap_student": "Q = W Wᵀ/d",
+    "overlap_teacher": "P = W* W*ᵀ/d",
+    "orthogonal_norm": "q = diag(Q - M P⁻¹ Mᵀ)",
+}
+
+
+def labelled(
+    variables: Mapping[str, tuple[tuple[str, ...], Any]],
+    coordinates: Mapping[str, Any],
+    point: Point,
+    attributes: Mapping[str, Any],
+) -> xr.Dataset:
+    """A dataset in which every variable and coordinate says what it is."""
+    dataset = xr.Dataset(
+        {name: xr.Variable(dims, values, _about(name)) for name, (dims, values) in variables.items()},
+        coords={name: xr.Variable(name, values, _about(name)) for name, values in coordinates.items()},
+    )
+    for dim, size in dataset.sizes.items():
+        if dim not in dataset.coords:
+            dataset = dataset.assign_coords({dim: xr.Variable(dim, np.arange(size), _about(str(dim)))})
+    dataset.attrs = {
+        "d": point.d,
+        "p": point.p,
+        "k": point.k,
+        "gamma": point.gamma,
+        "noise": point.noise,
+        "activation": point.activation.name,
+        "teacher_activation": point.teacher_activation.name,
+        "init": point.init.kind,
+        "delta_t": point.delta_t,
+        "gamma_over_p": point.gamma_over_p,
+        **attributes,
+        "sweep_service_version": __version__,
+    }
+    return dataset
+
+
+def _about(name: str) -> dict[str, str]:
+    return {"long_name": LONG_NAMES[name], "units": "1"}

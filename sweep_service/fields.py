@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 
 
@@ -22,12 +23,18 @@ def only_known(mapping: Mapping[str, Any], known: Iterable[str], field: str) -> 
 
 def whole(value: Any, field: str, least: int = 1) -> int:
     """An integer ≥ `least`; a float that is whole counts."""
-    allowed = f"must be a whole number >= {least}"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidInput(field, value, allowed)
-    if not math.isfinite(value) or value != int(value) or value < least:
-        raise InvalidInput(field, value, allowed)
+    if not _is_finite_number(value) or value != int(value) or value < least:
+        raise InvalidInput(field, value, f"must be a whole number >= {least}")
     return int(value)
+
+
+def _is_finite_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond any float
+        return False
 
 
 def number(
@@ -42,7 +49,7 @@ def number(
     limits = ((">", above), (">=", least), ("<=", most))
     bounds = [f"{sign} {limit:g}" for sign, limit in limits if limit is not None]
     allowed = "must be a finite number" + (f" {' and '.join(bounds)}" if bounds else "")
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    if not _is_finite_number(value):
         raise InvalidInput(field, value, allowed)
     if (
         (above is not None and value <= above)
@@ -59,7 +66,7 @@ def switch(value: Any, field: str) -> bool:
     return bool(value)
 
 
-def _array(value: Any, field: str, ndim: int, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _array(value: Any, field: str, ndim: int, what: str) -> Array:
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError):
@@ -71,15 +78,15 @@ def _array(value: Any, field: str, ndim: int, what: str) -> np.ndarray[Any, np.d
     return array
 
 
-def vector(value: Any, field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def vector(value: Any, field: str) -> Array:
     return _array(value, field, 1, "a list of numbers")
 
 
-def matrix(value: Any, field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def matrix(value: Any, field: str) -> Array:
     return _array(value, field, 2, "a matrix (a list of equal rows)")
 
 
-def increasing_times(value: Any, field: str = "times") -> np.ndarray[Any, np.dtype[np.float64]]:
+def increasing_times(value: Any, field: str = "times") -> Array:
     """Finite times ≥ 0, strictly increasing."""
     times = vector([value] if isinstance(value, numbers.Real) else value, field)
     if times[0] < 0 or np.any(np.diff(times) <= 0):
@@ -91,7 +98,11 @@ def seeds(value: Any, field: str = "seed") -> tuple[int, ...]:
     """One seed or a sequence of distinct ones, each a whole number ≥ 0."""
     if isinstance(value, numbers.Real):
         return (whole(value, field, least=0),)
-    if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, range, np.ndarray)) or len(value) == 0:
+    if (
+        isinstance(value, (str, bytes))
+        or not isinstance(value, (Sequence, range, np.ndarray))
+        or len(value) == 0
+    ):
         raise InvalidInput(field, value, "must be a whole number >= 0 or a non-empty sequence of them")
     found = tuple(whole(item, field, least=0) for item in value)
     if len(set(found)) != len(found):

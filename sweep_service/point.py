@@ -16,7 +16,7 @@ FIELDS = ("d", "p", "k", "gamma", "noise", "activation", "teacher_activation", "
 
 @dataclass(frozen=True)
 class Point:
-    """Input dimension d, student width p, teacher width k, learning rate gamma, label noise Δ, and the rest."""
+    """Input dimension d, student width p, teacher width k, learning rate gamma, label noise Δ, …"""
 
     d: int
     p: int

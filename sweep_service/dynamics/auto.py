@@ -25,20 +25,31 @@ def choose(point: Point, start: Start) -> Choice:
     ratio, D = point.gamma_over_p, point.d - point.k
     if point.delta_t > LARGE_STEP:
         return Choice(
-            "high_dimensional", f"δt = {point.delta_t:.3g} > {LARGE_STEP}: no guarantee, SS-ODE keeps the most terms"
+            "high_dimensional",
+            f"δt = {point.delta_t:.3g} > {LARGE_STEP}: no guarantee, SS-ODE keeps the most terms",
         )
     if point.p <= NARROW:
         here = f"p = {point.p} <= {NARROW}"
         if ratio > SMALL_RATE:
-            return Choice("high_dimensional", f"{here} and γ/p = {ratio:.3g} > {SMALL_RATE}: the sampling term counts")
+            return Choice(
+                "high_dimensional", f"{here} and γ/p = {ratio:.3g} > {SMALL_RATE}: the sampling term counts"
+            )
         if point.noise > 0:
-            return Choice("classical_noise", f"{here}, γ/p = {ratio:.3g} <= {SMALL_RATE} and label noise: its plateau counts")
-        return Choice("classical", f"{here}, γ/p = {ratio:.3g} <= {SMALL_RATE} and no label noise: gradient flow")
+            return Choice(
+                "classical_noise",
+                f"{here}, γ/p = {ratio:.3g} <= {SMALL_RATE} and label noise: its plateau counts",
+            )
+        return Choice(
+            "classical", f"{here}, γ/p = {ratio:.3g} <= {SMALL_RATE} and no label noise: gradient flow"
+        )
     here = f"p = {point.p} > {NARROW}"
     if is_projected(start):
         return Choice("mean_field_projected", f"{here} and Q⊥(0) = 0, which is a fixed point")
     if not start.invariant:
-        return Choice("high_dimensional", f"{here}, but the start is not known to be orthogonally invariant: no mean field")
+        return Choice(
+            "high_dimensional",
+            f"{here}, but the start is not known to be orthogonally invariant: no mean field",
+        )
     if D <= FEW_DIMENSIONS:
         return Choice("mean_field", f"{here} and d - k = {D} <= {FEW_DIMENSIONS}: the law of Ξ counts")
     return Choice("mean_field_high_dimensional", f"{here} and d - k = {D} > {FEW_DIMENSIONS}: Ξ = I")
@@ -51,17 +62,25 @@ def theory_warnings(point: Point, regime: str) -> list[str]:
     if point.delta_t > LARGE_STEP:
         found.append(f"δt = {point.delta_t:.3g} > {LARGE_STEP}: no guarantee for any of the ODEs")
     if point.p % point.k:
-        found.append(f"p = {point.p} is no multiple of k = {point.k}: not evenly realisable: R has a floor independent of gamma")
+        found.append(
+            f"p = {point.p} is no multiple of k = {point.k}: not evenly realisable: "
+            "R has a floor independent of gamma"
+        )
     if mean_field and regime != "mean_field_pde":
         if point.p < 26:
-            found.append(f"mean field at p = {point.p}: errors of 0.04 to 0.12 R(0) were measured below p = 26")
+            found.append(
+                f"mean field at p = {point.p}: errors of 0.04 to 0.12 R(0) were measured below p = 26"
+            )
         if ratio > 0.1:
             found.append(f"γ/p = {ratio:.3g} > 0.1: mean field neglects the sampling term")
     if regime == "mean_field_projected" and point.noise > 0:
         found.append("label noise leaves the teacher's span, which mean_field_projected does not follow")
     if regime in ("classical", "classical_noise") and ratio > 0.14:
         found.append(f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD")
-    for act in {point.activation.name: point.activation, point.teacher_activation.name: point.teacher_activation}.values():
+    for act in {
+        point.activation.name: point.activation,
+        point.teacher_activation.name: point.teacher_activation,
+    }.values():
         if act.assumptions:
             found.append(f"{act.name}: {act.assumptions}")
     return found

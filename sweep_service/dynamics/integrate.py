@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sweep_service.arrays import Array
 from sweep_service.dynamics.auto import Choice, choose, theory_warnings
 from sweep_service.dynamics.mean_field import MeanFieldFlow
 from sweep_service.dynamics.options import RegimeOptions
@@ -18,7 +19,6 @@ from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
 from sweep_service.fields import increasing_times, seeds
 from sweep_service.labels import labelled
-from sweep_service.model.activations import Array
 from sweep_service.point import Point
 
 # The widest student whose overlaps are kept unless asked for.
@@ -96,28 +96,32 @@ def _run(
 def _solve_finely(
     setup: Setup, regime: str, times: Array, stopped: Callable[[], bool] | None
 ) -> tuple[Flow, Trajectory, float]:
-    """Integrate; where a mean-field quadrature proves too coarse for where the flow went, do it again finer."""
+    """Integrate; again on a finer quadrature where a mean-field flow went beyond what its own resolves."""
     flow = REGIMES[regime].flow(setup)
+    if not isinstance(flow, MeanFieldFlow):
+        return flow, solve(flow, times, stopped=stopped), 0.0
+    flow, _ = _resolved(flow, [flow.y0, flow.learnt])
     path = solve(flow, times, stopped=stopped)
-    error = 0.0
-    for _ in range(REFINEMENTS):
-        finer = flow.refined() if isinstance(flow, MeanFieldFlow) else None
-        if finer is None:
-            break
-        error = _difference(flow, finer, path)
-        if error <= QUADRATURE * flow.precision:
-            break
-        flow = finer
-        path = solve(flow, times, stopped=stopped)
+    finite = path.states[np.all(np.isfinite(path.states), axis=1)]
+    finer, error = _resolved(flow, [*finite[-1:]])
+    if finer is not flow:
+        flow, path = finer, solve(finer, times, stopped=stopped)
     return flow, path, error
 
 
-def _difference(flow: Flow, finer: Flow, path: Trajectory) -> float:
-    """The largest difference of the two derivatives at both ends of the path, relative to that at its start."""
-    finite = path.states[np.all(np.isfinite(path.states), axis=1)]
-    ends = [flow.y0, *finite[-1:]]
+def _resolved(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFieldFlow, float]:
+    """The flow on a quadrature fine enough at these states, and the error left, relative to |f(y0)|."""
     scale = max(float(np.max(np.abs(flow(flow.y0)))), 1e-300)
-    return max(float(np.max(np.abs(flow(y) - finer(y)))) for y in ends) / scale
+    error = 0.0
+    for _ in range(REFINEMENTS):
+        finer = flow.refined()
+        if finer is None:
+            break
+        error = max(float(np.max(np.abs(flow(y) - finer(y)))) for y in states) / scale
+        if error <= QUADRATURE * flow.precision:
+            break
+        flow = finer
+    return flow, error
 
 
 def _width(flow: Flow, setup: Setup) -> int:
@@ -145,7 +149,9 @@ def _states(flow: Any, path: Trajectory) -> dict[str, tuple[tuple[str, ...], Arr
 
 def _along_seed(runs: list[xr.Dataset], chosen: tuple[int, ...]) -> xr.Dataset:
     """One dataset along `seed`; attributes that differ between seeds become lists in its order."""
-    joined = xr.concat(runs, xr.Variable("seed", list(chosen)), coords="minimal", compat="override", combine_attrs="override")
+    joined = xr.concat(
+        runs, xr.Variable("seed", list(chosen)), coords="minimal", compat="override", combine_attrs="override"
+    )
     attributes = {}
     for name in runs[0].attrs:
         values = [run.attrs[name] for run in runs]

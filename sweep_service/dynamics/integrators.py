@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from sweep_service.arrays import Array
 from sweep_service.errors import IntegrationFailed
-from sweep_service.model.activations import Array
 
 Field = Callable[[Array], Array]
 
@@ -43,22 +44,32 @@ class Integrator:
         return self.march(f, y0, times, self.rtol, self.atol, tally, jacobian)
 
 
-def lsoda(f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: Tally, jacobian: Field | None = None) -> Iterator[Array]:
+def lsoda(
+    f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: Tally, jacobian: Field | None = None
+) -> Iterator[Array]:
     """Adams and BDF, switching by itself."""
     from scipy.integrate import ode
 
-    solver = ode(lambda t, y: f(y), jacobian and (lambda t, y: jacobian(y)))
+    solver = ode(lambda t, y: f(y), None if jacobian is None else partial(_without_time, jacobian))
     solver.set_integrator("lsoda", rtol=rtol, atol=atol, nsteps=200_000)
     solver.set_initial_value(y0, 0.0)
     for t in times:
         if t > 0.0:
             solver.integrate(t)
             if not solver.successful() and np.all(np.isfinite(solver.y)):
-                raise IntegrationFailed(f"LSODA stopped at t = {solver.t:.6g} with code {solver.get_return_code()}")
+                raise IntegrationFailed(
+                    f"LSODA stopped at t = {solver.t:.6g} with code {solver.get_return_code()}"
+                )
         yield solver.y.copy()
 
 
-def dop853(f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: Tally, jacobian: Field | None = None) -> Iterator[Array]:
+def _without_time(f: Field, t: float, y: Array) -> Array:
+    return f(y)
+
+
+def dop853(
+    f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: Tally, jacobian: Field | None = None
+) -> Iterator[Array]:
     """Dormand-Prince of order 8, with its dense output."""
     from scipy.integrate import DOP853
 
@@ -81,7 +92,9 @@ def dop853(f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: T
             yield dense(t)
 
 
-def rkc(f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: Tally, jacobian: Field | None = None) -> Iterator[Array]:
+def rkc(
+    f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: Tally, jacobian: Field | None = None
+) -> Iterator[Array]:
     """Runge-Kutta-Chebyshev of order 2: s stages are stable on a real interval of length 0.65 s².
 
     After Sommeijer, Shampine and Verwer (1997), with the spectral radius by power iteration.
@@ -168,7 +181,10 @@ def _hermite(end: float, t: float, h: float, y: Array, fy: Array, z: Array, fz: 
     """The cubic through both ends of a step and their slopes: two orders above the method."""
     x = (end - t) / h
     return (
-        (1 + 2 * x) * (1 - x) ** 2 * y + x * (1 - x) ** 2 * h * fy + x * x * (3 - 2 * x) * z + x * x * (x - 1) * h * fz
+        (1 + 2 * x) * (1 - x) ** 2 * y
+        + x * (1 - x) ** 2 * h * fy
+        + x * x * (3 - 2 * x) * z
+        + x * x * (x - 1) * h * fz
     )
 
 

@@ -7,13 +7,15 @@ its closed form for x². The O(p) forms are in `mean_field_nodes`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from sweep_service.arrays import Array
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.xi import Xi
-from sweep_service.model.activations import Activation, Array
+from sweep_service.model.activations import Activation
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import Pairs, hermite_rule
 
@@ -33,7 +35,7 @@ class MeanFieldSystem:
     self_terms: bool = True
     projected: bool = False  # hold q at zero
     finite_d: int | None = None
-    precision: float = 1e-10  # relative error of the right-hand side that is worth resolving in time
+    precision: float = 1e-9  # relative error of the right-hand side that is worth resolving in time
 
     @property
     def frozen(self) -> bool:
@@ -44,7 +46,7 @@ class MeanFieldSystem:
 class MeanFieldFlow:
     """y = (M, q), or M alone where q ≡ 0; subclasses give the derivative and the risk."""
 
-    jacobian = None
+    jacobian: Callable[[Array], Array] | None = None
 
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array) -> None:
         self.system, self.precision = system, system.precision
@@ -81,6 +83,12 @@ class MeanFieldFlow:
         base = average(1.0)
         d = self.system.finite_d
         return base if d is None else base + radial_derivative(average, d)
+
+    @property
+    def learnt(self) -> Array:
+        """A state such as the flow ends in, each neuron on a teacher: the quadrature must resolve it too."""
+        M = self.system.P[np.arange(self.p) % self.k]
+        return np.concatenate([M.ravel(), np.zeros(self.y0.size - M.size)])
 
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
         raise NotImplementedError
@@ -143,9 +151,7 @@ class PairwiseFlow(MeanFieldFlow):
             for xi, weight in zip(self.xi.nodes, self.xi.weights, strict=True):
                 C, _ = self.overlap(cut, o, scale, xi, q)
                 students += weight * pairs.students.values(a[cut], a, C).sum() / self.p**2
-        return 0.5 * (
-            students - 2.0 * pairs.mixed.values(a, b, M).mean() + teacher_power(P, pairs.teachers)
-        )
+        return 0.5 * (students - 2.0 * pairs.mixed.values(a, b, M).mean() + teacher_power(P, pairs.teachers))
 
     def refined(self) -> PairwiseFlow | None:
         if len(self.xi.nodes) <= 2:

@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
+from sweep_service.arrays import Array
 from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
 from sweep_service.kernels import kernel
-from sweep_service.model.activations import Array
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import Pairs
@@ -73,9 +73,7 @@ def label_noise(system: System, now: Moments) -> tuple[float, Array]:
         return 0.0, np.zeros_like(now.Q)
     average = now.students[0]
     if system.finite_d is not None:
-        average = average + radial_derivative(
-            lambda s: _slopes(system.pairs, s * now.Q), system.finite_d
-        )
+        average = average + radial_derivative(lambda s: _slopes(system.pairs, s * now.Q), system.finite_d)
     return 0.0, system.gamma_over_p * system.noise * average
 
 
@@ -85,7 +83,9 @@ def sampling(system: System, now: Moments) -> tuple[float, Array]:
     average = system.variance(now.M, now.Q, system.P)
     if system.finite_d is not None:
         variance, P = system.variance, system.P
-        average = average + radial_derivative(lambda s: variance(s * now.M, s * now.Q, s * P), system.finite_d)
+        average = average + radial_derivative(
+            lambda s: variance(s * now.M, s * now.Q, s * P), system.finite_d
+        )
     return 0.0, system.gamma_over_p * average
 
 
@@ -123,10 +123,14 @@ class OverlapFlow:
             dM, dQ = dM + more_M, dQ + more_Q
         return pack(dM, dQ)
 
-    jacobian = None
+    @property
+    def jacobian(self) -> Callable[[Array], Array] | None:
+        """∂f/∂y where it is compiled; an integrator that needs one takes differences otherwise."""
+        return None
 
     def overlaps(self, y: Array) -> Overlaps:
-        return Overlaps(*unpack(y, self.p, self.k), self.system.P)
+        M, Q = unpack(y, self.p, self.k)
+        return Overlaps(M, Q, self.system.P)
 
     def risk(self, y: Array) -> float:
         return risk(self.overlaps(y), self.system.pairs)
@@ -184,7 +188,7 @@ class WeightFlow:
         A = curved_teacher.mean(1) - curved.mean(1)
         return (A[:, None] * X - slopes @ X / len(X) + slopes_teacher @ T / len(T)).ravel()
 
-    jacobian = None
+    jacobian: Callable[[Array], Array] | None = None
 
     def overlaps(self, y: Array) -> Overlaps:
         return Overlaps.of(y.reshape(self.shape), self.teachers)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sweep_service.arrays import Array
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
 from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, ErfNodeFlow
 from sweep_service.dynamics.options import RegimeOptions
@@ -27,7 +28,7 @@ from sweep_service.dynamics.overlap_flow import (
 from sweep_service.dynamics.small_flow import WIDEST, SmallFlow
 from sweep_service.dynamics.variance import sobol, variance
 from sweep_service.errors import RegimeUndefined
-from sweep_service.model.activations import ERF, SQUARE, Array
+from sweep_service.model.activations import ERF, SQUARE
 from sweep_service.model.initial import Start
 from sweep_service.model.two_point import pairs
 from sweep_service.point import Point
@@ -106,7 +107,9 @@ def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
     return build
 
 
-def mean_field_regime(*, infinite_d: bool, projected: bool = False, pde: bool = False) -> Callable[[Setup], MeanFieldFlow]:
+def mean_field_regime(
+    *, infinite_d: bool, projected: bool = False, pde: bool = False
+) -> Callable[[Setup], MeanFieldFlow]:
     """The state (M, q); `pde` moves points of the p = ∞ law in place of the p neurons."""
 
     def build(setup: Setup) -> MeanFieldFlow:
@@ -122,7 +125,7 @@ def mean_field_regime(*, infinite_d: bool, projected: bool = False, pde: bool = 
             self_terms=options.self_terms and not pde,
             projected=projected,
             finite_d=point.d if options.finite_d_factor else None,
-            precision=1e-6 if pde else 1e-10,  # the law is sampled: R errs by 1e-3
+            precision=1e-6 if pde else 1e-9,  # the law is sampled: R errs by 1e-3
         )
         return cheapest_flow(system, M, q)
 
@@ -138,15 +141,17 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
     if student is SQUARE and system.teacher is SQUARE:
         return SquareFlow(system, M, q)
     D = np.inf if system.D is None else system.D
+    fine = system.precision < 1e-7
     series = 14 if D <= 2 else 10 if D <= 5 else 6 if D <= 20 else 4
+    series = series if fine else series // 2
     if student.curvature is None:  # a kink: nodes of λ* err by 1e-3, so pairs as long as they can be paid
         if p <= 1000:
             return PairwiseFlow(system, M, q, nodes=64 if D <= 3 else 24 if D <= 10 else 12)
-        return AnyNodeFlow(replace(system, precision=1e-6), M, q, series=series)
+        return AnyNodeFlow(replace(system, precision=1e-6), M, q, order=48, series=series)
     if student is ERF and p > {1: 64, 2: 150, 3: 2500}.get(k, np.inf):
         return ErfNodeFlow(system, M, q, order=32 if k == 1 else 24, series=series)
     if student is not ERF and p > {1: 32, 2: 300}.get(k, np.inf):
-        return AnyNodeFlow(system, M, q, order=48 if system.precision < 1e-7 else 24, series=series)
+        return AnyNodeFlow(system, M, q, order=48 if fine else 20, series=series)
     return PairwiseFlow(system, M, q, nodes=12 if D <= 10 else 8)
 
 
@@ -175,7 +180,11 @@ def _needs_projection(setup: Setup) -> tuple[str, Any, str] | None:
     reason = _needs_invariance(setup)
     if reason is None and not is_projected(setup.start):
         total = float(setup.start.overlaps.orthogonal_norms.sum())
-        return "init", f"tr Q⊥(0) = {total:.3g}", "must have Q⊥(0) = 0 (informed, planted) in mean_field_projected"
+        return (
+            "init",
+            f"tr Q⊥(0) = {total:.3g}",
+            "must have Q⊥(0) = 0 (informed, planted) in mean_field_projected",
+        )
     return reason
 
 

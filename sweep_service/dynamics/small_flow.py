@@ -6,11 +6,22 @@ together from terms. The equations are those of `overlap_flow`, and the tests ho
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from sweep_service.dynamics.overlap_flow import Moments, OverlapFlow, System, Term, drift, label_noise, pack, unpack
+from sweep_service.arrays import Array
+from sweep_service.dynamics.overlap_flow import (
+    Moments,
+    OverlapFlow,
+    System,
+    Term,
+    drift,
+    label_noise,
+    pack,
+    unpack,
+)
 from sweep_service.kernels import kernel
-from sweep_service.model.activations import Array
 from sweep_service.model.closed_forms import ClosedForm, slope_pair
 from sweep_service.model.overlaps import Overlaps
 
@@ -96,8 +107,10 @@ class SmallFlow(OverlapFlow):
     def serves(system: System, p: int) -> bool:
         """Is this the faster way here?"""
         pairs = system.pairs
-        return isinstance(pairs.students, ClosedForm) and pairs.mixed == pairs.students and (
-            p <= WIDEST and system.finite_d is None
+        return (
+            isinstance(pairs.students, ClosedForm)
+            and pairs.mixed == pairs.students
+            and (p <= WIDEST and system.finite_d is None)
         )
 
     def __call__(self, y: Array) -> Array:
@@ -110,6 +123,7 @@ class SmallFlow(OverlapFlow):
                 out += pack(dM + np.zeros_like(now.M), dQ)
         return out
 
-    def jacobian(self, y: Array) -> Array:
+    @property
+    def jacobian(self) -> Callable[[Array], Array]:
         """Of the compiled part. The rest is of order γ/p and an implicit step converges without it."""
-        return closed_jacobian(self.code, y, self.p, self.k, self.system.P, self.noise, *self.work)
+        return lambda y: closed_jacobian(self.code, y, self.p, self.k, self.system.P, self.noise, *self.work)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from sweep_service.arrays import Array
 from sweep_service.dynamics.integrators import EXPLICIT, LSODA, Integrator, Tally
 from sweep_service.dynamics.regimes import Flow
 from sweep_service.errors import Stopped
-from sweep_service.model.activations import Array
 from sweep_service.status import Status
 
 # States this large have left every theorem behind; growth from here to overflow takes a few steps.
@@ -36,7 +36,7 @@ class Trajectory:
 def choose_integrator(flow: Flow) -> Integrator:
     """The measured rule, see docs/decisions."""
     limit = COMPILED_JACOBIAN if flow.jacobian is not None else DIFFERENCED_JACOBIAN
-    if flow.y0.size <= limit and flow.precision <= LSODA.rtol:
+    if flow.y0.size <= limit and flow.precision < 1e-7:
         return LSODA
     return replace(EXPLICIT, rtol=flow.precision, atol=1e-3 * flow.precision)
 
@@ -70,8 +70,7 @@ def solve(
 @cache
 def blas_threads() -> Any:
     """Found once: looking through the loaded libraries takes milliseconds."""
-    from threadpoolctl import ThreadpoolController
-
     import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
+    from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -13,9 +13,10 @@ from functools import cache
 import numpy as np
 from scipy import special
 
+from sweep_service.arrays import Array
 from sweep_service.dynamics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 from sweep_service.kernels import kernel
-from sweep_service.model.activations import ERF, SQUARE, Activation, Array
+from sweep_service.model.activations import ERF, SQUARE, Activation
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import Pairs, pairs
@@ -28,7 +29,9 @@ EXACT_ERF, EXACT_ERF_MIXED = 64, 12
 QMC_POINTS = 4096
 
 
-def variance(student: Activation, teacher: Activation, p: int, k: int, points: int = QMC_POINTS) -> tuple[Variance, str]:
+def variance(
+    student: Activation, teacher: Activation, p: int, k: int, points: int = QMC_POINTS
+) -> tuple[Variance, str]:
     """The best way to compute it at this size, and its name."""
     if student is SQUARE and teacher is SQUARE:
         return square_variance, "exact"

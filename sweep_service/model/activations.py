@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from sweep_service.arrays import Array
 from sweep_service.errors import unknown_name
-from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, Array, ClosedForm
+from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, ClosedForm
 
 Function = Callable[[Array], Array]
 

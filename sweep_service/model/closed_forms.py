@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from sweep_service.arrays import Array
 from sweep_service.kernels import kernel
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 TWO_OVER_PI = 2.0 / math.pi
 ERF_CODE, SQUARE_CODE, RELU_CODE = 0, 1, 2
 
@@ -42,7 +41,9 @@ def slope_pair(code, a, b, c):
         return 4.0 * c, 2.0 * b
     norm = math.sqrt(a * b)
     rho = min(1.0, max(-1.0, c / norm)) if norm > 0.0 else 0.0
-    return (math.pi - math.acos(rho)) / (2.0 * math.pi), math.sqrt(b / a * (1.0 - rho) * (1.0 + rho)) / (2.0 * math.pi)
+    return (math.pi - math.acos(rho)) / (2.0 * math.pi), math.sqrt(b / a * (1.0 - rho) * (1.0 + rho)) / (
+        2.0 * math.pi
+    )
 
 
 @kernel()

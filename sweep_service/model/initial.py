@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.fields import matrix, number, only_known, switch, whole
 from sweep_service.identity import Key, stream
-from sweep_service.model.activations import Array
 from sweep_service.model.overlaps import Overlaps, checked
 from sweep_service.model.teacher import Teacher, bartlett
 
@@ -239,13 +239,16 @@ def _given(value: Mapping[str, Any], shape: Shape) -> Overlaps:
     for name, array, size in zip(names, arrays, expected, strict=True):
         if array.shape != size:
             raise InvalidInput(
-                f"init.{name}", f"shape {array.shape}", f"must have the shape {size}: p = {p}, k = {k}, d = {d}"
+                f"init.{name}",
+                f"shape {array.shape}",
+                f"must have the shape {size}: p = {p}, k = {k}, d = {d}",
             )
     if value["kind"] == "weights":
         W, W_star = arrays
         scaled = Overlaps.of(W / np.sqrt(d), W_star / np.sqrt(d))
         return checked(scaled.M, scaled.Q, scaled.P, "init.W_star: the Gram matrix of the teacher")
-    overlaps = checked(*arrays)
+    M, Q, P = arrays
+    overlaps = checked(M, Q, P)
     if overlaps.rank > d:
         raise InvalidInput("d", d, f"must be >= {overlaps.rank}, the rank of the given overlaps")
     return overlaps
@@ -254,12 +257,16 @@ def _given(value: Mapping[str, Any], shape: Shape) -> Overlaps:
 def _teacher(value: Mapping[str, Any], kind: InitKind) -> Teacher:
     if "orthonormal_teacher" in value:
         if "teacher" in value:
-            raise InvalidInput("init.orthonormal_teacher", value["orthonormal_teacher"], "or teacher, not both")
+            raise InvalidInput(
+                "init.orthonormal_teacher", value["orthonormal_teacher"], "or teacher, not both"
+            )
         if switch(value["orthonormal_teacher"], "init.orthonormal_teacher"):
             return Teacher("orthonormal")
     teacher = Teacher.parse(value.get("teacher", kind.teacher))
     if not kind.any_teacher and teacher.kind != kind.teacher:
-        raise InvalidInput("init.teacher", teacher.content(), f"must be {kind.teacher!r} for a {kind.name} start")
+        raise InvalidInput(
+            "init.teacher", teacher.content(), f"must be {kind.teacher!r} for a {kind.name} start"
+        )
     return teacher
 
 
@@ -285,5 +292,7 @@ def _require_room(shape: Shape, kind: InitKind, teacher: Teacher) -> None:
     if shape.d < least:
         what = "p + k" if least == shape.p + shape.k else "k"
         raise InvalidInput(
-            "d", shape.d, f"must be >= {what} = {least} for a {kind.name} start with the {teacher.kind} teacher"
+            "d",
+            shape.d,
+            f"must be >= {what} = {least} for a {kind.name} start with the {teacher.kind} teacher",
         )

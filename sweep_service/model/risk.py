@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sweep_service.model.activations import Array
+from sweep_service.arrays import Array
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.two_point import Pairs, TwoPoint
 

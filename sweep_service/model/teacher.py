@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.fields import matrix, number, only_known, vector
-from sweep_service.model.activations import Array
 from sweep_service.model.overlaps import require_positive_definite
 
 FIELD = "init.teacher"
@@ -62,11 +62,15 @@ class Teacher:
             return np.eye(k)
         if self.kind == "random":
             return bartlett(rng, k, d) / np.sqrt(d)
+        return np.linalg.cholesky(self._gram(k)).astype(float)
+
+    def _gram(self, k: int) -> Array:
+        """P as it was chosen."""
         if self.kind == "gram":
             P = np.array(self.gram)
             if len(P) != k:
                 raise InvalidInput(f"{FIELD}.gram", P.shape, f"must be {k} by {k}, as k = {k}")
-            return np.linalg.cholesky(P)
+            return P
         if self.norms and len(self.norms) != k:
             raise InvalidInput(f"{FIELD}.norms", list(self.norms), f"must have {k} entries, as k = {k}")
         if k > 1 and not -1.0 / (k - 1) < self.rho < 1.0:
@@ -75,9 +79,7 @@ class Teacher:
                 f"{FIELD}.rho", self.rho, f"must be in ({low:.4g}, 1), or P is not positive definite"
             )
         norms = np.array(self.norms or (1.0,) * k)
-        return np.linalg.cholesky(
-            (self.rho * np.ones((k, k)) + (1.0 - self.rho) * np.eye(k)) * np.outer(norms, norms)
-        )
+        return (self.rho * np.ones((k, k)) + (1.0 - self.rho) * np.eye(k)) * np.outer(norms, norms)
 
 
 def bartlett(rng: np.random.Generator, n: int, d: int) -> Array:

@@ -1,0 +1,1 @@
+"""Speed and accuracy against plain implementations of the same equations: `python -m benchmarks`."""

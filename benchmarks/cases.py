@@ -1,0 +1,16 @@
+"""All benchmarks by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.euler import euler
+from benchmarks.harness import Row
+from benchmarks.mean_field import mean_field
+from benchmarks.sampling import sampling
+from benchmarks.startup import startup
+from benchmarks.wide import wide
+
+Case = Callable[[bool], Iterator[Row]]  # quick -> rows
+
+CASES: dict[str, Case] = {case.__name__: case for case in (euler, mean_field, sampling, wide, startup)}

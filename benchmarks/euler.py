@@ -1,0 +1,90 @@
+"""To t = 10⁴ with the default integrator, against explicit Euler with the step of public code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import sweep_service as ss
+from benchmarks.baselines import euler_closed, euler_three_point
+from benchmarks.harness import Row, interleaved, relative
+from sweep_service.dynamics.integrators import Integrator, lsoda
+from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.regimes import REGIMES, Setup
+from sweep_service.dynamics.small_flow import SmallFlow
+from sweep_service.dynamics.solve import solve
+from sweep_service.point import Point
+
+POINT = {
+    "d": 100,
+    "p": 10,
+    "k": 2,
+    "gamma": 0.05,
+    "noise": 1e-3,
+    "init": {"kind": "gaussian", "teacher": "orthonormal"},
+}
+REGIME = "classical_noise"
+STEP = 1e-3
+FLOOR = 1000.0
+REFERENCE = Integrator("reference", lsoda, 3e-12, 3e-15)
+LOOSE = Integrator("loose", lsoda, 1e-6, 1e-9)
+
+
+def euler(quick: bool) -> Iterator[Row]:
+    end, stretch = (10.0, 2_000) if quick else (1e4, 200_000)
+    flow = small_flow(POINT)
+    stops = np.unique(np.round(np.geomspace(1e-2, end, 61) / STEP).astype(np.int64))
+    times, scale = stops * STEP, stops[-1] / stretch
+
+    def risks(states: Any) -> Any:
+        return np.array([flow.risk(y) for y in states])
+
+    def ours() -> Any:
+        return ss.integrate(POINT, times=times, regime=REGIME)
+
+    def loose() -> Any:
+        return risks(solve(flow, times, integrator=LOOSE).states)
+
+    def literature(steps: int = stretch) -> Any:
+        start = flow.overlaps(flow.y0)
+        return euler_three_point(start.M, start.Q, start.P, flow.noise, STEP, steps)
+
+    def same(at: Any = np.array([stretch])) -> Any:
+        return euler_closed(flow.code, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, STEP, at)
+
+    ours(), loose(), literature(1), same(np.array([1]))
+    fast, quickest, slow, short = interleaved(ours, loose, literature, same)
+    (whole,) = interleaved(lambda: same(stops), repeats=1)
+    same_seconds = min(whole.seconds, scale * short.seconds)  # either may have met a busy moment
+    true = risks(solve(flow, times, integrator=REFERENCE).states)
+    error, coarse = relative(fast.value.risk, true), relative(risks(whole.value), true)
+    floor = None if quick else FLOOR
+    scaled = f"Timed over {stretch} of its {stops[-1]} steps and scaled"
+    measured = "errors are those of R(t) against LSODA at 3e-12"
+    what = f"Euler {STEP:g} to t = {end:g}"
+    engine = f"integrate ({fast.value.attrs['engine']})"
+    yield Row(
+        "euler/three-point", engine, fast.seconds, f"{what}, p n² three-point terms", scale * slow.seconds,
+        error, coarse, floor,
+        note=f"{scaled}; its error is that of the whole run below, which has the same right-hand side; {measured}.",
+    )  # fmt: skip
+    yield Row(
+        "euler/same-flow", engine, fast.seconds, f"{what}, our compiled right-hand side", same_seconds,
+        error, coarse, floor,
+        note=f"The whole run took {whole.seconds:.3g} s; only the integrator differs.",
+    )  # fmt: skip
+    yield Row(
+        "euler/loose", "LSODA 1e-6/1e-9", quickest.seconds, f"{what}, our compiled right-hand side", same_seconds,
+        relative(quickest.value, true), coarse,
+        note="`solve` and the risks, without a dataset.",
+    )  # fmt: skip
+
+
+def small_flow(point: Any) -> SmallFlow:
+    """The flow that `integrate` builds for a narrow student."""
+    point = Point.parse(point)
+    flow = REGIMES[REGIME].flow(Setup(point, point.start(0), 0, RegimeOptions()))
+    assert isinstance(flow, SmallFlow)
+    return flow

@@ -1,0 +1,147 @@
+"""What every benchmark shares: fair timing, one result per row, and the tables made of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SHORTEST = 0.02  # seconds: a faster call is repeated until the clock and the scheduler no longer matter
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison. `floor` is the least ratio that will do, `limit` the most seconds."""
+
+    name: str
+    ours: str
+    ours_seconds: float
+    baseline: str
+    baseline_seconds: float
+    ours_error: float | None = None
+    baseline_error: float | None = None
+    floor: float | None = None
+    limit: float | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than the baseline we are."""
+        return self.baseline_seconds / self.ours_seconds
+
+    @property
+    def passed(self) -> bool | None:
+        """Is the bar reached? Speed bought with accuracy does not count where both errors are known to matter."""
+        if self.limit is not None:
+            return self.ours_seconds <= self.limit
+        if self.floor is None:
+            return None
+        worse = None not in (self.ours_error, self.baseline_error) and self.ours_error > self.baseline_error
+        return self.ratio >= self.floor and not worse
+
+    def content(self) -> dict[str, Any]:
+        """Plain JSON, the machine included."""
+        return {**asdict(self), "ratio": self.ratio, "passed": self.passed, **environment()}
+
+
+class Timed(NamedTuple):
+    seconds: float
+    value: Any
+
+
+def interleaved(*calls: Callable[[], Any], repeats: int = 5, budget: float = 10.0) -> list[Timed]:
+    """The best time of each call and what it returned, measured in turns.
+
+    Turns let a busy moment of the machine hit all of them. A call that has used up its budget of
+    seconds sits out the remaining turns. Callers compile first, by calling once.
+    """
+    best = [Timed(float("inf"), None) for _ in calls]
+    spent = [0.0] * len(calls)
+    for _ in range(repeats):
+        for at, call in enumerate(calls):
+            if spent[at] < budget:
+                now = _timed(call)
+                spent[at] += now.seconds
+                best[at] = min(best[at], now, key=lambda timed: timed.seconds)
+    return best
+
+
+def _timed(call: Callable[[], Any]) -> Timed:
+    began, count, value = time.perf_counter(), 0, None
+    elapsed = 0.0
+    while elapsed < SHORTEST:
+        value = call()
+        count += 1
+        elapsed = time.perf_counter() - began
+    return Timed(elapsed / count, value)
+
+
+def relative(found: Any, true: Any) -> float:
+    """The largest relative difference, entry by entry: for curves that fall over decades."""
+    return float(np.max(np.abs(np.asarray(found) / np.asarray(true) - 1.0)))
+
+
+def relative_to_largest(found: Any, true: Any) -> float:
+    """The largest difference over the largest entry: for vectors with zeros in them."""
+    return float(np.max(np.abs(np.asarray(found) - true)) / np.max(np.abs(true)))
+
+
+def environment() -> dict[str, Any]:
+    packages = ("sweep-service", "numpy", "scipy", "numba")
+    return {
+        "cpu": cpu(),
+        "cores": os.cpu_count(),
+        "threads": {name: os.environ.get(name) for name in THREADS},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+    }
+
+
+def cpu() -> str:
+    """The processor's name, where the system tells."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+HEADER = ("benchmark", "ours", "baseline", "ratio", "bar", "error", "its error", "")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """For people: one line per row, then what the names stand for."""
+    cells = [HEADER, *map(_cells, rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(HEADER))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    legend = [
+        f"{row.name}: {row.ours} against {row.baseline}.{' ' + row.note if row.note else ''}" for row in rows
+    ]
+    return "\n".join([*(line.rstrip() for line in lines), "", *legend])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    bar = f"< {row.limit:g} s" if row.limit is not None else "" if row.floor is None else f"> {row.floor:g}"
+    return (
+        row.name,
+        duration(row.ours_seconds),
+        duration(row.baseline_seconds),
+        f"{row.ratio:.3g}" if row.ratio < 1000 else f"{row.ratio:.0f}",
+        bar,
+        *("" if error is None else f"{error:.1e}" for error in (row.ours_error, row.baseline_error)),
+        {True: "pass", False: "MISSED", None: ""}[row.passed],
+    )
+
+
+def duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} µs"

@@ -1,0 +1,41 @@
+"""Ψ_Var of erf: tilted two-point sums and quasi-Monte Carlo, against the plain four-point sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.baselines import four_point_variance
+from benchmarks.harness import Row, interleaved, relative_to_largest
+from sweep_service.dynamics.variance import QuasiMonteCarlo, erf_variance
+from sweep_service.model.activations import ERF
+from sweep_service.model.overlaps import Overlaps
+from sweep_service.point import Point
+
+FLOOR = 5.0
+
+
+def sampling(quick: bool) -> Iterator[Row]:
+    for p, floor in ((10, None), (20, None) if quick else (50, FLOOR)):
+        o = start(p)
+        sampled = QuasiMonteCarlo(ERF, ERF, p + 2)
+        exact, tilted = four_point_variance(o.M, o.Q, o.P), erf_variance(o.M, o.Q, o.P)
+        qmc, ours, plain = interleaved(
+            lambda o=o, sampled=sampled: sampled(o.M, o.Q, o.P),
+            lambda o=o: erf_variance(o.M, o.Q, o.P),
+            lambda o=o: four_point_variance(o.M, o.Q, o.P),
+            repeats=2 if quick else 10,
+        )
+        what = "four-point sum, p² n²/2 terms"
+        yield Row(
+            f"sampling/exact-p{p}", "erf_variance", ours.seconds, what, plain.seconds,
+            relative_to_largest(tilted, exact), None, floor, note="The error is the difference of the two.",
+        )  # fmt: skip
+        yield Row(
+            f"sampling/qmc-p{p}", f"{len(sampled.Z)} Sobol points", qmc.seconds, what, plain.seconds,
+            relative_to_largest(qmc.value, exact), note="The error is that of the worst entry.",
+        )  # fmt: skip
+
+
+def start(p: int, k: int = 2) -> Overlaps:
+    init = {"kind": "gaussian", "teacher": "orthonormal"}
+    return Point.parse({"d": 100, "p": p, "k": k, "gamma": 1.0, "init": init}).start(0).overlaps

@@ -23,10 +23,14 @@ def field_covariance(M, Q, P):
     """Ω = [[Q, M], [Mᵀ, P]]."""
     p, k = M.shape
     omega = np.empty((p + k, p + k))
-    omega[:p, :p] = Q
-    omega[:p, p:] = M
-    omega[p:, :p] = M.T
-    omega[p:, p:] = P
+    for i in range(p):
+        for j in range(p):
+            omega[i, j] = Q[i, j]
+        for r in range(k):
+            omega[i, p + r] = omega[p + r, i] = M[i, r]
+    for r in range(k):
+        for s in range(k):
+            omega[p + r, p + s] = P[r, s]
     return omega
 
 
@@ -88,60 +92,78 @@ def euler_closed(code, y0, p, k, P, noise, step, stops):
     return states
 
 
-@kernel(fastmath=SUMS)
-def pairwise_flow(M, q, P, inverse, nodes, weights):
-    """dM, dq of the erf mean field by one loop over pairs j < i and the nodes of ξ."""
+@kernel()
+def pair_sums(M, N, a, root, nodes, weights):
+    """Σ_{j≠i} of b0_ij o_ij + b1_ij, b0_ij M_j and b1_ij, as the equations are printed; a = 1 + Qd."""
     p, k = M.shape
-    N = M @ inverse
-    a, root = np.empty(p), np.sqrt(q)
-    A, dM, dq = np.zeros(p), np.zeros((p, k)), np.zeros(p)
+    pull, turn, stretch = np.zeros(p), np.zeros((p, k)), np.zeros(p)
     for i in range(p):
-        a[i] = 1.0 + q[i]
-        for r in range(k):
-            a[i] += N[i, r] * M[i, r]
+        for j in range(p):
+            if j != i:
+                b0, b1, o = pair(M, N, a, root, nodes, weights, i, j)
+                pull[i] += b0 * o + b1
+                stretch[i] += b1
+                for r in range(k):
+                    turn[i, r] += b0 * M[j, r]
+    return pull, turn, stretch
+
+
+@kernel(fastmath=SUMS)
+def half_pair_sums(M, N, a, root, nodes, weights):
+    """The same from half the pairs, the sums over ξ free to become SIMD."""
+    p, k = M.shape
+    pull, turn, stretch = np.zeros(p), np.zeros((p, k)), np.zeros(p)
     for i in range(p):
         for j in range(i):
-            o, scale = 0.0, root[i] * root[j]
+            b0, b1, o = pair(M, N, a, root, nodes, weights, i, j)
+            pull[i] += b0 * o + b1
+            pull[j] += b0 * o + b1
+            stretch[i] += b1
+            stretch[j] += b1
             for r in range(k):
-                o += N[i, r] * M[j, r]
-            b0 = b1 = 0.0
-            for x in range(nodes.size):
-                outside = scale * nodes[x]
-                h = weights[x] / math.sqrt(a[i] * a[j] - (o + outside) * (o + outside))
-                b0 += h
-                b1 += h * outside
-            pull = b0 * o + b1
-            A[i] += pull
-            A[j] += pull
-            dq[i] -= b1
-            dq[j] -= b1
-            for r in range(k):
-                dM[i, r] -= b0 * M[j, r]
-                dM[j, r] -= b0 * M[i, r]
-    for i in range(p):
-        own = 1.0 / math.sqrt(2.0 * a[i] - 1.0)
-        stretch = TWO_OVER_PI * (A[i] + own * (a[i] - 1.0)) / (a[i] * p)
-        for r in range(k):
-            dM[i, r] = TWO_OVER_PI * (dM[i, r] - own * M[i, r]) / p
-        for s in range(k):
-            slope = TWO_OVER_PI / math.sqrt(a[i] * (1.0 + P[s, s]) - M[i, s] * M[i, s]) / k
-            stretch -= slope * M[i, s] / a[i]
-            for r in range(k):
-                dM[i, r] += slope * P[s, r]
-        for r in range(k):
-            dM[i, r] += stretch * M[i, r]
-        dq[i] = 2.0 * (q[i] * stretch + TWO_OVER_PI * (dq[i] - q[i] * own) / p)
+                turn[i, r] += b0 * M[j, r]
+                turn[j, r] += b0 * M[i, r]
+    return pull, turn, stretch
+
+
+@kernel(inline=True)
+def pair(M, N, a, root, nodes, weights, i, j):
+    """b0_ij and b1_ij without their 2/π, and o_ij."""
+    o, scale = 0.0, root[i] * root[j]
+    for r in range(M.shape[1]):
+        o += N[i, r] * M[j, r]
+    b0, b1 = 0.0, 0.0
+    for x in range(nodes.size):
+        outside = scale * nodes[x]
+        h = weights[x] / math.sqrt(a[i] * a[j] - (o + outside) * (o + outside))
+        b0 += h
+        b1 += h * outside
+    return b0, b1, o
+
+
+def pairwise_flow(M, q, P, nodes, weights, sums):
+    """dM and dq of the erf mean field, with `pair_sums` or `half_pair_sums`; the rest is O(p)."""
+    p, k = M.shape
+    N = M @ np.linalg.inv(P)
+    norm = np.sum(N * M, axis=1) + q
+    pull, turn, stretch = sums(M, N, 1.0 + norm, np.sqrt(q), nodes, weights)
+    own = 1.0 / np.sqrt(1.0 + 2.0 * norm)
+    teacher = TWO_OVER_PI / np.sqrt(np.outer(1.0 + norm, 1.0 + np.diag(P)) - M * M) / k
+    A = (TWO_OVER_PI / p * (pull + own * norm) - np.sum(teacher * M, axis=1)) / (1.0 + norm)
+    dM = A[:, None] * M + teacher @ P - TWO_OVER_PI / p * (turn + own[:, None] * M)
+    dq = 2.0 * (q * A - TWO_OVER_PI / p * (stretch + q * own))
     return dM, dq
 
 
 @kernel()
-def four_point(c11, c12, c13, c14, c22, c23, c24, c33, c34, c44):
-    """I4 = E[σ'(λ_1) σ'(λ_2) σ(λ_3) σ(λ_4)] for erf."""
-    a, b = 1.0 + c11, 1.0 + c22
-    l4 = a * b - c12 * c12
-    l0 = l4 * c34 - c23 * c24 * a - c13 * c14 * b + c12 * c13 * c24 + c12 * c14 * c23
-    l1 = l4 * (1.0 + c33) - c23 * c23 * a - c13 * c13 * b + 2.0 * c12 * c13 * c23
-    l2 = l4 * (1.0 + c44) - c24 * c24 * a - c14 * c14 * b + 2.0 * c12 * c14 * c24
+def four_point(C, i, j, b, g):
+    """I4 = E[σ'(λ_i) σ'(λ_j) σ(λ_b) σ(λ_g)] for erf."""
+    ai, aj, x = 1.0 + C[i, i], 1.0 + C[j, j], C[i, j]
+    l4 = ai * aj - x * x
+    l0 = l4 * C[b, g] - C[j, b] * C[j, g] * ai - C[i, b] * C[i, g] * aj
+    l0 += x * (C[i, b] * C[j, g] + C[i, g] * C[j, b])
+    l1 = l4 * (1.0 + C[b, b]) - C[j, b] ** 2 * ai - C[i, b] ** 2 * aj + 2.0 * x * C[i, b] * C[j, b]
+    l2 = l4 * (1.0 + C[g, g]) - C[j, g] ** 2 * ai - C[i, g] ** 2 * aj + 2.0 * x * C[i, g] * C[j, g]
     return TWO_OVER_PI * TWO_OVER_PI / math.sqrt(l4) * math.asin(l0 / math.sqrt(l1 * l2))
 
 
@@ -150,7 +172,7 @@ def four_point_variance(M, Q, P):
     """Ψ_Var without noise: Σ_βγ c_β c_γ I4(i, j, β, γ) for i <= j."""
     p, k = M.shape
     n = p + k
-    w = field_covariance(M, Q, P)
+    C = field_covariance(M, Q, P)
     c = np.empty(n)
     c[:p] = -1.0 / p
     c[p:] = 1.0 / k
@@ -160,8 +182,6 @@ def four_point_variance(M, Q, P):
             total = 0.0
             for b in range(n):
                 for g in range(n):
-                    total += c[b] * c[g] * four_point(
-                        w[i, i], w[i, j], w[i, b], w[i, g], w[j, j], w[j, b], w[j, g], w[b, b], w[b, g], w[g, g]
-                    )
+                    total += c[b] * c[g] * four_point(C, i, j, b, g)
             out[i, j] = out[j, i] = total
     return out

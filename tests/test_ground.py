@@ -10,6 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from sweep_service.version import __version__
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
@@ -100,6 +102,6 @@ def test_documents_name_existing_targets(document):
 
 def test_citation_names_the_release_and_both_papers():
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
-    assert f"\nversion: {PROJECT['version']}\n" in citation
+    assert f"\nversion: {__version__}\n" in citation
     for text in ("dimensionless ODEs", "arXiv:2302.05882", "Phase diagram of Stochastic", "arXiv:2202.00293"):
         assert text in citation

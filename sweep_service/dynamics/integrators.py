@@ -44,6 +44,17 @@ class Integrator:
         return self.march(f, y0, times, self.rtol, self.atol, tally, jacobian)
 
 
+# Beyond it a solution that an integrator cannot follow is taken to diverge.
+LARGE = 1e6
+
+
+def blown_up(y: Array, message: str) -> Array:
+    """NaN where the solution has grown out of hand; an integrator that fails on a small one is an error."""
+    if np.all(np.isfinite(y)) and np.max(np.abs(y)) < LARGE:
+        raise IntegrationFailed(message)
+    return np.full_like(y, np.nan)
+
+
 def lsoda(
     f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: Tally, jacobian: Field | None = None
 ) -> Iterator[Array]:
@@ -51,15 +62,15 @@ def lsoda(
     from scipy.integrate import ode
 
     solver = ode(lambda t, y: f(y), None if jacobian is None else partial(_without_time, jacobian))
-    solver.set_integrator("lsoda", rtol=rtol, atol=atol, nsteps=200_000)
+    solver.set_integrator("lsoda", rtol=rtol, atol=atol, nsteps=50_000)
     solver.set_initial_value(y0, 0.0)
     for t in times:
         if t > 0.0:
             solver.integrate(t)
-            if not solver.successful() and np.all(np.isfinite(solver.y)):
-                raise IntegrationFailed(
-                    f"LSODA stopped at t = {solver.t:.6g} with code {solver.get_return_code()}"
-                )
+            tally.steps = int(solver._integrator.iwork[10])  # ODEPACK's NST, which scipy does not pass on
+            if not solver.successful():
+                yield blown_up(solver.y, f"LSODA stopped at t = {solver.t:.6g}: {solver.get_return_code()}")
+                return
         yield solver.y.copy()
 
 
@@ -81,9 +92,7 @@ def dop853(
             tally.steps += 1
             dense = None
             if solver.status == "failed" or not np.all(np.isfinite(solver.y)):
-                if np.all(np.isfinite(solver.y)):
-                    raise IntegrationFailed(f"DOP853 stopped at t = {solver.t:.6g}: {message}")
-                yield np.full_like(y0, np.nan)
+                yield blown_up(solver.y, f"DOP853 stopped at t = {solver.t:.6g}: {message}")
                 return
         if t == solver.t:
             yield solver.y.copy()
@@ -109,21 +118,17 @@ def rkc(
                 radius, direction = spectral_radius(f, y, fy, direction)
                 age = 0
             h = min(h, 0.65 * MOST_STAGES**2 / radius)
-            if not h > 1e-14 * t:
-                raise IntegrationFailed(f"RKC stopped at t = {t:.6g}: the step vanished")
+            if not h > 1e-14 * max(t, 1e-6):
+                yield blown_up(y, f"RKC stopped at t = {t:.6g}: the step vanished")
+                return
             z, fz = chebyshev_step(f, y, fy, h, stages=max(2, math.ceil(math.sqrt(1.0 + 1.54 * h * radius))))
             error = 0.8 * (y - z) + 0.4 * h * (fy + fz)
             scale = atol + rtol * np.maximum(np.abs(y), np.abs(z))
             size = float(np.sqrt(np.mean((error / scale) ** 2)))
-            if not math.isfinite(size):
-                if float(np.max(np.abs(y))) > 1e6 or h < 1e-10:
-                    yield np.full_like(y0, np.nan)
-                    return
-                h, age = h / 10.0, RADIUS_AGE
-                continue
-            grow = 0.8 * max(size, 1e-12) ** (-1.0 / 3.0)
-            if size > 1.0:
-                h, age = h * max(0.1, grow), max(age, RADIUS_AGE if age > 4 else age)
+            grow = 0.8 * max(size, 1e-12) ** (-1.0 / 3.0) if math.isfinite(size) else 0.1
+            if not size <= 1.0:
+                h *= max(0.1, grow)
+                age = RADIUS_AGE if age else 0  # the radius may have grown since it was estimated
                 continue
             previous = (t, h, y, fy, z, fz)
             t, y, fy = t + h, z, fz

@@ -86,8 +86,8 @@ class MeanFieldFlow:
 
     @property
     def learnt(self) -> Array:
-        """A state such as the flow ends in, each neuron on a teacher: the quadrature must resolve it too."""
-        M = self.system.P[np.arange(self.p) % self.k]
+        """Near where the flow ends, neurons on a teacher or half way: the quadrature must resolve it too."""
+        M = self.system.P[np.arange(self.p) % self.k] * np.where(np.arange(self.p) % 2, 0.5, 1.0)[:, None]
         return np.concatenate([M.ravel(), np.zeros(self.y0.size - M.size)])
 
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ Mehler's formula: with a_m(f, C) = E[f(√C x) h_m(x)] in orthonormal Hermite po
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -53,16 +53,19 @@ def hermite_rule(order: int, nodes: int) -> tuple[Array, Array]:
 
 
 def coefficients(act: Activation, derivative: int, C: Array) -> Array:
-    """a_m of σ, σ' or σ'' (derivative 0, 1, 2) at each variance of C, shape (len C, TERMS).
+    """a_m of σ, σ' or σ'' (derivative 0, 1, 2) at each variance of C, shape (len C, TERMS)."""
+    return _coefficients(act, derivative, C.tobytes())
 
-    Exact where the activation knows its own: a_m(f') = √((m+1)/C) a_{m+1}(f).
-    """
-    C = np.maximum(C, TINY)
+
+@lru_cache(maxsize=16)  # one right-hand side asks for the same few again and again
+def _coefficients(act: Activation, derivative: int, variances: bytes) -> Array:
+    """Exact where the activation knows its own: a_m(f') = √((m+1)/C) a_{m+1}(f)."""
+    C = np.maximum(np.frombuffer(variances), TINY)
     if act.hermite is not None:
         a = act.hermite(TERMS + derivative, C)
         for _ in range(derivative):
             a = a[:, 1:] * np.sqrt(np.arange(1, a.shape[1])) / np.sqrt(C)[:, None]
-        return a
+        return np.ascontiguousarray(a)
     x, weights = hermite_rule(TERMS, NODES)
     function = (act.value, act.slope, act.curvature)[derivative]
     assert function is not None  # an activation without σ'' has its own coefficients
@@ -94,7 +97,7 @@ def correlation(a: Array, b: Array, C: Array) -> Array:
     return np.clip(C / norm, -1.0, 1.0)
 
 
-@kernel()
+@kernel(fastmath={"contract"})
 def horner(left, right, rho):
     """Σ_m ρ_ij^m left_im right_mj, for left (m, L), right (L, n), rho (m, n)."""
     rows, terms = left.shape

@@ -1,5 +1,6 @@
 """What the physics tests compare with: plain quadrature and Monte Carlo, sharing no formula with the package."""
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -79,6 +80,7 @@ def z_scores(samples, claimed):
     return np.abs(samples.mean(axis=0) - claimed) / np.maximum(error, 1e-300)
 
 
+@cache
 def sobol_normals(seed, points, n):
     """Scrambled Sobol points mapped to N(0, I_n), by other scrambles than the package's."""
     return special.ndtri(qmc.Sobol(n, scramble=True, rng=seed).random(points))

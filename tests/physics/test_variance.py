@@ -154,13 +154,13 @@ def test_finite_d_factor_of_the_label_noise(act):
 @pytest.mark.parametrize("act", [SQUARE, RELU], ids=name)
 def test_finite_d_factor_of_the_sampling_term(act):
     """A homogeneous σ of degree n: σ'σ'𝓔² has degree 4n - 2, so the factor is 1 + (4n - 2)/d."""
-    o, d, degree = random_overlaps(3, 4, 2, 3), 3, {SQUARE: 2, RELU: 1}[act]
+    o, d, degree = random_overlaps(3, 4, 2, 8), 8, {SQUARE: 2, RELU: 1}[act]
     average, _ = variance(act, act, 4, 2)
     plain = system_of(act, act, o.P, variance=average)
     kept = system_of(act, act, o.P, variance=average, finite_d=d)
     now = Moments(plain, o.M, o.Q)
     ratio = sampling(kept, now)[1] / sampling(plain, now)[1]
-    np.testing.assert_allclose(ratio, 1.0 + (4 * degree - 2) / d, rtol=1e-7)  # the step's square, 1e-8
+    np.testing.assert_allclose(ratio, 1.0 + (4 * degree - 2) / d, rtol=1e-7)  # the step squared, 1e-8
 
 
 @pytest.mark.parametrize(("student", "teacher"), ALL_PAIRS, ids=name)

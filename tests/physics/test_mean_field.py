@@ -1,0 +1,227 @@
+"""The mean-field state (M, q): against averages over Ξ of the full state, and its O(p) forms against pairs."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sweep_service as ss
+from sweep_service.dynamics.mean_field import MeanFieldSystem, PairwiseFlow, SquareFlow
+from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, ErfNodeFlow
+from sweep_service.dynamics.overlap_flow import Moments, drift, label_noise
+from sweep_service.dynamics.xi import Xi
+from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE
+from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.risk import risk
+from sweep_service.model.two_point import pairs
+from tests.physics.reference import name, system_of, z_scores
+
+every_activation = pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=name)
+every_D = pytest.mark.parametrize("D", [None, 1, 2, 3, 6, 20], ids=lambda D: f"D={D}")
+self_or_not = pytest.mark.parametrize("self_terms", [True, False], ids=["self", "no self"])
+SMOOTH = [act for act in ACTIVATIONS.values() if act.curvature is not None]
+
+
+def start(seed, p, k):
+    """M, q and a P that is not I: norms 1, 0.8, 1.2 and a correlation of 0.3."""
+    rng = np.random.default_rng(seed)
+    norms = np.array([1.0, 0.8, 1.2])[:k]
+    P = np.outer(norms, norms) * (0.3 + 0.7 * np.eye(k))
+    return 0.5 * rng.standard_normal((p, k)), rng.uniform(0.1, 0.8, p), P
+
+
+def system_for(student, teacher, P, D, **settings):
+    settings = {"noise": 0.0} | settings
+    return MeanFieldSystem(
+        P=P, pairs=pairs(student, teacher), student=student, teacher=teacher, D=D, **settings
+    )
+
+
+def claim(flow):
+    """(dM, dq, R) at the flow's start, in one vector."""
+    return np.append(flow(flow.y0), flow.risk(flow.y0))
+
+
+def realised(system, M, q, directions):
+    """(dM, dq, R) of the full state whose orthogonal parts point along these unit vectors (p, D)."""
+    N, parts = M @ np.linalg.inv(system.P), np.sqrt(q)[:, None] * directions
+    Q = N @ M.T + parts @ parts.T
+    dM, dQ = drift(system, Moments(system, M, Q))
+    perp = np.diag(dQ - dM @ N.T - N @ dM.T)
+    return np.concatenate([dM.ravel(), perp, [risk(Overlaps(M, Q, system.P), system.pairs)]])
+
+
+def signs(p):
+    """Every way to turn neurons round, up to turning all of them."""
+    return np.array([(1.0, *rest) for rest in product([1.0, -1.0], repeat=p - 1)])
+
+
+@every_activation
+@pytest.mark.parametrize("D", [1, 2, 3, 6])
+def test_mean_field_is_the_average_over_xi(act, D):
+    """Random directions for all neurons at once; with every choice of signs, which takes out odd orders."""
+    M, q, P = start(0, 3, 2)
+    system = system_of(act, act, P)
+    claimed = claim(PairwiseFlow(system_for(act, act, P, D), M, q, nodes=64))
+    draws = np.random.default_rng(D).standard_normal((1 if D == 1 else 300, 3, D))
+    draws /= np.linalg.norm(draws, axis=2, keepdims=True)
+    samples = np.array(
+        [np.mean([realised(system, M, q, s[:, None] * v) for s in signs(3)], axis=0) for v in draws]
+    )
+    if D == 1:  # nothing is random beyond the signs
+        np.testing.assert_allclose(samples[0], claimed, rtol=0.0, atol=1e-12)
+        return
+    assert (
+        np.max(z_scores(samples, claimed)) < 4.5
+    )  # 120 entries in all: one suite in a thousand, seeds fixed
+    without = claim(PairwiseFlow(system_for(act, act, P, None), M, q, nodes=1))
+    print(act.name, D, np.max(z_scores(samples, claimed)), np.max(z_scores(samples, without)))
+    assert np.max(z_scores(samples, without)) > 9.0  # so many draws can tell Ξ = I from the truth
+
+
+@every_activation
+def test_without_xi_neurons_are_orthogonal(act):
+    """HDMF is the full state with Q⊥ = diag q."""
+    M, q, P = start(1, 4, 2)
+    flow = PairwiseFlow(system_for(act, act, P, None), M, q, nodes=1)
+    # rounding
+    np.testing.assert_allclose(
+        claim(flow), realised(system_of(act, act, P), M, q, np.eye(4)), rtol=0.0, atol=1e-12
+    )
+
+
+def flows(act, system, M, q):
+    """Every form that serves this activation."""
+    yield PairwiseFlow(system, M, q, nodes=16)
+    yield AnyNodeFlow(system, M, q)
+    if act is ERF:
+        yield ErfNodeFlow(system, M, q)
+    if act is SQUARE:
+        yield SquareFlow(system, M, q)
+
+
+@every_activation
+@pytest.mark.parametrize("finite_d", [None, 5])
+def test_noise_moves_q_as_it_moves_the_diagonal(act, finite_d):
+    M, q, P = start(2, 4, 2)
+    full = system_of(act, act, P, gamma_over_p=1.0, noise=0.3, finite_d=finite_d)
+    Q = M @ np.linalg.solve(P, M.T) + np.diag(q)
+    want = np.diag(label_noise(full, Moments(full, M, Q))[1])
+    for quiet in flows(act, system_for(act, act, P, 3, finite_d=finite_d), M, q):
+        noisy = type(quiet)(system_for(act, act, P, 3, noise=0.3, finite_d=finite_d), M, q, *extra(quiet))
+        got = noisy(noisy.y0) - quiet(quiet.y0)
+        np.testing.assert_allclose(got[: M.size], 0.0, atol=1e-15)
+        print(act.name, type(quiet).__name__, np.max(np.abs(got[M.size :] - want)))
+        # 64 nodes for tanh', and central differences of step 1e-4 for the factor of ‖x‖²
+        np.testing.assert_allclose(got[M.size :], want, rtol=0.0, atol=1e-7)
+
+
+def extra(flow):
+    return (flow.nodes,) if isinstance(flow, PairwiseFlow) else ()
+
+
+@every_D
+@self_or_not
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_square_in_closed_form_is_the_sum_over_pairs(k, D, self_terms):
+    M, q, P = start(3, 7, k)
+    system = system_for(SQUARE, SQUARE, P, D, self_terms=self_terms)
+    pairwise, closed = PairwiseFlow(system, M, q, nodes=8), SquareFlow(system, M, q)
+    np.testing.assert_allclose(claim(closed), claim(pairwise), rtol=0.0, atol=1e-12)  # rounding
+
+
+@every_D
+@self_or_not
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("teacher", ACTIVATIONS.values(), ids=name)
+def test_erf_nodes_are_the_sum_over_pairs(teacher, k, D, self_terms):
+    M, q, P = start(4, 5, k)
+    system = system_for(ERF, teacher, P, D, self_terms=self_terms)
+    got = claim(ErfNodeFlow(system, M, q, order=48, series=14))
+    want = claim(PairwiseFlow(system, M, q, nodes=24))
+    print(teacher.name, k, D, self_terms, np.max(np.abs(got - want)[:-1]), np.abs(got - want)[-1])
+    np.testing.assert_allclose(got, want, rtol=0.0, atol=1e-6)
+
+
+@every_D
+@self_or_not
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("act", SMOOTH, ids=name)
+def test_any_nodes_are_the_sum_over_pairs(act, k, D, self_terms):
+    M, q, P = start(5, 3, k)
+    system = system_for(act, act, P, D, self_terms=self_terms)
+    got = claim(AnyNodeFlow(system, M, q, order=24 if k == 3 else 48, series=14))
+    want = claim(PairwiseFlow(system, M, q, nodes=24))
+    print(act.name, k, D, self_terms, np.max(np.abs(got - want)[:-1]), np.abs(got - want)[-1])
+    np.testing.assert_allclose(got, want, rtol=0.0, atol=1e-6)
+
+
+@every_D
+@self_or_not
+@pytest.mark.parametrize("k", [1, 2])
+def test_relu_nodes_keep_their_stated_error(k, D, self_terms):
+    M, q, P = start(6, 5, k)
+    system = system_for(RELU, RELU, P, D, self_terms=self_terms)
+    got = claim(AnyNodeFlow(system, M, q))
+    want = claim(PairwiseFlow(system, M, q, nodes=64))
+    print(k, D, self_terms, np.max(np.abs(got - want)[:-1]), np.abs(got - want)[-1])
+    np.testing.assert_allclose(got, want, rtol=0.0, atol=1e-3)
+
+
+@every_activation
+@pytest.mark.parametrize("how", [{"D": 0}, {"D": None, "projected": True}], ids=["d = k", "projected"])
+def test_inside_the_span_q_stays_zero_and_the_full_state_agrees(act, how):
+    M, _, P = start(7, 4, 2)
+    q = np.zeros(4)
+    inside = realised(system_of(act, act, P), M, q, np.zeros((4, 1)))
+    np.testing.assert_allclose(inside[M.size : -1], 0.0, atol=1e-12)  # a fixed point of q, to rounding
+    for flow in flows(act, system_for(act, act, P, **how, noise=0.3), M, q):
+        assert flow.y0.size == M.size
+        want = np.delete(inside, np.s_[M.size : -1])
+        # what nodes of λ* leave
+        print(act.name, type(flow).__name__, np.max(np.abs(claim(flow) - want)))
+        close = 1e-12 if isinstance(flow, PairwiseFlow | SquareFlow) else 1e-3 if act is RELU else 1e-6
+        np.testing.assert_allclose(claim(flow), want, rtol=0.0, atol=close)
+        assert np.all(flow.state(flow.y0)[1] == 0.0)
+
+
+@every_activation
+@pytest.mark.parametrize(("regime", "d"), [("mean_field_projected", 9), ("mean_field", 2)])
+def test_from_inside_the_span_mean_field_is_gradient_flow(act, regime, d):
+    point = {"d": d, "p": 4, "k": 2, "gamma": 0.1, "activation": act.name, "init": {"kind": "informed"}}
+    times = np.array([0.0, 0.1, 1.0, 10.0])
+    mean_field, full = (ss.integrate(point, times=times, regime=name) for name in (regime, "classical"))
+    assert np.all(mean_field.orthogonal_norm == 0.0)
+    np.testing.assert_allclose(mean_field.risk, full.risk, rtol=0.0, atol=1e-9)  # both at relative 1e-10
+    np.testing.assert_allclose(
+        mean_field.overlap_student_teacher, full.overlap_student_teacher, rtol=0.0, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("D", range(1, 9))
+def test_moments_of_xi(D):
+    """E ξ^m E χ_D^m = E z^m for normal z, as z = ξ χ; and the product form of THEORY section 4."""
+    rule = Xi.rule(D, 12)
+    kappa = rule.scaled_moments(8)
+    assert np.all(np.abs(rule.nodes) <= 1.0)
+    for m in range(1, 17):
+        moment = rule.weights @ rule.nodes**m
+        if m % 2:
+            assert moment == pytest.approx(0.0, abs=1e-14)
+            continue
+        normal = math.prod(range(1, m, 2))
+        assert moment == pytest.approx(normal / math.prod(range(D, D + m, 2)), rel=1e-12)
+        assert moment == pytest.approx(normal / stats.chi2(D).moment(m // 2), rel=1e-12)
+        assert kappa[m // 2] == pytest.approx(moment / math.factorial(m), rel=1e-12)
+
+
+@pytest.mark.parametrize("D", [0, None])
+def test_without_orthogonal_directions_xi_vanishes(D):
+    rule = Xi.rule(D, 12)
+    assert (rule.nodes.tolist(), rule.weights.tolist(), rule.scaled_moments(8).tolist()) == (
+        [0.0],
+        [1.0],
+        [1.0],
+    )

@@ -1,0 +1,125 @@
+"""The benchmarks compare like with like, and report what they found. Nothing here looks at a clock."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.baselines import (
+    euler_closed,
+    euler_three_point,
+    four_point_variance,
+    half_pair_sums,
+    pair_sums,
+    three_point_flow,
+)
+from benchmarks.cases import CASES
+from benchmarks.euler import POINT, STEP, small_flow
+from benchmarks.harness import Row, interleaved, table
+from benchmarks.mean_field import loop, node_flow
+from benchmarks.sampling import start
+from sweep_service.dynamics.mean_field import PairwiseFlow
+from sweep_service.dynamics.overlap_flow import pack
+from sweep_service.dynamics.variance import erf_variance
+
+# Two ways to sum the same few hundred terms of order one.
+ROUNDING = {"rtol": 1e-12, "atol": 1e-14}
+
+
+@pytest.mark.parametrize("teacher", ["orthonormal", {"rho": 0.3, "norms": [1.0, 1.5]}])
+def test_three_point_flow_is_the_flow(teacher):
+    flow = small_flow({**POINT, "init": {"kind": "gaussian", "teacher": teacher}})
+    o = flow.overlaps(flow.y0)
+    dM, dQ = np.empty_like(o.M), np.empty_like(o.Q)
+    assert flow.noise > 0.0
+    three_point_flow(o.M, o.Q, o.P, flow.noise, dM, dQ)
+    np.testing.assert_allclose(pack(dM, dQ), flow(flow.y0), **ROUNDING)
+
+
+def test_both_euler_forms_take_euler_steps():
+    flow = small_flow(POINT)
+    y = flow.y0.copy()
+    for _ in range(20):
+        y = y + STEP * flow(y)
+    o = flow.overlaps(flow.y0)
+    stops = np.array([5, 20])
+    closed = euler_closed(flow.code, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, STEP, stops)
+    np.testing.assert_allclose(closed[-1], y, **ROUNDING)
+    np.testing.assert_allclose(
+        pack(*euler_three_point(o.M, o.Q, o.P, flow.noise, STEP, 20)), closed[-1], **ROUNDING
+    )
+
+
+@pytest.mark.parametrize("sums", [pair_sums, half_pair_sums], ids=["all", "half"])
+@pytest.mark.parametrize("D", [3, None])
+@pytest.mark.parametrize("k", [1, 2])
+def test_loop_over_pairs_is_the_mean_field(k, D, sums):
+    flow = node_flow(200, k, D)
+    found = loop(flow, sums, flow.y0, nodes=32)
+    np.testing.assert_allclose(found, PairwiseFlow(flow.system, *flow.start, 32)(flow.y0), **ROUNDING)
+    # the nodes of λ* err by a few 1e-7 at D = 3
+    np.testing.assert_allclose(found, flow(flow.y0), atol=1e-6 * np.max(np.abs(found)))
+
+
+@pytest.mark.parametrize(("p", "k"), [(1, 1), (7, 2), (12, 3)])
+def test_four_point_sum_is_the_variance(p, k):
+    o = start(p, k)
+    np.testing.assert_allclose(four_point_variance(o.M, o.Q, o.P), erf_variance(o.M, o.Q, o.P), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_quick_form_writes_json_lines(name, tmp_path, capsys):
+    output = tmp_path / "results.jsonl"
+    assert main([name, "--quick", "--output", str(output)]) == 0
+    rows = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+    shown = capsys.readouterr().out
+    assert rows
+    for row in rows:
+        assert row["name"].startswith(f"{name}/")
+        assert row["name"] in shown
+        assert row["ratio"] == pytest.approx(row["baseline_seconds"] / row["ours_seconds"])
+        assert row["cpu"]
+        assert row["versions"]["numba"]
+        assert row["passed"] is None  # small sizes have no bar
+        if row["ours_error"] is not None:
+            assert row["ours_error"] < (0.1 if "qmc" in row["name"] else 1e-6)
+
+
+def test_unknown_name_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["eulre"])
+    assert "eulre" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("bar", "passed"),
+    [
+        ({}, None),
+        ({"floor": 2.0}, True),
+        ({"floor": 5.0}, False),
+        ({"floor": 2.0, "most_error": 1e-4}, True),
+        ({"floor": 2.0, "most_error": 1e-8}, False),
+        ({"limit": 1.5}, True),
+        ({"limit": 0.5}, False),
+    ],
+)
+def test_bars(bar, passed):
+    row = Row("case/row", "ours", 1.0, "theirs", 4.0, ours_error=1e-6, **bar)
+    assert row.passed is passed
+    assert ("MISSED" in table([row])) is (passed is False)
+
+
+def test_turns_end_with_the_budget():
+    now, turns = [0.0], []
+
+    def takes(seconds, name):
+        turns.append(name)
+        now[0] += seconds
+        return name
+
+    best = interleaved(
+        lambda: takes(1.0, "a"), lambda: takes(4.0, "b"), repeats=3, budget=3.0, clock=lambda: now[0]
+    )
+    assert turns == ["a", "b", "a", "a"]
+    assert [(timed.seconds, timed.value) for timed in best] == [(1.0, "a"), (4.0, "b")]

@@ -30,7 +30,7 @@ def euler(quick: bool) -> Iterator[Row]:
     end, stretch = (10.0, 1_000) if quick else (1e4, 200_000)
     flow = small_flow(POINT)
     stops = np.unique(np.round(np.geomspace(1e-2, end, 61) / STEP).astype(np.int64))
-    times, scale = stops * STEP, stops[-1] / stretch
+    times, scale = stops * STEP, int(stops[-1]) / stretch
 
     def risks(states: Any) -> Any:
         return np.array([flow.risk(y) for y in states])

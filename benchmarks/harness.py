@@ -45,7 +45,7 @@ class Row:
         if self.floor is None:
             return None
         accurate = self.most_error is None or self.ours_error is None or self.ours_error <= self.most_error
-        return accurate and self.ratio >= self.floor
+        return accurate and bool(self.ratio >= self.floor)
 
     def content(self) -> dict[str, Any]:
         """Plain JSON, the machine included."""

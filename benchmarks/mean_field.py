@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.baselines import half_pair_sums, pair_sums, pairwise_flow
 from benchmarks.harness import Row, interleaved, relative_to_largest
+from sweep_service.dynamics.integrate import QUADRATURE, REFINEMENTS
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow
 from sweep_service.dynamics.mean_field_nodes import ErfNodeFlow
 from sweep_service.dynamics.regimes import cheapest_flow
@@ -60,8 +61,18 @@ def node_flow(p: int, k: int, D: int | None) -> ErfNodeFlow:
     q = rng.chisquare(d - k, p) / d
     system = MeanFieldSystem(P=np.eye(k), pairs=pairs(ERF, ERF), student=ERF, teacher=ERF, D=D, noise=0.0)
     flow = cheapest_flow(system, M, q)
+    for _ in range(REFINEMENTS):  # as `integrate` does, which trusts no quadrature before a finer one agrees
+        finer = flow.refined()
+        if all(relative_to_largest(flow(y), finer(y)) <= QUADRATURE * flow.precision for y in ends(flow)):
+            break
+        flow = finer
     assert isinstance(flow, ErfNodeFlow)
     return flow
+
+
+def ends(flow: MeanFieldFlow) -> tuple[Any, Any]:
+    """The start, and a state that has learnt the teacher."""
+    return flow.y0, flow.learnt
 
 
 def loop(flow: MeanFieldFlow, sums: Callable[..., Any], y: Any, nodes: int = PAIR_NODES) -> np.ndarray:

@@ -142,15 +142,19 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
         return SquareFlow(system, M, q)
     D = np.inf if system.D is None else system.D
     series = 14 if D <= 2 else 10 if D <= 5 else 6 if D <= 20 else 4
-    if student.curvature is None:  # a kink: nodes of λ* err by 1e-3, so pairs as long as they can be paid
+    kink = student.curvature is None
+    xi_nodes = (64 if D <= 3 else 24 if D <= 10 else 12) if kink else (12 if D <= 10 else 8)
+    if system.precision > 1e-7:
+        xi_nodes //= 2
+    if kink:  # nodes of λ* err by 1e-3 there, so pairs as long as they can be paid
         if p <= 1000:
-            return PairwiseFlow(system, M, q, nodes=64 if D <= 3 else 24 if D <= 10 else 12)
+            return PairwiseFlow(system, M, q, xi_nodes)
         return AnyNodeFlow(replace(system, precision=1e-6), M, q, order=48, series=series)
     if student is ERF and p > {1: 64, 2: 150, 3: 2500}.get(k, np.inf):
         return ErfNodeFlow(system, M, q, order=32 if k == 1 else 24, series=series)
     if student is not ERF and p > {1: 64, 2: 1000}.get(k, np.inf):
         return AnyNodeFlow(system, M, q, order=64 if k == 1 else 48, series=series)
-    return PairwiseFlow(system, M, q, nodes=6 if system.precision > 1e-7 else 12 if D <= 10 else 8)
+    return PairwiseFlow(system, M, q, xi_nodes)
 
 
 def particles(setup: Setup) -> tuple[Array, Array]:

@@ -86,9 +86,17 @@ class Mehler:
         return self._sum(1, 1, a, b, rho), self._sum(2, 0, a, b, rho)
 
     def _sum(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> Array:
-        left = coefficients(self.f, df, a)
-        right = np.ascontiguousarray(coefficients(self.g, dg, b).T)
-        return horner(left, right, rho)
+        left, right = coefficients(self.f, df, a), coefficients(self.g, dg, b)
+        # what the last terms can add is below rounding while variances are small
+        bound = np.abs(left).max(0) * np.abs(right).max(0)
+        terms = max(2, 1 + int(np.max(np.nonzero(bound > 1e-17)[0], initial=0)))
+        left, right = left[:, :terms], right[:, :terms]
+        if not (self.f.odd and self.g.odd):
+            return horner(left, np.ascontiguousarray(right.T), rho)
+        # every other term vanishes: σ and σ'' are odd, σ' is even
+        first = 1 - df % 2
+        total = horner(left[:, first::2], np.ascontiguousarray(right[:, first::2].T), rho * rho)
+        return total * rho if first else total
 
 
 def correlation(a: Array, b: Array, C: Array) -> Array:

@@ -1,33 +1,36 @@
-"""The mean-field state (M, q): against averages over Ξ of the full state, and its O(p) forms against pairs."""
+"""The mean-field state (M, q) against averages over Ξ of the full state, its O(p) forms against pairs."""
 
 import math
 from itertools import product
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import sweep_service as ss
 from sweep_service.dynamics.mean_field import MeanFieldSystem, PairwiseFlow, SquareFlow
 from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, ErfNodeFlow
-from sweep_service.dynamics.overlap_flow import Moments, drift, label_noise
+from sweep_service.dynamics.overlap_flow import Moments, drift
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import pairs
-from tests.physics.reference import name, system_of, z_scores
+from tests.physics.reference import ALL_PAIRS, name, normal_rule, system_of, z_scores
 
 every_activation = pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=name)
 every_D = pytest.mark.parametrize("D", [None, 1, 2, 3, 6, 20], ids=lambda D: f"D={D}")
 self_or_not = pytest.mark.parametrize("self_terms", [True, False], ids=["self", "no self"])
-SMOOTH = [act for act in ACTIVATIONS.values() if act.curvature is not None]
+# Gauss-Hermite nodes of λ* for smooth students, if the part of f* that they see is smooth; else Sobol points.
+ON_SMOOTH_NODES = [
+    (f, g) for f, g in ALL_PAIRS if f.curvature is not None and (f.odd or g.curvature is not None)
+]
+ON_SOBOL_NODES = [pair for pair in ALL_PAIRS if pair not in ON_SMOOTH_NODES]
 
 
 def start(seed, p, k):
-    """M, q and a P that is not I: norms 1, 0.8, 1.2 and a correlation of 0.3."""
+    """M, q and a P that is not I: norms 1, 0.8, 0.9 and a correlation of 0.3."""
     rng = np.random.default_rng(seed)
-    norms = np.array([1.0, 0.8, 1.2])[:k]
+    norms = np.array([1.0, 0.8, 0.9])[:k]
     P = np.outer(norms, norms) * (0.3 + 0.7 * np.eye(k))
     return 0.5 * rng.standard_normal((p, k)), rng.uniform(0.1, 0.8, p), P
 
@@ -77,7 +80,6 @@ def test_mean_field_is_the_average_over_xi(act, D):
         np.max(z_scores(samples, claimed)) < 4.5
     )  # 120 entries in all: one suite in a thousand, seeds fixed
     without = claim(PairwiseFlow(system_for(act, act, P, None), M, q, nodes=1))
-    print(act.name, D, np.max(z_scores(samples, claimed)), np.max(z_scores(samples, without)))
     assert np.max(z_scores(samples, without)) > 9.0  # so many draws can tell Ξ = I from the truth
 
 
@@ -104,18 +106,21 @@ def flows(act, system, M, q):
 
 @every_activation
 @pytest.mark.parametrize("finite_d", [None, 5])
-def test_noise_moves_q_as_it_moves_the_diagonal(act, finite_d):
+def test_noise_moves_q_by_the_power_of_the_slope(act, finite_d):
+    """dq_i += (γΔ/p) E[σ'(λ_i)² ‖x‖²]; given λ = √Q_ii z, ‖x‖² is 1 + (z² - 1)/d on average."""
     M, q, P = start(2, 4, 2)
-    full = system_of(act, act, P, gamma_over_p=1.0, noise=0.3, finite_d=finite_d)
-    Q = M @ np.linalg.solve(P, M.T) + np.diag(q)
-    want = np.diag(label_noise(full, Moments(full, M, Q))[1])
+    norms = np.diag(M @ np.linalg.solve(P, M.T)) + q
+    assert 1.5 < np.max(norms) < 2.0  # a usual size
+    z, w = normal_rule(np.zeros(1))
+    weight = w if finite_d is None else w * (1.0 + (z * z - 1.0) / finite_d)
+    want = act.slope(np.sqrt(norms)[:, None] * z) ** 2 @ weight
     for quiet in flows(act, system_for(act, act, P, 3, finite_d=finite_d), M, q):
-        noisy = type(quiet)(system_for(act, act, P, 3, noise=0.3, finite_d=finite_d), M, q, *extra(quiet))
+        noisy = type(quiet)(system_for(act, act, P, 3, noise=1.0, finite_d=finite_d), M, q, *extra(quiet))
         got = noisy(noisy.y0) - quiet(quiet.y0)
         np.testing.assert_allclose(got[: M.size], 0.0, atol=1e-15)
-        print(act.name, type(quiet).__name__, np.max(np.abs(got[M.size :] - want)))
-        # 64 nodes for tanh', and central differences of step 1e-4 for the factor of ‖x‖²
-        np.testing.assert_allclose(got[M.size :], want, rtol=0.0, atol=1e-7)
+        # central differences of step 1e-4 for ‖x‖²; without it what `precision` promises, times a hundred
+        close = 1e-8 if finite_d is None else 1e-7
+        np.testing.assert_allclose(got[M.size :], want, rtol=0.0, atol=close, err_msg=type(quiet).__name__)
 
 
 def extra(flow):
@@ -136,38 +141,48 @@ def test_square_in_closed_form_is_the_sum_over_pairs(k, D, self_terms):
 @self_or_not
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("teacher", ACTIVATIONS.values(), ids=name)
-def test_erf_nodes_are_the_sum_over_pairs(teacher, k, D, self_terms):
+def test_erf_nodes_move_as_the_sum_over_pairs(teacher, k, D, self_terms):
     M, q, P = start(4, 5, k)
     system = system_for(ERF, teacher, P, D, self_terms=self_terms)
-    got = claim(ErfNodeFlow(system, M, q, order=48, series=14))
-    want = claim(PairwiseFlow(system, M, q, nodes=24))
-    print(teacher.name, k, D, self_terms, np.max(np.abs(got - want)[:-1]), np.abs(got - want)[-1])
-    np.testing.assert_allclose(got, want, rtol=0.0, atol=1e-6)
+    nodes, pairwise = ErfNodeFlow(system, M, q, order=40, series=14), PairwiseFlow(system, M, q, nodes=24)
+    np.testing.assert_allclose(nodes(nodes.y0), pairwise(pairwise.y0), rtol=0.0, atol=1e-6)  # MEASURE
 
 
-@every_D
 @self_or_not
 @pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.parametrize("act", SMOOTH, ids=name)
-def test_any_nodes_are_the_sum_over_pairs(act, k, D, self_terms):
-    M, q, P = start(5, 3, k)
-    system = system_for(act, act, P, D, self_terms=self_terms)
-    got = claim(AnyNodeFlow(system, M, q, order=24 if k == 3 else 48, series=14))
-    want = claim(PairwiseFlow(system, M, q, nodes=24))
-    print(act.name, k, D, self_terms, np.max(np.abs(got - want)[:-1]), np.abs(got - want)[-1])
-    np.testing.assert_allclose(got, want, rtol=0.0, atol=1e-6)
+@pytest.mark.parametrize("teacher", ACTIVATIONS.values(), ids=name)
+def test_erf_nodes_have_the_risk_of_the_sum_over_pairs(teacher, k, self_terms):
+    M, q, P = start(4, 5, k)
+    for D in (None, 1, 3):
+        system = system_for(ERF, teacher, P, D, self_terms=self_terms)
+        nodes, pairwise = ErfNodeFlow(system, M, q, order=40, series=14), PairwiseFlow(system, M, q, nodes=24)
+        assert nodes.risk(nodes.y0) == pytest.approx(pairwise.risk(pairwise.y0), abs=1e-6)
 
 
-@every_D
 @self_or_not
-@pytest.mark.parametrize("k", [1, 2])
-def test_relu_nodes_keep_their_stated_error(k, D, self_terms):
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize(("student", "teacher"), ON_SMOOTH_NODES, ids=name)
+def test_any_nodes_are_the_sum_over_pairs(student, teacher, k, self_terms):
+    M, q, P = start(5, 3, k)
+    for D in (None, 1, 2, 3, 6, 20) if k < 3 else (2,):
+        system = system_for(student, teacher, P, D, self_terms=self_terms)
+        got = claim(AnyNodeFlow(system, M, q, order=28 if k == 3 else 48, series=14))
+        want = claim(PairwiseFlow(system, M, q, nodes=24))
+        np.testing.assert_allclose(got, want, rtol=0.0, atol=1e-6, err_msg=f"D = {D}")
+
+
+@self_or_not
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize(("student", "teacher"), ON_SOBOL_NODES, ids=name)
+def test_nodes_across_a_kink_keep_their_stated_error(student, teacher, k, self_terms):
     M, q, P = start(6, 5, k)
-    system = system_for(RELU, RELU, P, D, self_terms=self_terms)
-    got = claim(AnyNodeFlow(system, M, q))
-    want = claim(PairwiseFlow(system, M, q, nodes=64))
-    print(k, D, self_terms, np.max(np.abs(got - want)[:-1]), np.abs(got - want)[-1])
-    np.testing.assert_allclose(got, want, rtol=0.0, atol=1e-3)
+    for D in (None, 1, 3):
+        system = system_for(student, teacher, P, D, self_terms=self_terms)
+        got = claim(AnyNodeFlow(system, M, q))
+        want = claim(PairwiseFlow(system, M, q, nodes=64))
+        # measured MEASURE
+        bound = 1e-3 if SQUARE not in (student, teacher) else 1e-2
+        np.testing.assert_allclose(got, want, rtol=0.0, atol=bound, err_msg=f"D = {D}")
 
 
 @every_activation
@@ -181,7 +196,6 @@ def test_inside_the_span_q_stays_zero_and_the_full_state_agrees(act, how):
         assert flow.y0.size == M.size
         want = np.delete(inside, np.s_[M.size : -1])
         # what nodes of λ* leave
-        print(act.name, type(flow).__name__, np.max(np.abs(claim(flow) - want)))
         close = 1e-12 if isinstance(flow, PairwiseFlow | SquareFlow) else 1e-3 if act is RELU else 1e-6
         np.testing.assert_allclose(claim(flow), want, rtol=0.0, atol=close)
         assert np.all(flow.state(flow.y0)[1] == 0.0)
@@ -213,7 +227,8 @@ def test_moments_of_xi(D):
             continue
         normal = math.prod(range(1, m, 2))
         assert moment == pytest.approx(normal / math.prod(range(D, D + m, 2)), rel=1e-12)
-        assert moment == pytest.approx(normal / stats.chi2(D).moment(m // 2), rel=1e-12)
+        chi = 2.0 ** (m / 2) * math.gamma((D + m) / 2) / math.gamma(D / 2)
+        assert moment == pytest.approx(normal / chi, rel=1e-12)
         assert kappa[m // 2] == pytest.approx(moment / math.factorial(m), rel=1e-12)
 
 

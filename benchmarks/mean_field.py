@@ -61,18 +61,14 @@ def node_flow(p: int, k: int, D: int | None) -> ErfNodeFlow:
     q = rng.chisquare(d - k, p) / d
     system = MeanFieldSystem(P=np.eye(k), pairs=pairs(ERF, ERF), student=ERF, teacher=ERF, D=D, noise=0.0)
     flow = cheapest_flow(system, M, q)
+    enough = QUADRATURE * flow.precision * np.max(np.abs(flow(flow.y0)))
     for _ in range(REFINEMENTS):  # as `integrate` does, which trusts no quadrature before a finer one agrees
         finer = flow.refined()
-        if all(relative_to_largest(flow(y), finer(y)) <= QUADRATURE * flow.precision for y in ends(flow)):
+        if max(np.max(np.abs(flow(y) - finer(y))) for y in (flow.y0, flow.learnt)) <= enough:
             break
         flow = finer
     assert isinstance(flow, ErfNodeFlow)
     return flow
-
-
-def ends(flow: MeanFieldFlow) -> tuple[Any, Any]:
-    """The start, and a state that has learnt the teacher."""
-    return flow.y0, flow.learnt
 
 
 def loop(flow: MeanFieldFlow, sums: Callable[..., Any], y: Any, nodes: int = PAIR_NODES) -> np.ndarray:

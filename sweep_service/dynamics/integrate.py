@@ -20,6 +20,7 @@ from sweep_service.errors import unknown_name
 from sweep_service.fields import increasing_times, seeds
 from sweep_service.labels import labelled
 from sweep_service.point import Point
+from sweep_service.threads import one_blas_thread
 
 # The widest student whose overlaps are kept unless asked for.
 WIDEST_STORED = 256
@@ -51,10 +52,11 @@ def integrate(
     if regime != "auto" and regime not in REGIMES:
         raise unknown_name("regime", regime, ("auto", *REGIMES))
     runs = []
-    for one in seeds(seed):
-        setup = Setup(point, point.start(one), one, options)
-        choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
-        runs.append(_run(setup, choice, at, overlaps, stopped))
+    with one_blas_thread():
+        for one in seeds(seed):
+            setup = Setup(point, point.start(one), one, options)
+            choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
+            runs.append(_run(setup, choice, at, overlaps, stopped))
     if isinstance(seed, numbers.Integral):
         return runs[0]
     return _along_seed(runs, seeds(seed))

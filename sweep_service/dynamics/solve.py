@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +14,9 @@ from sweep_service.dynamics.regimes import Flow
 from sweep_service.errors import Stopped
 from sweep_service.status import Status
 
-# States this large have left every theorem behind; growth from here to overflow takes a few steps.
-DIVERGED = 1e12
+# Overlaps that grew by this factor have left every theorem behind, and are about to blow up in finite time.
+DIVERGED = 1e6
+WATCH = 64  # evaluations between two looks at the size of the state
 # Largest states for which a dense Jacobian pays: compiled, or by differences of the flow.
 COMPILED_JACOBIAN, DIFFERENCED_JACOBIAN = 600, 120
 
@@ -47,30 +46,29 @@ def solve(
     """Integrate from t = 0; divergence is a status, not an exception."""
     integrator = integrator or choose_integrator(flow)
     tally = Tally()
+    largest = DIVERGED * max(1.0, float(np.max(np.abs(flow.y0))))
 
     def field(y: Array) -> Array:
         if stopped is not None and stopped():
             raise Stopped("the integration was asked to stop")
         tally.evaluations += 1
+        if tally.evaluations % WATCH == 0 and not np.max(np.abs(y)) < largest:
+            raise _BlowUp  # before the integrator spends its patience on a singularity
         return flow(y)
 
     states = np.full((len(times), flow.y0.size), np.nan)
     status = Status.DONE
-    # one BLAS thread: with more, results would differ in the last bits with the number of cores
-    with blas_threads().limit(limits=1), np.errstate(all="ignore"), warnings.catch_warnings():
+    with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # LSODA warns where we report a status
-        for row, y in enumerate(integrator(field, flow.y0, times, tally, flow.jacobian)):
-            if not np.all(np.isfinite(y)) or np.max(np.abs(y)) > DIVERGED:
-                status = Status.DIVERGED
-                break
-            states[row] = y
+        try:
+            for row, y in enumerate(integrator(field, flow.y0, times, tally, flow.jacobian)):
+                if not np.max(np.abs(y)) < largest:  # true of NaN as well
+                    raise _BlowUp
+                states[row] = y
+        except _BlowUp:
+            status = Status.DIVERGED
     return Trajectory(states, status, integrator.name, tally.evaluations, tally.steps)
 
 
-@cache
-def blas_threads() -> Any:
-    """Found once: looking through the loaded libraries takes milliseconds."""
-    import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
+class _BlowUp(Exception):
+    """The state has grown out of hand."""

@@ -1,0 +1,78 @@
+"""The cache of compiled kernels: one folder for each state of the sources that hold kernels."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import sweep_service
+
+PACKAGE = Path(sweep_service.__file__).parent
+PRINT_FOLDER = "from sweep_service.kernels import cache_folder; print(cache_folder())"
+
+
+def run(root: Path, code: str, **environment: str) -> str:
+    """The output of code with the package found in root."""
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    command = [sys.executable, "-c", code]
+    env = {**inherited, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package; python -c finds it before the installed one."""
+    shutil.copytree(PACKAGE, tmp_path / "sweep_service", ignore=shutil.ignore_patterns("__pycache__"))
+    found = run(tmp_path, "import sweep_service; print(sweep_service.__file__)")
+    assert Path(found).is_relative_to(tmp_path)
+    return tmp_path
+
+
+def test_an_edited_kernel_starts_a_fresh_cache(copy):
+    before = run(copy, PRINT_FOLDER)
+    assert run(copy, PRINT_FOLDER) == before
+    source = copy / "sweep_service" / "model" / "closed_forms.py"
+    assert "@kernel(" in source.read_text("utf-8")
+    source.write_text(source.read_text("utf-8") + "\n# edited\n", "utf-8")
+    assert run(copy, PRINT_FOLDER) != before
+
+
+def test_another_edit_keeps_the_cache(copy):
+    before = run(copy, PRINT_FOLDER)
+    source = copy / "sweep_service" / "errors.py"
+    source.write_text(source.read_text("utf-8") + "\n# edited\n", "utf-8")
+    assert run(copy, PRINT_FOLDER) == before
+
+
+def test_the_folder_can_be_chosen_and_is_used(tmp_path):
+    code = (
+        "import numpy as np, numba\n"
+        "before = numba.config.CACHE_DIR\n"
+        "from sweep_service.model.closed_forms import value_pair\n"
+        "assert numba.config.CACHE_DIR == before, 'the setting of other users of numba changed'\n"
+        "print(value_pair(1, 2.0, 3.0, 0.5))"
+    )
+    cache = tmp_path / "kernels"
+    assert float(run(PACKAGE.parent, code, SWEEP_KERNEL_CACHE=str(cache))) == 2.0 * 3.0 + 2.0 * 0.5**2
+    folder = run(PACKAGE.parent, PRINT_FOLDER, SWEEP_KERNEL_CACHE=str(cache))
+    assert Path(folder).parent == cache
+    assert list(Path(folder).rglob("*value_pair*.nbi"))
+
+
+def test_the_default_is_the_users_cache(tmp_path):
+    folder = run(PACKAGE.parent, PRINT_FOLDER, XDG_CACHE_HOME=str(tmp_path))
+    assert Path(folder).parent == tmp_path / "sweep-service" / "kernels"
+
+
+def test_a_home_that_cannot_be_written_is_no_obstacle(tmp_path):
+    home = tmp_path / "home"
+    home.write_text("a file, in which even root can make no folder")
+    folder = Path(run(PACKAGE.parent, PRINT_FOLDER, HOME=str(home)))
+    assert folder.is_relative_to(tempfile.gettempdir())
+    assert not folder.is_relative_to(home)

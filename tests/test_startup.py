@@ -1,0 +1,51 @@
+"""What a new process pays before its first result."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_names_are_found_without_being_imported():
+    """`test_imports` holds that the import is light; here, that laziness hides nothing."""
+    code = (
+        "import sys, time\n"
+        "began = time.perf_counter()\n"
+        "import sweep_service\n"
+        "seconds = time.perf_counter() - began\n"
+        "assert 'integrate' in dir(sweep_service)\n"
+        "print('numpy' in sys.modules, seconds)"
+    )
+    numpy_loaded, seconds = run(code).split()
+    print(f"import sweep_service: {float(seconds):.3f} s")
+    assert numpy_loaded == "False"
+
+
+def test_a_lazy_name_is_imported_once_and_a_wrong_one_is_an_attribute_error():
+    code = (
+        "import sweep_service as ss\n"
+        "assert ss.integrate is ss.integrate is vars(ss)['integrate']\n"
+        "try:\n    ss.integrat\nexcept AttributeError as error:\n    print(error)"
+    )
+    assert "integrat" in run(code)
+
+
+def test_a_small_integration_needs_no_plotting_and_no_statistics():
+    """scipy.stats alone costs half a second, and only quasi-Monte Carlo needs it."""
+    code = (
+        "import sys, time\n"
+        "began = time.perf_counter()\n"
+        "import sweep_service as ss\n"
+        "ss.integrate({'d': 10, 'p': 4, 'k': 2, 'gamma': 0.1}, regime='classical', times=[0, 1])\n"
+        "print(time.perf_counter() - began)\n"
+        "print(*({'matplotlib', 'scipy.stats', 'distributed', 'fastapi'} & set(sys.modules)))"
+    )
+    seconds, *heavy = run(code).split()
+    print(f"first small integrate in a new process: {float(seconds):.2f} s")
+    assert heavy == []

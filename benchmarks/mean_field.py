@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.baselines import half_pair_sums, pair_sums, pairwise_flow
 from benchmarks.harness import Row, interleaved, relative_to_largest
-from sweep_service.dynamics.integrate import QUADRATURE, REFINEMENTS
+from sweep_service.dynamics.integrate import resolved
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow
 from sweep_service.dynamics.mean_field_nodes import ErfNodeFlow
 from sweep_service.dynamics.regimes import cheapest_flow
@@ -25,7 +25,7 @@ DIMENSION = 100  # sets the scale of a start where D is infinite
 
 
 def mean_field(quick: bool) -> Iterator[Row]:
-    sizes = ((300, 1, None), (200, 2, None)) if quick else ((5000, 1, FLOOR), (1000, 2, None))
+    sizes = ((300, 1, None), (400, 2, None)) if quick else ((5000, 1, FLOOR), (1000, 2, None))
     for p, k, floor in sizes:
         for regime, D in (("MF", 3), ("HDMF", None)):
             yield from compare(f"mean_field/{regime}-p{p}-k{k}", node_flow(p, k, D), floor, 1 if quick else 7)
@@ -61,12 +61,7 @@ def node_flow(p: int, k: int, D: int | None) -> ErfNodeFlow:
     q = rng.chisquare(d - k, p) / d
     system = MeanFieldSystem(P=np.eye(k), pairs=pairs(ERF, ERF), student=ERF, teacher=ERF, D=D, noise=0.0)
     flow = cheapest_flow(system, M, q)
-    enough = QUADRATURE * flow.precision * np.max(np.abs(flow(flow.y0)))
-    for _ in range(REFINEMENTS):  # as `integrate` does, which trusts no quadrature before a finer one agrees
-        finer = flow.refined()
-        if max(np.max(np.abs(flow(y) - finer(y))) for y in (flow.y0, flow.learnt)) <= enough:
-            break
-        flow = finer
+    flow, _ = resolved(flow, [flow.y0, flow.learnt])  # as `integrate` does
     assert isinstance(flow, ErfNodeFlow)
     return flow
 

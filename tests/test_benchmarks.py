@@ -105,8 +105,9 @@ def test_unknown_name_is_refused(capsys):
     ],
 )
 def test_bars(bar, passed):
-    row = Row("case/row", "ours", 1.0, "theirs", 4.0, ours_error=1e-6, **bar)
+    row = Row("case/row", "ours", 1.0, "theirs", np.float64(4.0), ours_error=1e-6, **bar)
     assert row.passed is passed
+    assert json.loads(json.dumps(row.content()))["passed"] is passed
     assert ("MISSED" in table([row])) is (passed is False)
 
 

@@ -102,16 +102,16 @@ def _solve_finely(
     flow = REGIMES[regime].flow(setup)
     if not isinstance(flow, MeanFieldFlow):
         return flow, solve(flow, times, stopped=stopped), 0.0
-    flow, _ = _resolved(flow, [flow.y0, flow.learnt])
+    flow, _ = resolved(flow, [flow.y0, flow.learnt])
     path = solve(flow, times, stopped=stopped)
     finite = path.states[np.all(np.isfinite(path.states), axis=1)]
-    finer, error = _resolved(flow, [*finite[-1:]])
+    finer, error = resolved(flow, [*finite[-1:]])
     if finer is not flow:
         flow, path = finer, solve(finer, times, stopped=stopped)
     return flow, path, error
 
 
-def _resolved(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFieldFlow, float]:
+def resolved(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFieldFlow, float]:
     """The flow on a quadrature fine enough at these states, and the error left, relative to |f(y0)|."""
     scale = max(float(np.max(np.abs(flow(flow.y0)))), 1e-300)
     error = 0.0

@@ -7,6 +7,7 @@ its closed form for x². The O(p) forms are in `mean_field_nodes`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +16,9 @@ import numpy as np
 from sweep_service.arrays import Array
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.xi import Xi
+from sweep_service.kernels import kernel
 from sweep_service.model.activations import Activation
+from sweep_service.model.closed_forms import ERF_CODE, TWO_OVER_PI, ClosedForm, slope_pair
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import Pairs, hermite_rule
 
@@ -128,19 +131,35 @@ class PairwiseFlow(MeanFieldFlow):
         P, pairs = self.system.P, self.system.pairs
         a, b = self.norms(M, q), np.diag(P).copy()
         slopes_teacher, curved_teacher = pairs.mixed.slopes(a, b, M)
-        A = curved_teacher.mean(1)
-        dM = slopes_teacher @ P / self.k
-        dq = np.zeros(self.p)
+        if isinstance(pairs.students, ClosedForm):
+            A, pull, dq = closed_pairs(
+                pairs.students.code,
+                M,
+                M @ self.inverse,
+                q,
+                a,
+                self.xi.nodes,
+                self.xi.weights,
+                self.system.self_terms,
+            )
+        else:
+            A, pull, dq = self.pair_sums(M, q, a)
+        A = A + curved_teacher.mean(1)
+        return A[:, None] * M + slopes_teacher @ P / self.k + pull, dq + 2.0 * q * A
+
+    def pair_sums(self, M: Array, q: Array, a: Array) -> tuple[Array, Array, Array]:
+        """Over the other students: their part of A, of dM and of dq."""
+        A, dq, pull = np.zeros(self.p), np.zeros(self.p), np.zeros_like(M)
         for cut, o, scale in self.blocks(M, q):
             total = np.zeros_like(o)
             for xi, weight in zip(self.xi.nodes, self.xi.weights, strict=True):
                 C, outside = self.overlap(cut, o, scale, xi, q)
-                slopes, curved = pairs.students.slopes(a[cut], a, C)
+                slopes, curved = self.system.pairs.students.slopes(a[cut], a, C)
                 total += weight * slopes
                 A[cut] -= weight * curved.mean(1)
                 dq[cut] -= 2.0 * weight * np.mean(outside * slopes, axis=1)
-            dM[cut] -= total @ M / self.p
-        return dM + A[:, None] * M, dq + 2.0 * q * A
+            pull[cut] = -total @ M / self.p
+        return A, pull, dq
 
     def risk(self, y: Array) -> float:
         M, q = self.state(y)
@@ -159,6 +178,45 @@ class PairwiseFlow(MeanFieldFlow):
         cut = self.p * self.k
         q = np.zeros(self.p) if self.system.frozen else self.y0[cut:]
         return PairwiseFlow(self.system, self.y0[:cut].reshape(self.p, self.k), q, 2 * self.nodes)
+
+
+@kernel(fastmath={"contract", "reassoc", "nsz", "arcp"})
+def closed_pairs(code, M, N, q, a, nodes, weights, self_terms):
+    """`PairwiseFlow.pair_sums` without temporaries, where the averages have a closed form."""
+    p, k = M.shape
+    A, pull, dq, root = np.zeros(p), np.zeros((p, k)), np.zeros(p), np.sqrt(q)
+    for i in range(p):
+        for j in range(p):
+            if i == j and self_terms:
+                slope, curved = slope_pair(code, a[i], a[i], a[i])
+                outside = q[i] * slope
+            else:
+                o = 0.0
+                for r in range(k):
+                    o += N[i, r] * M[j, r]
+                scale = root[i] * root[j]
+                slope = curved = outside = 0.0
+                if code == ERF_CODE:  # its curvature follows from the slope, and the loop becomes SIMD
+                    product = (1.0 + a[i]) * (1.0 + a[j])
+                    for x in range(nodes.size):
+                        c = scale * nodes[x]
+                        s = weights[x] / math.sqrt(product - (o + c) * (o + c))
+                        slope += s
+                        outside += c * s
+                    slope, outside = TWO_OVER_PI * slope, TWO_OVER_PI * outside
+                    curved = -(o * slope + outside) / (1.0 + a[i])
+                else:
+                    for x in range(nodes.size):
+                        c = scale * nodes[x]
+                        s, g = slope_pair(code, a[i], a[j], o + c)
+                        slope += weights[x] * s
+                        curved += weights[x] * g
+                        outside += weights[x] * c * s
+            A[i] -= curved / p
+            dq[i] -= 2.0 * outside / p
+            for r in range(k):
+                pull[i, r] -= slope * M[j, r] / p
+    return A, pull, dq
 
 
 class SquareFlow(MeanFieldFlow):

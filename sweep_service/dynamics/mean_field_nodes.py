@@ -18,13 +18,13 @@ from scipy import special
 from sweep_service.arrays import Array
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem
 from sweep_service.dynamics.variance import normal_points
-from sweep_service.dynamics.vector_math import ELEMENTWISE, REDUCTION, erf_and_gauss
+from sweep_service.dynamics.vector_math import ELEMENTWISE, REDUCTION, erf_and_gauss, gauss
 from sweep_service.dynamics.xi import Xi
 from sweep_service.kernels import kernel
 from sweep_service.model.activations import ERF, Activation, SmoothedMoments
+from sweep_service.model.closed_forms import TWO_OVER_PI
 from sweep_service.model.two_point import hermite_rule
 
-TWO_OVER_PI = 2.0 / math.pi
 ROOT = math.sqrt(TWO_OVER_PI)
 
 
@@ -116,8 +116,8 @@ BLOCK = 256  # neurons handled together: the inner loops run over them, in cache
 
 
 @kernel(fastmath=ELEMENTWISE)
-def _erf_fields(MT, shrink, y, at, size, u, value, e):
-    """u = M_j·P⁻¹λ*/√(1+q_j) for one node, with erf(u/√2) and √(2/π) exp(-u²/2)."""
+def _fields(MT, shrink, y, at, size, u):
+    """u = M_j·P⁻¹λ*/√(1+q_j) for one node."""
     for j in range(size):
         u[j] = 0.0
     for r in range(MT.shape[0]):
@@ -125,9 +125,6 @@ def _erf_fields(MT, shrink, y, at, size, u, value, e):
             u[j] += y[r] * MT[r, at + j]
     for j in range(size):
         u[j] *= shrink[at + j]
-        erf, gauss = erf_and_gauss(u[j])
-        value[j] = erf
-        e[j] = ROOT * gauss
 
 
 @kernel(fastmath=REDUCTION)
@@ -170,7 +167,10 @@ def erf_averages(MT, q, y, orders):
     for at in range(0, p, BLOCK):
         size = min(BLOCK, p - at)
         for a in range(n):
-            _erf_fields(MT, shrink, y[a], at, size, u, value, e)
+            _fields(MT, shrink, y[a], at, size, u)
+            for j in range(size):
+                value[j], bell = erf_and_gauss(u[j])
+                e[j] = ROOT * bell
             F[0, a] += _sum(value, size)
             for j in range(size):
                 power[j] = theta[at + j]
@@ -195,12 +195,14 @@ def erf_push(MT, q, y, lam, G):
     dMT, dq = np.zeros((k, p)), np.zeros(p)
     shrink = 1.0 / np.sqrt(1.0 + q)
     theta = q * shrink * shrink
-    u, value, e, power = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    u, e, power = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     low, high, push, stretch = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for at in range(0, p, BLOCK):
         size = min(BLOCK, p - at)
         for a in range(n):
-            _erf_fields(MT, shrink, y[a], at, size, u, value, e)
+            _fields(MT, shrink, y[a], at, size, u)
+            for j in range(size):
+                e[j] = ROOT * gauss(u[j])
             g = G[0, a]
             for j in range(size):
                 push[j] = g * e[j]

@@ -150,8 +150,8 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
         if p <= 1000:
             return PairwiseFlow(system, M, q, xi_nodes)
         return AnyNodeFlow(replace(system, precision=1e-6), M, q, order=48, series=series)
-    if student is ERF and p > {1: 64, 2: 150, 3: 2500}.get(k, np.inf):
-        return ErfNodeFlow(system, M, q, order=32 if k == 1 else 24, series=series)
+    if student is ERF and p > {1: 100, 2: 300, 3: 5000}.get(k, np.inf):
+        return ErfNodeFlow(system, M, q, order=24, series=series)
     if student is not ERF and p > {1: 64, 2: 1000}.get(k, np.inf):
         return AnyNodeFlow(system, M, q, order=64 if k == 1 else 48, series=series)
     return PairwiseFlow(system, M, q, xi_nodes)

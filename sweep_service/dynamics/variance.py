@@ -17,15 +17,15 @@ from sweep_service.arrays import Array
 from sweep_service.dynamics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 from sweep_service.kernels import kernel
 from sweep_service.model.activations import ERF, SQUARE, Activation
+from sweep_service.model.closed_forms import TWO_OVER_PI
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import Pairs, pairs
 
 Variance = Callable[[Array, Array, Array], Array]  # M, Q, P -> (p, p)
 
-TWO_OVER_PI = 2.0 / math.pi
 # The widest student for which the exact sum is used.
-EXACT_ERF, EXACT_ERF_MIXED = 64, 12
+EXACT_ERF, EXACT_ERF_MIXED = 64, 6
 QMC_POINTS = 4096
 
 

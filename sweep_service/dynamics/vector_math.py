@@ -96,11 +96,19 @@ _ROOT_HALF = math.sqrt(0.5)
 
 
 @kernel(fastmath=ELEMENTWISE, inline=True)
+def gauss(x):
+    """exp(-x²/2)."""
+    a = abs(x)
+    a = a if a < 37.0 else 37.0  # beyond it, zero in double precision
+    return exp_negative(-0.5 * a * a)
+
+
+@kernel(fastmath=ELEMENTWISE, inline=True)
 def erf_and_gauss(x):
     """erf(x/√2) and exp(-x²/2), one exponential for both."""
+    e = gauss(x)
     a = abs(x)
-    a = a if a < 37.0 else 37.0  # beyond it both are 1 and 0 in double precision
-    e = exp_negative(-0.5 * a * a)
+    a = a if a < 37.0 else 37.0
     z = a * _ROOT_HALF
     y = 1.0 - e * _erfcx((2.0 - z) / (2.0 + z))
     y = y if x >= 0.0 else -y

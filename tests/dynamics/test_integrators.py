@@ -101,14 +101,14 @@ def test_chebyshev_steps_are_of_second_order(stages):
 
 @pytest.mark.parametrize("stages", [2, 5, 20, 100])
 def test_chebyshev_steps_are_stable_as_far_as_promised(stages):
-    """|R(z)| ≤ 1 on the whole real interval of length 0.65 s², and not far beyond it."""
-    z = np.linspace(0.0, 0.65 * stages**2, 2000)
+    """|R(z)| ≤ 1 on the real interval of length (s² - 1)/1.54 of s stages, and not far beyond."""
+    length = (stages**2 - 1) / 1.54
+    z = np.linspace(0.0, length, 2000)
     grown, _ = chebyshev_step(lambda y: -z * y, np.ones_like(z), -z, 1.0, stages)
-    assert np.max(np.abs(grown)) <= 1.0 + 1e-12
-    far, _ = chebyshev_step(
-        lambda y: -0.75 * stages**2 * y, np.ones(1), np.full(1, -0.75 * stages**2), 1.0, stages
-    )
-    assert abs(far[0]) > 1.0
+    assert np.max(np.abs(grown)) <= 1.0 + 1e-12  # rounding of the recursion
+    z = np.array([1.2 * length])
+    grown, _ = chebyshev_step(lambda y: -z * y, np.ones_like(z), -z, 1.0, stages)
+    assert abs(grown[0]) > 1.0
 
 
 def test_spectral_radius_has_a_margin_of_a_fifth():
@@ -140,7 +140,7 @@ def test_explicit_switches_once_at_the_stiff_time():
         return f
 
     for method in evaluations:
-        march(method, counted(method), START, [STIFF_TIME, 1e5])
+        march(method, counted(method), START, [STIFF_TIME, 2e4])
     assert evaluations[EXPLICIT] < 0.3 * evaluations[DOP853]
     early = TIMES[TIMES <= STIFF_TIME]
     for one, other in zip(states, march(DOP853, linear, START, early, alone), strict=False):

@@ -1,0 +1,124 @@
+"""The automatic choice: every branch of the written rule, each with its reason, and the warnings."""
+
+import numpy as np
+import pytest
+
+from sweep_service import integrate
+from sweep_service.dynamics.auto import choose, theory_warnings
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.initial import INITS
+from sweep_service.point import Point
+
+INFORMED, SYMMETRIC = {"kind": "informed"}, {"kind": "symmetric"}
+GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
+
+
+def identity_overlaps(p, outside=0.5):
+    """Given numbers, of which nobody knows whether their law is invariant."""
+    return {"kind": "overlaps", "M": np.zeros((p, 2)), "Q": outside * np.eye(p), "P": np.eye(2)}
+
+
+def point(**change):
+    return Point.parse({"d": 100, "p": 10, "k": 2, "gamma": 0.1, "init": GAUSSIAN, **change})
+
+
+# (change of the point, regime, words of its reason); borders belong to the first side of the rule
+RULE = [
+    ({"p": 4, "d": 5, "gamma": 2.2}, "high_dimensional", "no guarantee"),  # δt = 0.11
+    ({"p": 100, "d": 5, "gamma": 60.0}, "high_dimensional", "no guarantee"),  # δt = 0.12, whatever p
+    ({"p": 4, "d": 5, "gamma": 2.0}, "high_dimensional", "γ/p = 0.5 > 0.02"),  # δt = 0.1 is not above it
+    ({"p": 64, "gamma": 1.29}, "high_dimensional", "sampling term"),
+    ({"p": 64, "gamma": 1.28, "noise": 1e-3}, "classical_noise", "plateau"),  # γ/p = 0.02 exactly
+    ({"p": 64, "gamma": 1.28}, "classical", "gradient flow"),
+    ({"p": 10, "gamma": 0.1, "noise": 1e-3}, "classical_noise", "label noise"),
+    ({"p": 10, "gamma": 0.1, "init": SYMMETRIC}, "classical", "gradient flow"),
+    ({"p": 10, "gamma": 0.1, "init": INFORMED}, "classical", "p = 10 <= 64"),
+    ({"p": 65, "init": INFORMED}, "mean_field_projected", "Q⊥(0) = 0"),
+    ({"p": 65, "init": {"kind": "planted"}}, "mean_field_projected", "fixed point"),
+    ({"p": 65, "init": {"kind": "planted", "epsilon": 1.0}}, "mean_field_projected", "Q⊥(0) = 0"),  # W = 0
+    ({"p": 65, "d": 52}, "mean_field", "d - k = 50 <= 50"),
+    ({"p": 65, "d": 53}, "mean_field_high_dimensional", "d - k = 51 > 50"),
+    ({"p": 65, "d": 2}, "mean_field_projected", "Q⊥(0) = 0"),  # d = k leaves no room for Q⊥
+    ({"p": 65, "init": SYMMETRIC}, "high_dimensional", "not known to be orthogonally invariant"),
+    ({"p": 65, "init": identity_overlaps(65)}, "high_dimensional", "not known to be orthogonally invariant"),
+]
+
+
+@pytest.mark.parametrize(("change", "regime", "reason"), RULE)
+def test_rule(change, regime, reason):
+    here = point(**change)
+    choice = choose(here, here.start(0))
+    assert choice.regime == regime
+    assert reason in choice.reason
+
+
+@pytest.mark.parametrize(
+    "init", [{**SYMMETRIC, "q0": 0.0}, {**SYMMETRIC, "epsilon": 1.0}, identity_overlaps(66, 0.0)]
+)
+def test_what_is_chosen_exists(init):
+    """Without an orthogonal part, but of a kind that is not invariant: the choice must not be refused."""
+    dataset = integrate(
+        {"d": 80, "p": 66, "k": 2, "gamma": 0.1, "activation": "square", "init": init}, times=[0.0, 0.01]
+    )
+    assert dataset.attrs["regime"] in REGIMES
+
+
+@pytest.mark.parametrize("kind", INITS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_auto_is_the_chosen_regime_with_its_reason(kind, activation):
+    here = {
+        "d": 12,
+        "p": 4,
+        "k": 2,
+        "gamma": 0.01,
+        "noise": 1e-3,
+        "activation": activation,
+        "init": {"kind": kind},
+    }
+    found = integrate(here, times=[0.0, 0.5], seed=3)
+    parsed = Point.parse(here)
+    choice = choose(parsed, parsed.start(3))
+    assert (found.attrs["regime"], found.attrs["regime_reason"]) == (choice.regime, choice.reason)
+    asked = integrate(here, regime=choice.regime, times=[0.0, 0.5], seed=3)
+    np.testing.assert_array_equal(found.risk, asked.risk)
+    assert asked.attrs["regime_reason"] == "asked for"
+
+
+WARNINGS = [
+    ({"p": 5}, "classical", "no multiple of k = 2: not evenly realisable"),
+    ({"p": 4, "d": 5, "gamma": 2.2}, "high_dimensional", "δt = 0.11 > 0.1: no guarantee"),
+    ({"p": 100, "gamma": 10.1}, "mean_field", "γ/p = 0.101 > 0.1: mean field neglects the sampling term"),
+    ({"p": 10}, "mean_field_high_dimensional", "mean field at p = 10"),
+    ({"p": 10, "gamma": 1.5}, "classical", "γ/p = 0.15 > 0.14: gradient flow departs from SGD"),
+    ({"p": 100, "noise": 1e-3}, "mean_field_projected", "label noise leaves the teacher's span"),
+    ({"activation": "square"}, "classical", "square: unbounded slope"),
+    ({"teacher_activation": "relu"}, "classical", "relu: not twice differentiable"),
+]
+
+
+@pytest.mark.parametrize(("change", "regime", "text"), WARNINGS)
+def test_warnings_say_where_the_theory_is_stretched(change, regime, text):
+    found = theory_warnings(point(**change), regime)
+    assert len(found) == 1
+    assert text in found[0]
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_no_warning_where_there_is_nothing_to_warn_of(regime):
+    assert theory_warnings(point(p=100), regime) == []
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=lambda act: act.name)
+def test_an_activation_that_breaks_an_assumption_says_so_once(act):
+    found = theory_warnings(point(activation=act.name, teacher_activation=act.name), "classical")
+    assert found == ([f"{act.name}: {act.assumptions}"] if act.assumptions else [])
+
+
+def test_warnings_reach_the_dataset():
+    init = {**SYMMETRIC, "jitter": 0.0}
+    here = {"d": 100, "p": 5, "k": 2, "gamma": 0.1, "init": init}
+    warnings = integrate(here, regime="classical", times=[0.0, 0.1]).attrs["warnings"]
+    assert len(warnings) == 2
+    assert "round-off" in warnings[0]
+    assert "not evenly realisable" in warnings[1]

@@ -1,0 +1,245 @@
+"""The contract of `integrate`: names, labels, seeds, times, options, and everything run with everything."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sweep_service import integrate
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import Stopped
+from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.risk import risk
+from sweep_service.model.two_point import pairs
+from sweep_service.point import Point
+
+POINT = {"d": 6, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
+GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
+TIMES = [0.0, 0.3, 1.0]
+FULL = [name for name, regime in REGIMES.items() if not regime.mean_field]
+regimes = pytest.mark.parametrize("regime", REGIMES)
+activations = pytest.mark.parametrize("activation", ACTIVATIONS)
+
+
+def run(regime, times=TIMES, seed=0, overlaps=None, stopped=None, options=None, **change):
+    """A small point; the projected theory starts where it exists."""
+    init = {"kind": "informed"} if regime == "mean_field_projected" else GAUSSIAN
+    point = {**POINT, "init": init, **change}
+    options = {"particles": 64, "qmc_points": 256, **(options or {})}
+    return integrate(
+        point,
+        regime=regime,
+        times=times,
+        seed=seed,
+        overlaps=overlaps,
+        stopped=stopped,
+        regime_options=options,
+    )
+
+
+@regimes
+def test_names_dimensions_and_labels(regime):
+    found = run(regime)
+    unit = "particle" if regime == "mean_field_pde" else "student"
+    expected = {
+        "risk": ("time",),
+        "overlap_student_teacher": ("time", unit, "teacher"),
+        "overlap_teacher": ("teacher", "teacher_other"),
+    }
+    if REGIMES[regime].mean_field:
+        expected["orthogonal_norm"] = ("time", unit)
+    else:
+        expected["overlap_student"] = ("time", "student", "student_other")
+    assert {name: variable.dims for name, variable in found.data_vars.items()} == expected
+    assert set(found.coords) == set(found.sizes)
+    for name, variable in found.variables.items():
+        assert variable.attrs["long_name"], name
+        assert variable.attrs["units"] == "1", name
+    assert "without the label noise" in found.risk.attrs["long_name"]
+    np.testing.assert_array_equal(found.time, TIMES)
+    for name in ("d", "p", "k", "gamma", "noise"):
+        assert found.attrs[name] == POINT[name]
+
+
+@regimes
+def test_attributes_say_how_it_was_made(regime):
+    attributes = run(regime, seed=7).attrs
+    assert attributes["regime"] == regime
+    assert attributes["regime_reason"] == "asked for"
+    assert attributes["engine"]
+    assert attributes["status"] == "done"
+    assert attributes["steps"] > 0
+    assert attributes["evaluations"] >= attributes["steps"]
+    assert attributes["seconds"] > 0
+    assert attributes["seed"] == 7
+    assert attributes["delta_t"] == 0.1 / 24
+    assert attributes["regime_options"]["qmc_points"] == 256
+
+
+@regimes
+@pytest.mark.parametrize("seed", [3, [3, 5]])
+def test_a_dataset_can_be_written(regime, seed):
+    found = run(regime, seed=seed)
+    assert json.loads(json.dumps(found.attrs, allow_nan=False)) == found.attrs
+    assert json.dumps(found.to_dict())
+
+
+@regimes
+def test_a_sequence_of_seeds_is_the_single_calls_side_by_side(regime):
+    chosen = [4, 0, 11]
+    together = run(regime, seed=chosen)
+    assert together.seed.values.tolist() == chosen
+    assert together.seed.attrs["long_name"]
+    assert together.attrs["seed"] == chosen
+    assert together.attrs["status"] == ["done"] * 3
+    for seed in chosen:
+        alone = run(regime, seed=seed)
+        assert set(together.data_vars) == set(alone.data_vars)
+        for name, variable in alone.data_vars.items():
+            # the teacher of these starts is the same for every seed, with or without the dimension
+            slice_ = together[name].sel(seed=seed) if "seed" in together[name].dims else together[name]
+            assert slice_.dims == variable.dims
+            np.testing.assert_array_equal(slice_, variable)
+    assert dict(run(regime, seed=[3]).sizes)["seed"] == 1
+    assert "seed" not in run(regime, seed=np.int64(3)).sizes
+
+
+def test_random_teachers_differ_along_seed():
+    found = run("classical", seed=range(2), init={"kind": "gaussian"})
+    assert found.overlap_teacher.dims == ("seed", "teacher", "teacher_other")
+    assert not np.allclose(found.overlap_teacher[0], found.overlap_teacher[1])
+
+
+@pytest.mark.parametrize(
+    ("p", "keep", "there"), [(256, None, 1), (258, None, 0), (258, True, 1), (4, False, 0)]
+)
+def test_overlaps_of_wide_students_are_left_out_unless_asked_for(p, keep, there):
+    found = run("mean_field", p=p, activation="square", overlaps=keep)
+    assert ("overlap_student_teacher" in found) is ("orthogonal_norm" in found) is bool(there)
+    assert "overlap_teacher" in found
+
+
+@regimes
+def test_the_first_row_is_the_start(regime):
+    found = run(regime, seed=2, init={"kind": "informed" if "projected" in regime else "gaussian"})
+    start = Point.parse({**POINT, "init": {"kind": found.attrs["init"]}}).start(2).overlaps
+    np.testing.assert_array_equal(found.overlap_teacher, start.P)
+    if regime == "mean_field_pde":
+        return  # whose particles are not the students
+    np.testing.assert_array_equal(found.overlap_student_teacher[0], start.M)
+    if regime in FULL:
+        np.testing.assert_array_equal(found.overlap_student[0], start.Q)
+    elif regime != "mean_field_projected":  # which holds q at zero, where the start has rounding
+        np.testing.assert_array_equal(found.orthogonal_norm[0], start.orthogonal_norms)
+
+
+@pytest.mark.parametrize("regime", [*FULL, "mean_field_projected"])
+@activations
+def test_risk_is_that_of_the_stored_overlaps(regime, activation):
+    """q ≡ 0 makes Q = M P⁻¹ Mᵀ, so the projected theory has a Q too."""
+    found = run(regime, activation=activation, teacher_activation="erf")
+    P = found.overlap_teacher.values
+    two_point = pairs(ACTIVATIONS[activation], ACTIVATIONS["erf"])
+    for row in range(len(TIMES)):
+        M = found.overlap_student_teacher.values[row]
+        Q = found.overlap_student.values[row] if regime in FULL else M @ np.linalg.solve(P, M.T)
+        np.testing.assert_array_equal(Q, Q.T) if regime in FULL else None
+        # rounding; where Q is formed anew, relu feels it as √eps at ρ = 1
+        bound = 1e-12 if regime in FULL else 1e-7
+        assert found.risk.values[row] == pytest.approx(risk(Overlaps(M, Q, P), two_point), rel=bound)
+
+
+def test_a_flow_on_weights_shows_overlaps():
+    """Above p = 30 the gradient flow of a start of low rank moves weights; from outside nothing differs."""
+    found = run("classical", p=40)
+    assert found.attrs["flow"] == "WeightFlow"
+    start = Point.parse({**POINT, "p": 40, "init": GAUSSIAN}).start(0).overlaps
+    np.testing.assert_allclose(found.overlap_student_teacher[0], start.M, atol=1e-14)  # rounding of a root
+    np.testing.assert_allclose(found.overlap_student[0], start.Q, atol=1e-14)
+    last = Overlaps(found.overlap_student_teacher.values[-1], found.overlap_student.values[-1], start.P)
+    np.testing.assert_allclose(last.Q, last.Q.T, atol=1e-15)
+    assert found.risk.values[-1] == pytest.approx(risk(last, pairs(*2 * [ACTIVATIONS["erf"]])), rel=1e-12)
+
+
+def test_what_a_theory_does_not_know_does_not_change_it():
+    """Gradient flow from a shared start does not know d; the p = ∞ law knows neither p nor the seed."""
+    shared = {"kind": "informed", "shared": True}
+    one, other = (run("classical", d=d, gamma=gamma, init=shared) for d, gamma in ((6, 0.1), (500, 2.0)))
+    np.testing.assert_array_equal(one.risk, other.risk)
+    one, other = (run("mean_field_pde", p=p, seed=seed) for p, seed in ((4, 0), (7, 5)))
+    np.testing.assert_array_equal(one.risk, other.risk)
+
+
+@regimes
+def test_output_at_any_times(regime):
+    """R at t does not depend on which other times are asked for, to a hundred times the tolerance."""
+    dense = run(regime, np.linspace(0.0, 2.0, 41))
+    for times in ([2.0], [0.0], [0.55], [0.0, 1e-3, 0.05, 1.95, 2.0], 1.0):
+        found = run(regime, times)
+        again = run(regime, np.union1d(dense.time, np.atleast_1d(times)))
+        bound = 1e-5 if regime == "mean_field_pde" else 1e-8  # its law is sampled, and its steps are coarser
+        np.testing.assert_allclose(found.risk, again.risk.sel(time=found.time), rtol=bound)
+        assert found.time.values.tolist() == np.atleast_1d(times).tolist()
+
+
+@regimes
+@activations
+def test_every_regime_runs_with_every_activation(regime, activation):
+    found = run(regime, activation=activation)
+    assert found.attrs["status"] == "done"
+    assert np.all(np.isfinite(found.risk))
+    assert np.all(np.diff(found.risk) < 0)  # the noise floor, 1e-5, is far below
+
+
+@regimes
+@pytest.mark.parametrize(("student", "teacher"), [("erf", "relu"), ("relu", "tanh"), ("square", "erf")])
+def test_every_regime_runs_with_mixed_activations(regime, student, teacher):
+    found = run(regime, activation=student, teacher_activation=teacher)
+    assert found.attrs["status"] == "done"
+    assert found.risk[-1] < found.risk[0]
+
+
+@activations
+@pytest.mark.parametrize("p", [1, 4])
+@pytest.mark.parametrize("d", [2, 3, 4])
+@pytest.mark.parametrize("teacher", ["orthonormal", {"rho": 0.4, "norms": [1, 2]}])
+def test_mean_field_where_few_dimensions_are_left(activation, p, d, teacher):
+    """Without other neurons (p = 1) or without orthogonal directions (d = k) it is the gradient flow."""
+    init = {"kind": "gaussian", "teacher": teacher}
+    change = {"activation": activation, "p": p, "d": d, "init": init, "noise": 0.0}
+    found = run("mean_field", **change)
+    assert found.attrs["status"] == "done"
+    assert np.all(found.orthogonal_norm >= 0)
+    if d == 2:
+        assert np.all(found.orthogonal_norm == 0)
+    if d == 2 or p == 1:
+        # relu at ρ = 1 turns a rounding of 1e-16 in Q into 1e-8; R is a difference of numbers up to 30
+        np.testing.assert_allclose(found.risk, run("classical", **change).risk, rtol=1e-7, atol=1e-11)
+
+
+@regimes
+def test_stopped_ends_the_call(regime):
+    asked = []
+    with pytest.raises(Stopped):
+        run(regime, [1e3], stopped=lambda: bool(asked.append(None)) or len(asked) > 5)
+    assert len(asked) == 6
+
+
+@pytest.mark.parametrize("regime", FULL)
+def test_the_finite_d_factor_changes_what_has_x_squared_in_it(regime):
+    off, on = (run(regime, [10.0], noise=0.1, options={"finite_d_factor": x}) for x in (False, True))
+    change = abs(on.risk.item() / off.risk.item() - 1)
+    if regime == "classical":
+        assert change < 1e-8  # the tolerance of two differently compiled right-hand sides
+    else:
+        assert change > 1e-3
+
+
+def test_self_terms_are_a_correction_of_order_one_over_p():
+    widths, changes = (4, 16, 64), []
+    for p in widths:
+        on, off = (run("mean_field", p=p, d=8, gamma=0.01, options={"self_terms": x}) for x in (True, False))
+        changes.append(float(np.max(np.abs(on.risk - off.risk))))
+    slope = np.polyfit(np.log(widths), np.log(changes), 1)[0]
+    assert slope == pytest.approx(-1.0, abs=0.3)  # starts differ between widths: their spread is p^-½

@@ -120,7 +120,7 @@ BAD = [
     # times
     *(
         bad({}, "times", value, ">= 0 and strictly increasing", times=value)
-        for value in ([0.0, 1.0, 1.0], [1.0, 0.5], [-1.0, 0.0])
+        for value in ([0.0, 1.0, 1.0], [1.0, 0.5], [-1.0, 0.0], [1e308, -1e308])
     ),
     *(bad({}, "times", [0.0, x], "number", times=[0.0, x]) for x in NOT_NUMBERS),
     *(bad({}, "times", x, "number", times=x) for x in ([], "1", None, [[0.0, 1.0]], {"a": 1}, True)),

@@ -20,7 +20,7 @@ from sweep_service.kernels import kernel
 from sweep_service.model.activations import Activation
 from sweep_service.model.closed_forms import ERF_CODE, TWO_OVER_PI, ClosedForm, slope_pair
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.two_point import Pairs, hermite_rule
+from sweep_service.model.two_point import NODES, Pairs, hermite_rule
 
 CHUNK = 1 << 20  # entries of the largest matrix held at once
 
@@ -78,7 +78,7 @@ class MeanFieldFlow:
 
     def slope_power(self, a: Array) -> Array:
         """E[σ'(λ)² ‖x‖²] at variances a; ‖x‖² counts only with the finite-d factor."""
-        x, weights = hermite_rule(2, 64)
+        x, weights = hermite_rule(2, NODES)
 
         def average(s: float) -> Array:
             return self.system.student.slope(np.sqrt(s * a)[:, None] * x) ** 2 @ weights[0]

@@ -23,6 +23,7 @@ from sweep_service.dynamics.xi import Xi
 from sweep_service.kernels import kernel
 from sweep_service.model.activations import ERF, Activation, SmoothedMoments
 from sweep_service.model.closed_forms import TWO_OVER_PI
+from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import hermite_rule
 
 ROOT = math.sqrt(TWO_OVER_PI)
@@ -58,16 +59,24 @@ class NodeFlow(MeanFieldFlow):
         super().__init__(system, M, q)
         self.start, self.order, self.series = (M, q), order, series
         student, teacher = system.student, system.teacher
-        # an odd student sees only the odd part of f*, and that of relu is smooth
-        smooth = student.curvature is not None and (student.odd or teacher.curvature is not None)
-        self.lam, self.weights = teacher_nodes(system.P, order, student.odd and teacher.odd, smooth)
+        self.lam, self.weights = teacher_nodes(system.P, order, student.odd, resolves(student, teacher))
         self.y = self.lam @ self.inverse
-        self.target = system.teacher.value(self.lam).mean(1)
+        self.target, self.floor = teacher.value(self.lam).mean(1), 0.0
+        if student.odd and not teacher.odd:
+            # an odd student sees only the odd part of f*; the rest, which may have a kink, is a constant of R
+            self.target = 0.5 * (self.target - teacher.value(-self.lam).mean(1))
+            power = teacher_power(system.P, system.pairs.teachers)
+            self.floor = 0.5 * (power - float(self.weights @ self.target**2))
 
     def refined(self) -> NodeFlow | None:
-        if self.system.student.curvature is None:  # a kink: more nodes cost more than they mend
+        if not resolves(self.system.student, self.system.teacher):  # more nodes cost more than they mend
             return None
         return type(self)(self.system, *self.start, self.order * 3 // 2, self.series + 4)
+
+
+def resolves(student: Activation, teacher: Activation) -> bool:
+    """Is what Gauss-Hermite nodes of λ* have to integrate smooth? The odd part of relu is."""
+    return student.curvature is not None and (student.odd or teacher.curvature is not None)
 
 
 class ErfNodeFlow(NodeFlow):
@@ -103,7 +112,7 @@ class ErfNodeFlow(NodeFlow):
         F = erf_averages(np.ascontiguousarray(M.T), q, self.y, self.kappa.size)
         squares = self.kappa[:, None] * F**2
         squares[0] = (self.target - F[0]) ** 2
-        total = 0.5 * float(np.sum(squares @ self.weights))
+        total = self.floor + 0.5 * float(np.sum(squares @ self.weights))
         if self.system.self_terms:
             Qd = self.norms(M, q)
             C = (Qd - q)[:, None] + q[:, None] * self.xi.nodes
@@ -306,7 +315,7 @@ class AnyNodeFlow(NodeFlow):
         F = sum(c.sum(0) for _, c, _, _, _ in neurons) / self.p
         squares = self.e * F**2
         squares[:, 0] = (self.target - F[:, 0]) ** 2
-        total = 0.5 * float(self.weights @ squares.sum(1))
+        total = self.floor + 0.5 * float(self.weights @ squares.sum(1))
         if self.system.self_terms:
             for _, c, _, _, now in neurons:
                 own = now.value_value - np.sum(self.e * c**2, axis=2)

@@ -14,7 +14,7 @@ import numpy as np
 
 from sweep_service.arrays import Array
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
-from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, ErfNodeFlow
+from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, ErfNodeFlow, resolves
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import (
     OverlapFlow,
@@ -146,7 +146,7 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
     xi_nodes = (64 if D <= 3 else 24 if D <= 10 else 12) if kink else (12 if D <= 10 else 8)
     if system.precision > 1e-7:
         xi_nodes //= 2
-    if kink:  # nodes of λ* err by 1e-3 there, so pairs as long as they can be paid
+    if not resolves(student, system.teacher):  # nodes of λ* err by 1e-3: pairs as long as they can be paid
         if p <= 1000:
             return PairwiseFlow(system, M, q, xi_nodes)
         return AnyNodeFlow(replace(system, precision=1e-6), M, q, order=48, series=series)

@@ -90,7 +90,7 @@ def test_flow_is_the_mean_of_exact_steps(student, teacher):
 
 
 def test_square_closed_forms():
-    """Ψ_M, Ψ_GF, Ψ⊥ and R of THEORY section 3."""
+    """Ψ_M, Ψ_GF, Ψ⊥ and R as matrix products."""
     p, k = 5, 3
     o = random_overlaps(0, p, k, 9)
     M, Q, P = o.M, o.Q, o.P

@@ -12,6 +12,7 @@ Numerical divergence is not here: it is a `Status`, stored like any other result
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -46,11 +47,20 @@ class Stopped(SweepError):
 def unknown_name(field: str, name: Any, known: Iterable[str]) -> InvalidInput:
     """An error for a name that is not in a registry, with the nearest known spelling."""
     known = sorted(known)
-    near = difflib.get_close_matches(str(name), known, n=1)
+    near = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
     hint = f"did you mean {near[0]!r}? " if near else ""
     return InvalidInput(field, name, f"{hint}must be one of {', '.join(known)}")
 
 
+# Cuts nested and long values while it goes, where repr() would build all of them first.
+_QUOTE = reprlib.Repr()
+_QUOTE.maxstring = _QUOTE.maxother = _QUOTE.maxlong = 200
+
+
 def _short(value: Any, limit: int = 80) -> str:
-    text = " ".join(repr(value).split())
+    """A value as a person would quote it, however large or odd it is."""
+    try:
+        text = " ".join(_QUOTE.repr(value).split())
+    except Exception:  # an integer of a million digits, a broken __repr__
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[: limit - 3] + "..."

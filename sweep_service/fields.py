@@ -57,7 +57,7 @@ def number(
         or (most is not None and value > most)
     ):
         raise InvalidInput(field, value, allowed)
-    return float(value)
+    return float(value) + 0.0  # -0.0 is 0.0: equal numbers must have equal keys
 
 
 def switch(value: Any, field: str) -> bool:
@@ -66,16 +66,33 @@ def switch(value: Any, field: str) -> bool:
     return bool(value)
 
 
+# Beyond it squares and products of overlaps would overflow; no model needs such numbers.
+LARGEST = 1e16
+
+
 def _array(value: Any, field: str, ndim: int, what: str) -> Array:
+    if not _holds_numbers(value, ndim):
+        raise InvalidInput(field, value, f"must be {what}")
     try:
         array = np.array(value, dtype=float)
-    except (TypeError, ValueError):
+    except (ValueError, OverflowError):  # rows of different lengths, or an integer beyond any float
         raise InvalidInput(field, value, f"must be {what}") from None
     if array.ndim != ndim or array.size == 0:
         raise InvalidInput(field, value, f"must be {what}; its shape is {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise InvalidInput(field, value, "must hold finite numbers")
+    if not np.all(np.abs(array) <= LARGEST):  # false of NaN as well
+        raise InvalidInput(field, value, f"must hold finite numbers of magnitude <= {LARGEST:g}")
     return array
+
+
+def _holds_numbers(value: Any, depth: int) -> bool:
+    """Numbers nested `depth` deep, and no booleans or texts that NumPy would turn into numbers."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "iuf"
+    if depth == 0:
+        return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        return False
+    return all(_holds_numbers(item, depth - 1) for item in value)
 
 
 def vector(value: Any, field: str) -> Array:
@@ -88,8 +105,8 @@ def matrix(value: Any, field: str) -> Array:
 
 def increasing_times(value: Any, field: str = "times") -> Array:
     """Finite times ≥ 0, strictly increasing."""
-    times = vector([value] if isinstance(value, numbers.Real) else value, field)
-    if times[0] < 0 or np.any(np.diff(times) <= 0):
+    times = vector([value] if _is_finite_number(value) else value, field)
+    if times[0] < 0 or np.any(times[1:] <= times[:-1]):
         raise InvalidInput(field, times.tolist(), "must be >= 0 and strictly increasing")
     return times
 

@@ -39,7 +39,7 @@ class Point:
             if field not in value:
                 raise InvalidInput(field, None, "is required")
         d, p, k = (whole(value[name], name) for name in "dpk")
-        student = value.get("activation", "erf")
+        student, teacher = value.get("activation", "erf"), value.get("teacher_activation")
         return cls(
             d=d,
             p=p,
@@ -47,7 +47,7 @@ class Point:
             gamma=number(value["gamma"], "gamma", above=0.0),
             noise=number(value.get("noise", 0.0), "noise", least=0.0),
             activation=activation(student),
-            teacher_activation=activation(value.get("teacher_activation") or student, "teacher_activation"),
+            teacher_activation=activation(student if teacher is None else teacher, "teacher_activation"),
             init=Init.parse(value.get("init", {"kind": "gaussian"}), Shape(d, p, k)),
         )
 

@@ -55,7 +55,7 @@ def test_both_euler_forms_take_euler_steps():
 @pytest.mark.parametrize("D", [3, None])
 @pytest.mark.parametrize("k", [1, 2])
 def test_loop_over_pairs_is_the_mean_field(k, D, sums):
-    flow = node_flow(200, k, D)
+    flow = node_flow(400, k, D)
     found = loop(flow, sums, flow.y0, nodes=32)
     np.testing.assert_allclose(found, PairwiseFlow(flow.system, *flow.start, 32)(flow.y0), **ROUNDING)
     # the nodes of λ* err by a few 1e-7 at D = 3

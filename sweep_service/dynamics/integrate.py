@@ -17,7 +17,7 @@ from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
-from sweep_service.fields import increasing_times, seeds
+from sweep_service.fields import increasing_times, seeds, switch
 from sweep_service.labels import labelled
 from sweep_service.point import Point
 from sweep_service.threads import one_blas_thread
@@ -48,16 +48,17 @@ def integrate(
     """
     point = Point.parse(point)
     options = RegimeOptions.parse(regime_options)
+    keep = None if overlaps is None else switch(overlaps, "overlaps")
     at = increasing_times(times)
-    if regime != "auto" and regime not in REGIMES:
+    if not isinstance(regime, str) or (regime != "auto" and regime not in REGIMES):
         raise unknown_name("regime", regime, ("auto", *REGIMES))
     runs = []
     with one_blas_thread():
         for one in seeds(seed):
             setup = Setup(point, point.start(one), one, options)
             choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
-            runs.append(_run(setup, choice, at, overlaps, stopped))
-    if isinstance(seed, numbers.Integral):
+            runs.append(_run(setup, choice, at, keep, stopped))
+    if isinstance(seed, numbers.Real):
         return runs[0]
     return _along_seed(runs, seeds(seed))
 

@@ -110,8 +110,7 @@ class OverlapFlow:
     def __init__(self, system: System, terms: tuple[Term, ...], start: Overlaps) -> None:
         self.system, self.terms = system, terms
         self.p, self.k = start.M.shape
-        # the sampled term errs by 1e-3: tight steps would follow its noise (relu's even jumps)
-        self.precision = 1e-6 if isinstance(system.variance, QuasiMonteCarlo) else 1e-10
+        self.precision = system.variance.precision if isinstance(system.variance, QuasiMonteCarlo) else 1e-10
         self.y0 = pack(start.M, start.Q)
 
     def __call__(self, y: Array) -> Array:

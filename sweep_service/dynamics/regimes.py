@@ -168,7 +168,7 @@ def _needs_invariance(setup: Setup) -> tuple[str, Any, str] | None:
     point = setup.point
     if point.d < point.k:
         return "d", point.d, f"must be >= k = {point.k} in mean field"
-    if setup.start.invariant is False:
+    if setup.start.invariant is False and not is_projected(setup.start):
         return (
             "init.kind",
             point.init.kind,
@@ -192,7 +192,7 @@ def _needs_projection(setup: Setup) -> tuple[str, Any, str] | None:
 
 def is_projected(start: Start) -> bool:
     """Do all neurons lie in the teacher's span?"""
-    return bool(start.overlaps.orthogonal_norms.sum() < PROJECTED * np.trace(start.overlaps.Q))
+    return bool(start.overlaps.orthogonal_norms.sum() <= PROJECTED * np.trace(start.overlaps.Q))
 
 
 REGIMES = {

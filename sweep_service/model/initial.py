@@ -18,7 +18,7 @@ from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.fields import matrix, number, only_known, switch, whole
 from sweep_service.identity import Key, stream
-from sweep_service.model.overlaps import Overlaps, checked
+from sweep_service.model.overlaps import Overlaps, checked, require_positive_definite
 from sweep_service.model.teacher import Teacher, bartlett
 
 Parameters = Mapping[str, float]
@@ -100,7 +100,8 @@ INITS = {
     kind.name: kind
     for kind in (
         InitKind(
-            "gaussian", "rows of W and W* iid N(0, scale² I_d)", {"scale": (1.0, {"above": 0.0})},
+            "gaussian", "rows of W and W* iid N(0, scale² I_d)",
+            {"scale": (1.0, {"least": 1e-12, "most": 1e8})},
             _gaussian, _gaussian_law, teacher="random", any_teacher=True, invariant=True,
             fixed_overlaps=False, least_d=lambda p, k: k,
         ),
@@ -116,8 +117,8 @@ INITS = {
         ),
         InitKind(
             "symmetric", "M = (ε/k) 1 + jitter, Q⊥ = q0 (1-ε)² I, P = I",
-            {"epsilon": (0.1, {"least": 0.0, "most": 1.0}), "q0": (1.0, {"least": 0.0}),
-             "jitter": (1e-3, {"least": 0.0})},
+            {"epsilon": (0.1, {"least": 0.0, "most": 1.0}), "q0": (1.0, {"least": 0.0, "most": 1e8}),
+             "jitter": (1e-3, {"least": 0.0, "most": 1e8})},
             _symmetric, None, teacher="orthonormal", any_teacher=False, invariant=False,
             fixed_overlaps=True, least_d=lambda p, k: p + k,
             warn=lambda c: None if c["jitter"] > 0 else
@@ -160,7 +161,7 @@ class Init:
         if not isinstance(value, Mapping):
             raise InvalidInput("init", value, "must be a mapping with a 'kind'")
         name = value.get("kind")
-        if name in GIVEN:
+        if isinstance(name, str) and name in GIVEN:
             return cls(name, given=_given(value, shape))
         if not isinstance(name, str) or name not in INITS:
             raise unknown_name("init.kind", name, (*INITS, *GIVEN))
@@ -171,6 +172,7 @@ class Init:
             for key, (default, bounds) in kind.parameters.items()
         }
         teacher = _teacher(value, kind)
+        teacher.check(shape.k)
         shared, shared_d = _shared(value.get("shared", False), kind, shape)
         _require_room(shape, kind, teacher)
         return cls(name, parameters, teacher, shared, shared_d)
@@ -245,8 +247,11 @@ def _given(value: Mapping[str, Any], shape: Shape) -> Overlaps:
             )
     if value["kind"] == "weights":
         W, W_star = arrays
-        scaled = Overlaps.of(W / np.sqrt(d), W_star / np.sqrt(d))
-        return checked(scaled.M, scaled.Q, scaled.P, "init.W_star: the Gram matrix of the teacher")
+        overlaps = Overlaps.of(W / np.sqrt(d), W_star / np.sqrt(d))
+        require_positive_definite(
+            overlaps.P, "init.W_star", "must have independent rows (P positive definite)"
+        )
+        return overlaps
     M, Q, P = arrays
     overlaps = checked(M, Q, P)
     if overlaps.rank > d:
@@ -260,9 +265,10 @@ def _teacher(value: Mapping[str, Any], kind: InitKind) -> Teacher:
             raise InvalidInput(
                 "init.orthonormal_teacher", value["orthonormal_teacher"], "or teacher, not both"
             )
-        if switch(value["orthonormal_teacher"], "init.orthonormal_teacher"):
-            return Teacher("orthonormal")
-    teacher = Teacher.parse(value.get("teacher", kind.teacher))
+        orthonormal = switch(value["orthonormal_teacher"], "init.orthonormal_teacher")
+        teacher = Teacher("orthonormal" if orthonormal else "random")
+    else:
+        teacher = Teacher.parse(value.get("teacher", kind.teacher))
     if not kind.any_teacher and teacher.kind != kind.teacher:
         raise InvalidInput(
             "init.teacher", teacher.content(), f"must be {kind.teacher!r} for a {kind.name} start"

@@ -70,10 +70,8 @@ def checked(M: Array, Q: Array, P: Array, field: str = "init") -> Overlaps:
     return overlaps
 
 
-def require_positive_definite(P: Array, field: str) -> None:
+def require_positive_definite(P: Array, field: str, allowed: str = "must be positive definite") -> None:
     """A teacher whose Gram matrix is singular has fewer than k distinct directions."""
     w = np.linalg.eigvalsh(P)
     if w[0] <= RANK_TOLERANCE * max(w[-1], 0.0):
-        raise InvalidInput(
-            field, P.tolist(), f"must be positive definite; its smallest eigenvalue is {w[0]:.3g}"
-        )
+        raise InvalidInput(field, P.tolist(), f"{allowed}; the smallest eigenvalue of P is {w[0]:.3g}")

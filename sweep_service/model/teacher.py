@@ -44,9 +44,14 @@ class Teacher:
             return cls("gram", gram=tuple(map(tuple, gram.tolist())))
         rho = number(value.get("rho", 0.0), f"{FIELD}.rho")
         norms = vector(value["norms"], f"{FIELD}.norms") if "norms" in value else np.empty(0)
-        if np.any(norms <= 0):
-            raise InvalidInput(f"{FIELD}.norms", norms.tolist(), "must be > 0")
+        if np.any((norms < 1e-8) | (norms > 1e8)):
+            raise InvalidInput(f"{FIELD}.norms", norms.tolist(), "must be from 1e-8 to 1e8")
         return cls("equicorrelated", rho=rho, norms=tuple(norms.tolist()))
+
+    def check(self, k: int) -> None:
+        """Refuse a Gram matrix that does not fit k teachers."""
+        if self.kind in ("gram", "equicorrelated"):
+            self._gram(k)
 
     def content(self) -> Any:
         """What identifies it, as plain JSON."""

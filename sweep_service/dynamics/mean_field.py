@@ -74,7 +74,7 @@ class MeanFieldFlow:
 
     def norms(self, M: Array, q: Array) -> Array:
         """Qd_i, the diagonal of Q."""
-        return np.einsum("ir,rs,is->i", M, self.inverse, M) + q
+        return np.sum((M @ self.inverse) * M, axis=1) + q
 
     def slope_power(self, a: Array) -> Array:
         """E[σ'(λ)² ‖x‖²] at variances a; ‖x‖² counts only with the finite-d factor."""

@@ -92,15 +92,20 @@ class ErfNodeFlow(NodeFlow):
         self.kappa = self.xi.scaled_moments(series)
 
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        MT = np.ascontiguousarray(M.T)
-        F = erf_averages(MT, q, self.y, self.kappa.size)
+        single = self.single(M, q)
+        F = erf_averages(*single, self.y, self.kappa.size)
         G = -self.weights * self.kappa[:, None] * F
         G[0] = self.weights * (self.target - F[0])
-        dMT, dq = erf_push(MT, q, self.y, self.lam, G)
+        dMT, dq = erf_push(*single, self.y, self.lam, G)
         dM = np.ascontiguousarray(dMT.T)
         if self.system.self_terms:
             erf_self_terms(M, q, self.norms(M, q), self.xi.nodes, self.xi.weights, dM, dq)
         return dM, dq
+
+    def single(self, M: Array, q: Array) -> tuple[Array, Array, Array]:
+        """What the functions of one neuron depend on: Mᵀ, (1+q)^-½ and √θ = √(q/(1+q))."""
+        shrink = 1.0 / np.sqrt(1.0 + q)
+        return np.ascontiguousarray(M.T), shrink, np.sqrt(q) * shrink
 
     def slope_power(self, a: Array) -> Array:
         power = TWO_OVER_PI / np.sqrt(1.0 + 2.0 * a)
@@ -109,7 +114,7 @@ class ErfNodeFlow(NodeFlow):
 
     def risk(self, y: Array) -> float:
         M, q = self.state(y)
-        F = erf_averages(np.ascontiguousarray(M.T), q, self.y, self.kappa.size)
+        F = erf_averages(*self.single(M, q), self.y, self.kappa.size)
         squares = self.kappa[:, None] * F**2
         squares[0] = (self.target - F[0]) ** 2
         total = self.floor + 0.5 * float(np.sum(squares @ self.weights))
@@ -153,114 +158,108 @@ def _dot(x, y, size):
 
 
 @kernel(fastmath=ELEMENTWISE)
-def _next_hermite(m, u, low, high, size):
-    """low, high = He_{m-2} e, He_{m-1} e move on to He_m e, He_{m+1} e.
+def _next_hermite(m, root, u, low, high, size):
+    """low, high move from H_{m-2}, H_{m-1} to H_m, H_{m+1}, for H_m = θ^{m/2} He_m e and u times root = √θ.
 
     One loop for each: with more arrays in a loop, LLVM gives up proving that they do not overlap.
     """
     for j in range(size):
-        low[j] = u[j] * high[j] - (m - 1) * low[j]
+        low[j] = u[j] * high[j] - (m - 1) * root[j] * root[j] * low[j]
     for j in range(size):
-        high[j] = u[j] * low[j] - m * high[j]
+        high[j] = u[j] * low[j] - m * root[j] * root[j] * high[j]
 
 
 @kernel(fastmath=ELEMENTWISE)
-def erf_averages(MT, q, y, orders):
-    """F_0 = mean_j erf(u/√2), F_m = -mean_j θ_j^{m/2} He_{m-1}(u) e, θ = q/(1+q); shape (orders, n)."""
+def erf_averages(MT, shrink, root, y, orders):
+    """F_0 = mean_j erf(u/√2), F_m = -mean_j √θ_j H_{m-1}, H_m = θ^{m/2} He_m(u) e; shape (orders, n)."""
     p, n = MT.shape[1], y.shape[0]
     F = np.zeros((orders, n))
-    shrink = 1.0 / np.sqrt(1.0 + q)
-    theta = q * shrink * shrink
-    u, value, e, power = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    low, high = np.empty(BLOCK), np.empty(BLOCK)
+    u, value, low, high = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for at in range(0, p, BLOCK):
-        size = min(BLOCK, p - at)
+        size, own = min(BLOCK, p - at), root[at:]
         for a in range(n):
             _fields(MT, shrink, y[a], at, size, u)
             for j in range(size):
                 value[j], bell = erf_and_gauss(u[j])
-                e[j] = ROOT * bell
+                low[j] = ROOT * bell
             F[0, a] += _sum(value, size)
-            for j in range(size):
-                power[j] = theta[at + j]
-            for j in range(size):
-                low[j] = e[j]
-            for j in range(size):
-                high[j] = u[j] * e[j]
-            for order in range(1, orders):
-                F[order, a] -= _dot(power, high, size)
-                _next_hermite(2 * order, u, low, high, size)
+            if orders > 1:
                 for j in range(size):
-                    power[j] *= theta[at + j]
+                    u[j] *= own[j]
+                for j in range(size):
+                    high[j] = u[j] * low[j]
+            for order in range(1, orders):
+                F[order, a] -= _dot(own, high, size)
+                _next_hermite(2 * order, own, u, low, high, size)
     return F / p
 
 
 @kernel(fastmath=ELEMENTWISE)
-def erf_push(MT, q, y, lam, G):
-    """dM_i = Σ_a λ*_a e/√(1+q_i) Σ_m θ^{m/2} He_m G_m and
-    dq_i = -2 Σ_a e Σ_m θ^{m/2} [θ He_{m+1} + m He_{m-1}] G_m; dM is returned as (k, p)."""
+def erf_push(MT, shrink, root, y, lam, G):
+    """dM_i = Σ_a λ*_a (1+q_i)^-½ Σ_m H_m G_m and dq_i = -2 √θ_i Σ_a Σ_m [H_{m+1} + m H_{m-1}] G_m.
+
+    dM is returned as (k, p).
+    """
     k, p = MT.shape
     orders, n = G.shape
     dMT, dq = np.zeros((k, p)), np.zeros(p)
-    shrink = 1.0 / np.sqrt(1.0 + q)
-    theta = q * shrink * shrink
-    u, e, power = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    low, high, push, stretch = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    u, low, high = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    push, stretch = np.empty(BLOCK), np.empty(BLOCK)
     for at in range(0, p, BLOCK):
-        size = min(BLOCK, p - at)
+        size, own = min(BLOCK, p - at), root[at:]
         for a in range(n):
             _fields(MT, shrink, y[a], at, size, u)
             for j in range(size):
-                e[j] = ROOT * gauss(u[j])
+                low[j] = ROOT * gauss(u[j])
+            for j in range(size):
+                u[j] *= own[j]
+            for j in range(size):
+                high[j] = u[j] * low[j]
             g = G[0, a]
             for j in range(size):
-                push[j] = g * e[j]
+                push[j] = g * low[j]
             for j in range(size):
-                low[j] = e[j]
-            for j in range(size):
-                high[j] = u[j] * e[j]
-            for j in range(size):
-                power[j] = theta[at + j]
-            for j in range(size):
-                stretch[j] = g * power[j] * high[j]
+                stretch[j] = g * high[j]
             for order in range(1, orders):
                 m, g = 2 * order, G[order, a]
                 for j in range(size):
-                    stretch[j] += g * m * power[j] * high[j]
-                _next_hermite(m, u, low, high, size)
+                    stretch[j] += g * m * high[j]
+                _next_hermite(m, own, u, low, high, size)
                 for j in range(size):
-                    push[j] += g * power[j] * low[j]
+                    push[j] += g * low[j]
                 for j in range(size):
-                    power[j] *= theta[at + j]
-                for j in range(size):
-                    stretch[j] += g * power[j] * high[j]
+                    stretch[j] += g * high[j]
             for j in range(size):
-                dq[at + j] -= 2.0 * stretch[j]
-            for j in range(size):
-                push[j] *= shrink[at + j]
+                dq[at + j] -= stretch[j]
             for r in range(k):
+                c = lam[a, r]
                 for j in range(size):
-                    dMT[r, at + j] += lam[a, r] * push[j]
+                    dMT[r, at + j] += c * push[j]
+    for j in range(p):
+        dq[j] *= 2.0 * root[j]
+    for r in range(k):
+        for j in range(p):
+            dMT[r, j] *= shrink[j]
     return dMT, dq
 
 
-@kernel(fastmath=REDUCTION)
+@kernel(fastmath=ELEMENTWISE)
 def erf_self_terms(M, q, Qd, nodes, weights, dM, dq):
     """A neuron meets itself exactly, not through ξ: add the difference, of order 1/p."""
     p, k = M.shape
+    slope, stretch = np.zeros(p), np.zeros(p)
+    for x in range(nodes.size):
+        for i in range(p):
+            c = Qd[i] - q[i] + q[i] * nodes[x]
+            v = weights[x] / math.sqrt((1.0 + Qd[i]) * (1.0 + Qd[i]) - c * c)
+            slope[i] += v
+            stretch[i] += v * q[i] * nodes[x]
     for i in range(p):
-        a, o = 1.0 + Qd[i], Qd[i] - q[i]
-        slope = stretch = 0.0
-        for x in range(nodes.size):
-            outside = q[i] * nodes[x]
-            v = weights[x] / math.sqrt(a * a - (o + outside) * (o + outside))
-            slope += v
-            stretch += v * outside
         true = 1.0 / math.sqrt(1.0 + 2.0 * Qd[i])
-        A = (true * Qd[i] - o * slope - stretch) / a
+        A = (true * Qd[i] - (Qd[i] - q[i]) * slope[i] - stretch[i]) / (1.0 + Qd[i])
         for r in range(k):
-            dM[i, r] += TWO_OVER_PI / p * (A - true + slope) * M[i, r]
-        dq[i] += 2.0 * TWO_OVER_PI / p * (q[i] * (A - true) + stretch)
+            dM[i, r] += TWO_OVER_PI / p * (A - true + slope[i]) * M[i, r]
+        dq[i] += 2.0 * TWO_OVER_PI / p * (q[i] * (A - true) + stretch[i])
 
 
 class AnyNodeFlow(NodeFlow):

@@ -86,6 +86,7 @@ def _run(
             "regime_options": setup.options.content(),
             "engine": path.integrator,
             "flow": type(flow).__name__,
+            "sampling_term": getattr(flow.system, "variance_method", "none"),
             "status": path.status.label,
             "steps": path.steps,
             "evaluations": path.evaluations,

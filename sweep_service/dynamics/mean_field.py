@@ -2,7 +2,8 @@
 
 D = d - k, N = M P⁻¹, o = N Mᵀ, Qd_i = o_ii + q_i. Neurons i ≠ j overlap by o_ij + √(q_i q_j) ξ, a
 neuron with itself by Qd_i. `PairwiseFlow` sums over pairs, for any activations; `SquareFlow` is
-its closed form for x². The O(p) forms are in `mean_field_nodes`.
+its closed form for x². The O(p) forms are in `mean_field_nodes`
+and `erf_nodes`.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class System:
     P: Array
     pairs: Pairs
     variance: Variance | None = None
+    variance_method: str = "none"
     finite_d: int | None = None  # d where the factor ‖x‖² is kept, None where it is replaced by 1
 
 

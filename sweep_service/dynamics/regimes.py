@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from sweep_service.arrays import Array
+from sweep_service.dynamics.erf_nodes import ErfNodeFlow
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
-from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, ErfNodeFlow, resolves
+from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, resolves
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import (
     OverlapFlow,
@@ -41,6 +42,7 @@ class Flow(Protocol):
     """dy/dt as a function of y, with its start and the risk at any y."""
 
     y0: Array
+    system: Any  # the constants of the trajectory
     precision: float  # relative error of the right-hand side that is worth resolving in time
 
     def __call__(self, y: Array, /) -> Array: ...
@@ -86,18 +88,19 @@ def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
 
     def build(setup: Setup) -> OverlapFlow | WeightFlow:
         point, options, start = setup.point, setup.options, setup.start.overlaps
-        average, _ = (
+        average, method = (
             variance(point.activation, point.teacher_activation, point.p, point.k, options.qmc_points)
             if sampling in terms
-            else (None, "")
+            else (None, "none")
         )
         system = System(
-            point.gamma_over_p,
-            point.noise,
-            start.P,
-            pairs(point.activation, point.teacher_activation),
-            average,
-            point.d if options.finite_d_factor else None,
+            gamma_over_p=point.gamma_over_p,
+            noise=point.noise,
+            P=start.P,
+            pairs=pairs(point.activation, point.teacher_activation),
+            variance=average,
+            variance_method=method,
+            finite_d=point.d if options.finite_d_factor else None,
         )
         if terms == (drift,) and point.p > WIDEST and start.rank < point.p:
             return WeightFlow(system, start)

@@ -11,10 +11,15 @@ from sweep_service.version import __version__
 
 if TYPE_CHECKING:
     from sweep_service.dynamics.integrate import integrate
+    from sweep_service.errors import InvalidInput, RegimeUndefined
 
-__all__ = ["__version__", "integrate"]
+__all__ = ["InvalidInput", "RegimeUndefined", "__version__", "integrate"]
 
-_HOMES = {"integrate": "sweep_service.dynamics.integrate"}
+_HOMES = {
+    "InvalidInput": "sweep_service.errors",
+    "RegimeUndefined": "sweep_service.errors",
+    "integrate": "sweep_service.dynamics.integrate",
+}
 
 
 def __getattr__(name: str) -> Any:

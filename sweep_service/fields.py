@@ -21,10 +21,10 @@ def only_known(mapping: Mapping[str, Any], known: Iterable[str], field: str) -> 
             raise unknown_name(f"{field} (key)", key, known)
 
 
-def whole(value: Any, field: str, least: int = 1) -> int:
-    """An integer ≥ `least`; a float that is whole counts."""
-    if not _is_finite_number(value) or value != int(value) or value < least:
-        raise InvalidInput(field, value, f"must be a whole number >= {least}")
+def whole(value: Any, field: str, least: int = 1, most: int = 10**18) -> int:
+    """An integer from `least` to `most`; a float that is whole counts."""
+    if not _is_finite_number(value) or value != int(value) or not least <= value <= most:
+        raise InvalidInput(field, value, f"must be a whole number >= {least} and <= {most:g}")
     return int(value)
 
 
@@ -117,7 +117,8 @@ def seeds(value: Any, field: str = "seed") -> tuple[int, ...]:
         return (whole(value, field, least=0),)
     if (
         isinstance(value, (str, bytes))
-        or not isinstance(value, (Sequence, range, np.ndarray))
+        or not isinstance(value, (Sequence, np.ndarray))
+        or (isinstance(value, np.ndarray) and value.ndim != 1)
         or len(value) == 0
     ):
         raise InvalidInput(field, value, "must be a whole number >= 0 or a non-empty sequence of them")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from sweep_service.identity import canonical
 from sweep_service.point import Point
 from sweep_service.version import __version__
 
@@ -49,13 +51,19 @@ def labelled(
         "noise": point.noise,
         "activation": point.activation.name,
         "teacher_activation": point.teacher_activation.name,
-        "init": point.init.kind,
+        "init": _start(point),
         "delta_t": point.delta_t,
         "gamma_over_p": point.gamma_over_p,
         **attributes,
         "sweep_service_version": __version__,
     }
     return dataset
+
+
+def _start(point: Point) -> str:
+    """The initial condition as JSON; given numbers are too many, and are the first sample anyway."""
+    content = {"kind": point.init.kind} if point.init.given is not None else point.init.content()
+    return json.dumps(canonical(content))
 
 
 def _about(name: str) -> dict[str, str]:

@@ -13,6 +13,9 @@ from sweep_service.model.initial import Init, Shape, Start
 
 FIELDS = ("d", "p", "k", "gamma", "noise", "activation", "teacher_activation", "init")
 
+# A start holds Q, p by p: 3 GB at the largest p.
+LARGEST = {"d": 10**12, "p": 20_000, "k": 1_000}
+
 
 @dataclass(frozen=True)
 class Point:
@@ -38,14 +41,14 @@ class Point:
         for field in ("d", "p", "k", "gamma"):
             if field not in value:
                 raise InvalidInput(field, None, "is required")
-        d, p, k = (whole(value[name], name) for name in "dpk")
+        d, p, k = (whole(value[name], name, most=most) for name, most in LARGEST.items())
         student, teacher = value.get("activation", "erf"), value.get("teacher_activation")
         return cls(
             d=d,
             p=p,
             k=k,
-            gamma=number(value["gamma"], "gamma", above=0.0),
-            noise=number(value.get("noise", 0.0), "noise", least=0.0),
+            gamma=number(value["gamma"], "gamma", above=0.0, most=1e12),
+            noise=number(value.get("noise", 0.0), "noise", least=0.0, most=1e12),
             activation=activation(student),
             teacher_activation=activation(student if teacher is None else teacher, "teacher_activation"),
             init=Init.parse(value.get("init", {"kind": "gaussian"}), Shape(d, p, k)),

@@ -22,7 +22,7 @@ class Choice:
 
 def choose(point: Point, start: Start) -> Choice:
     """The written rule: measured errors decide the borders."""
-    ratio, D = point.gamma_over_p, point.d - point.k
+    ratio, D = point.gamma_over_p, start.d - point.k
     if point.delta_t > LARGE_STEP:
         return Choice(
             "high_dimensional",
@@ -73,6 +73,8 @@ def theory_warnings(point: Point, regime: str) -> list[str]:
             )
         if ratio > 0.1:
             found.append(f"γ/p = {ratio:.3g} > 0.1: mean field neglects the sampling term")
+    if regime == "mean_field_pde" and point.noise > 0:
+        found.append("label noise enters as γΔ/p, which is zero at p = ∞")
     if regime == "mean_field_projected" and point.noise > 0:
         found.append("label noise leaves the teacher's span, which mean_field_projected does not follow")
     if regime in ("classical", "classical_noise") and ratio > 0.14:

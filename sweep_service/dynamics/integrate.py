@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import numbers
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ WIDEST_STORED = 256
 # A mean-field quadrature is refined while it errs by more than this many times the flow's precision.
 QUADRATURE = 100.0
 REFINEMENTS = 3
+# Attributes that become lists along `seed`, in its order.
+PER_RUN = ("seed", "status", "steps", "evaluations", "seconds", "quadrature_error")
 
 
 def integrate(
@@ -49,18 +52,18 @@ def integrate(
     point = Point.parse(point)
     options = RegimeOptions.parse(regime_options)
     keep = None if overlaps is None else switch(overlaps, "overlaps")
-    at = increasing_times(times)
+    at, chosen = increasing_times(times), seeds(seed)
     if not isinstance(regime, str) or (regime != "auto" and regime not in REGIMES):
         raise unknown_name("regime", regime, ("auto", *REGIMES))
     runs = []
     with one_blas_thread():
-        for one in seeds(seed):
+        for one in chosen:
             setup = Setup(point, point.start(one), one, options)
             choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
             runs.append(_run(setup, choice, at, keep, stopped))
     if isinstance(seed, numbers.Real):
         return runs[0]
-    return _along_seed(runs, seeds(seed))
+    return _along_seed(runs, chosen)
 
 
 def _run(
@@ -70,8 +73,8 @@ def _run(
     flow, path, error = _solve_finely(setup, choice.regime, times, stopped)
     risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
     variables: dict[str, tuple[tuple[str, ...], Array]] = {"risk": (("time",), risk)}
-    if keep or (keep is None and _width(flow, setup) <= WIDEST_STORED):
-        variables |= _states(flow, path)
+    if keep or (keep is None and setup.point.p <= WIDEST_STORED):
+        variables |= _states(flow, path, "particle" if choice.regime == "mean_field_pde" else "student")
     variables["overlap_teacher"] = (("teacher", "teacher_other"), setup.start.overlaps.P)
     point = setup.point
     found = [*setup.start.warnings, *theory_warnings(point, choice.regime)]
@@ -83,7 +86,7 @@ def _run(
             "seed": setup.seed,
             "regime": choice.regime,
             "regime_reason": choice.reason,
-            "regime_options": setup.options.content(),
+            "regime_options": json.dumps(setup.options.content()),
             "engine": path.integrator,
             "flow": type(flow).__name__,
             "sampling_term": getattr(flow.system, "variance_method", "none"),
@@ -92,7 +95,7 @@ def _run(
             "evaluations": path.evaluations,
             "quadrature_error": error,
             "seconds": clock.perf_counter() - began,
-            "warnings": found,
+            "warnings": "\n".join(found),
         },
     )
 
@@ -121,21 +124,16 @@ def resolved(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFieldFlow, f
         finer = flow.refined()
         if finer is None:
             break
-        error = max(float(np.max(np.abs(flow(y) - finer(y)))) for y in states) / scale
+        error = max((float(np.max(np.abs(flow(y) - finer(y)))) for y in states), default=0.0) / scale
         if error <= QUADRATURE * flow.precision:
             break
         flow = finer
     return flow, error
 
 
-def _width(flow: Flow, setup: Setup) -> int:
-    return flow.p if isinstance(flow, MeanFieldFlow) else setup.point.p
-
-
-def _states(flow: Any, path: Trajectory) -> dict[str, tuple[tuple[str, ...], Array]]:
+def _states(flow: Any, path: Trajectory, unit: str) -> dict[str, tuple[tuple[str, ...], Array]]:
     """M and Q, or M and q, at every time."""
     if isinstance(flow, MeanFieldFlow):
-        unit = "student" if flow.system.self_terms else "particle"
         both = [flow.state(y) for y in path.states]
         lost = ~np.all(np.isfinite(path.states), axis=1)
         q = np.array([q for _, q in both])
@@ -164,6 +162,3 @@ def _along_seed(runs: list[xr.Dataset], chosen: tuple[int, ...]) -> xr.Dataset:
     joined.attrs = attributes
     joined["seed"].attrs = {"long_name": "seed of the initial condition", "units": "1"}
     return joined
-
-
-PER_RUN = ("seed", "status", "steps", "evaluations", "seconds", "quadrature_error")

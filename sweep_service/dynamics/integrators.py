@@ -44,14 +44,14 @@ class Integrator:
         return self.march(f, y0, times, self.rtol, self.atol, tally, jacobian)
 
 
-# Beyond it a solution that an integrator cannot follow is taken to diverge.
-LARGE = 1e6
+# Overlaps that grew by this factor have left every theorem behind, and are about to blow up in finite time.
+DIVERGED = 1e6
 
 
 def blown_up(f: Field, y: Array, message: str) -> Array:
     """NaN where the solution left for infinity or for where f is not defined; else it is an error."""
     ahead = y + 1e-3 * np.sign(f(y)) * np.maximum(np.abs(y), 1.0)
-    if np.max(np.abs(y)) < LARGE and np.all(np.isfinite(f(y))) and np.all(np.isfinite(f(ahead))):
+    if np.max(np.abs(y)) < DIVERGED and np.all(np.isfinite(f(y))) and np.all(np.isfinite(f(ahead))):
         raise IntegrationFailed(message)
     return np.full_like(y, np.nan)
 
@@ -66,7 +66,7 @@ def lsoda(
     solver.set_integrator("lsoda", rtol=rtol, atol=atol, nsteps=50_000)
     solver.set_initial_value(y0, 0.0)
     for t in times:
-        if t > 0.0:
+        if t > 1e-200:  # LSODA refuses what it cannot tell from zero
             solver.integrate(t)
             tally.steps = int(solver._integrator.iwork[10])  # ODEPACK's NST, which scipy does not pass on
             if not solver.successful():

@@ -223,13 +223,14 @@ def closed_pairs(code, M, N, q, a, nodes, weights, self_terms):
 class SquareFlow(MeanFieldFlow):
     """σ = σ* = x²: the averages over ξ are moments, E ξ² = 1/D; O(p k²)."""
 
-    def pair(self, q: Array) -> float:
-        """1/D where pairs of neurons feel ξ² at all."""
+    @property
+    def spread(self) -> float:
+        """E ξ² = 1/D, or 0 where neurons have no orthogonal parts or they never meet."""
         return 1.0 / self.system.D if self.system.D and not self.system.frozen else 0.0
 
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
         P, p, k = self.system.P, self.p, self.k
-        Qd, own, spread = self.norms(M, q), float(self.system.self_terms), self.pair(q)
+        Qd, own, spread = self.norms(M, q), float(self.system.self_terms), self.spread
         tau = np.trace(P) / k - Qd.sum() / p
         others = spread * (q.sum() - own * q)
         N = M @ self.inverse
@@ -241,7 +242,7 @@ class SquareFlow(MeanFieldFlow):
     def risk(self, y: Array) -> float:
         M, q = self.state(y)
         P, p, k = self.system.P, self.p, self.k
-        own, spread = float(self.system.self_terms), self.pair(q)
+        own, spread = float(self.system.self_terms), self.spread
         Qd = self.norms(M, q)
         inside = Qd - q
         K = self.inverse @ (M.T @ M)

@@ -123,7 +123,7 @@ def mean_field_regime(
             pairs=pairs(point.activation, point.teacher_activation),
             student=point.activation,
             teacher=point.teacher_activation,
-            D=None if infinite_d else point.d - point.k,
+            D=None if infinite_d else setup.start.d - point.k,
             noise=0.0 if pde else point.gamma_over_p * point.noise,
             self_terms=options.self_terms and not pde,
             projected=projected,

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sweep_service.arrays import Array
-from sweep_service.dynamics.integrators import EXPLICIT, LSODA, Integrator, Tally
+from sweep_service.dynamics.integrators import DIVERGED, EXPLICIT, LSODA, Integrator, Tally
 from sweep_service.dynamics.regimes import Flow
 from sweep_service.errors import Stopped
 from sweep_service.status import Status
 
-# Overlaps that grew by this factor have left every theorem behind, and are about to blow up in finite time.
-DIVERGED = 1e6
 WATCH = 64  # evaluations between two looks at the size of the state
 # Largest states for which a dense Jacobian pays: compiled, or by differences of the flow.
 COMPILED_JACOBIAN, DIFFERENCED_JACOBIAN = 600, 120

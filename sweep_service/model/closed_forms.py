@@ -20,6 +20,13 @@ ERF_CODE, SQUARE_CODE, RELU_CODE = 0, 1, 2
 
 
 @kernel()
+def _correlation(c, norm):
+    """ρ = c/norm; what rounding leaves of ±1 is ±1, for acos there turns 1e-16 into 1e-8."""
+    rho = c / norm if norm > 0.0 else 0.0
+    return rho if abs(rho) < 1.0 - 1e-15 else math.copysign(1.0, rho)
+
+
+@kernel()
 def value_pair(code, a, b, c):
     """E[σ(u) σ(v)]."""
     if code == ERF_CODE:
@@ -27,7 +34,7 @@ def value_pair(code, a, b, c):
     if code == SQUARE_CODE:
         return a * b + 2.0 * c * c
     norm = math.sqrt(a * b)
-    rho = min(1.0, max(-1.0, c / norm)) if norm > 0.0 else 0.0
+    rho = _correlation(c, norm)
     return norm * (math.sqrt((1.0 - rho) * (1.0 + rho)) + rho * (math.pi - math.acos(rho))) / (2.0 * math.pi)
 
 
@@ -39,8 +46,7 @@ def slope_pair(code, a, b, c):
         return s, -s * c / (1.0 + a)
     if code == SQUARE_CODE:
         return 4.0 * c, 2.0 * b
-    norm = math.sqrt(a * b)
-    rho = min(1.0, max(-1.0, c / norm)) if norm > 0.0 else 0.0
+    rho = _correlation(c, math.sqrt(a * b))
     return (math.pi - math.acos(rho)) / (2.0 * math.pi), math.sqrt(b / a * (1.0 - rho) * (1.0 + rho)) / (
         2.0 * math.pi
     )

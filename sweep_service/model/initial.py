@@ -141,6 +141,7 @@ class Start:
 
     overlaps: Overlaps
     invariant: bool | None  # None: given numbers, nobody can know
+    d: int  # where the students were drawn: the span of their orthogonal parts has d - k dimensions
     warnings: tuple[str, ...] = ()
 
 
@@ -187,13 +188,16 @@ class Init:
 
     def key(self, shape: Shape, seed: int) -> Key:
         """The init_key: no d when the overlaps are shared over d."""
+        return Key.of(p=shape.p, **self._setting(shape, seed))
+
+    def _setting(self, shape: Shape, seed: int) -> dict[str, Any]:
         d = None if self.shared else shape.d
-        return Key.of(d=d, p=shape.p, k=shape.k, init=self.content(), seed=seed)
+        return {"d": d, "k": shape.k, "init": self.content(), "seed": seed}
 
     def start(self, shape: Shape, seed: int) -> Start:
         """Draw Ω(0) for one seed."""
         if self.given is not None:
-            return Start(self.given, None)
+            return Start(self.given, None, shape.d)
         kind, drawn = INITS[self.kind], self._drawn_shape(shape)
         L = self.teacher_factor(shape, seed)
         rng = stream(self.key(shape, seed), "students")
@@ -206,12 +210,13 @@ class Init:
                 "d", shape.d, f"must be >= {overlaps.rank}, the rank of the shared start, to embed it"
             )
         warning = kind.warn(self.parameters)
-        return Start(overlaps, kind.invariant, (warning,) if warning else ())
+        return Start(overlaps, kind.invariant, drawn.d, (warning,) if warning else ())
 
     def teacher_factor(self, shape: Shape, seed: int) -> Array:
         """L with P = L Lᵀ; a random teacher follows the students' scale, as both are drawn alike."""
         assert self.teacher is not None
-        rng = stream(self.key(shape, seed), "teacher")
+        # its key does not know p: students of every width learn from the same teacher
+        rng = stream(Key.of(**self._setting(shape, seed)), "teacher")
         L = self.teacher.factor(shape.k, self._drawn_shape(shape).d, rng)
         if self.teacher.kind == "random":
             L = _unit(L) if self.kind == "spherical" else L * self.parameters.get("scale", 1.0)

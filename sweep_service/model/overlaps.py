@@ -40,7 +40,8 @@ class Overlaps:
     @property
     def orthogonal_norms(self) -> Array:
         """q = diag Q⊥, never negative."""
-        return np.maximum(np.diag(orthogonal_part(self.M, self.Q, self.P)), 0.0)
+        inside = np.sum(self.M * np.linalg.solve(self.P, self.M.T).T, axis=1)
+        return np.maximum(np.diag(self.Q) - inside, 0.0)
 
 
 def orthogonal_part(M: Array, Q: Array, P: Array) -> Array:

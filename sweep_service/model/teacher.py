@@ -54,12 +54,13 @@ class Teacher:
             self._gram(k)
 
     def content(self) -> Any:
-        """What identifies it, as plain JSON."""
-        if self.kind == "gram":
+        """What identifies it, as plain JSON: the same teacher by any of its spellings."""
+        if self.kind == "gram" and not np.array_equal(self.gram, np.eye(len(self.gram))):
             return {"gram": self.gram}
-        if self.kind == "equicorrelated":
-            return {"rho": self.rho, "norms": self.norms}
-        return self.kind
+        norms = () if set(self.norms) == {1.0} else self.norms
+        if self.kind == "equicorrelated" and (self.rho or norms):
+            return {"rho": self.rho, "norms": norms}
+        return "random" if self.kind == "random" else "orthonormal"
 
     def factor(self, k: int, d: int, rng: np.random.Generator) -> Array:
         """L (k, k), lower triangular with P = L Lᵀ; only `random` draws, rows of W* being N(0, I_d)."""

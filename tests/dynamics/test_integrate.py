@@ -74,7 +74,7 @@ def test_attributes_say_how_it_was_made(regime):
     assert attributes["seconds"] > 0
     assert attributes["seed"] == 7
     assert attributes["delta_t"] == 0.1 / 24
-    assert attributes["regime_options"]["qmc_points"] == 256
+    assert json.loads(attributes["regime_options"])["qmc_points"] == 256
 
 
 @regimes
@@ -123,7 +123,7 @@ def test_overlaps_of_wide_students_are_left_out_unless_asked_for(p, keep, there)
 @regimes
 def test_the_first_row_is_the_start(regime):
     found = run(regime, seed=2, init={"kind": "informed" if "projected" in regime else "gaussian"})
-    start = Point.parse({**POINT, "init": {"kind": found.attrs["init"]}}).start(2).overlaps
+    start = Point.parse({**POINT, "init": json.loads(found.attrs["init"])}).start(2).overlaps
     np.testing.assert_array_equal(found.overlap_teacher, start.P)
     if regime == "mean_field_pde":
         return  # whose particles are not the students
@@ -243,3 +243,53 @@ def test_self_terms_are_a_correction_of_order_one_over_p():
         changes.append(float(np.max(np.abs(on.risk - off.risk))))
     slope = np.polyfit(np.log(widths), np.log(changes), 1)[0]
     assert slope == pytest.approx(-1.0, abs=0.3)  # starts differ between widths: their spread is p^-½
+
+
+def test_shared_starts_keep_the_dimension_of_their_draw_in_mean_field():
+    """The orthogonal parts lie in d0 - k dimensions whatever d is: R(0) is that of the drawn overlaps."""
+    point = {"p": 200, "k": 2, "gamma": 1.0, "activation": "square"}
+    init = {"kind": "gaussian", "teacher": "orthonormal", "shared": {"d0": 5}}
+    found = {
+        (d, regime): float(integrate({**point, "d": d, "init": init}, regime=regime, times=[0.0]).risk[0])
+        for d in (5, 1000)
+        for regime in ("mean_field", "classical")
+    }
+    assert found[5, "mean_field"] == found[1000, "mean_field"]
+    # Ξ fluctuates by 2√(2/p)/d ~ 0.02 about its law; with d = 1000 in its place R(0) would be 0.12 lower
+    np.testing.assert_allclose(found[1000, "mean_field"], found[1000, "classical"], atol=0.05)
+
+
+def test_the_pde_does_not_know_p_even_with_a_random_teacher():
+    point = {"d": 10, "k": 2, "gamma": 0.5, "init": {"kind": "gaussian"}}
+    options = {"particles": 32}
+    one, other = (
+        integrate({**point, "p": p}, regime="mean_field_pde", times=[0.0, 1.0], regime_options=options)
+        for p in (4, 8)
+    )
+    np.testing.assert_array_equal(one.risk, other.risk)
+    np.testing.assert_array_equal(one.overlap_teacher, other.overlap_teacher)
+
+
+def test_a_lost_mean_field_flow_is_diverged_not_an_error():
+    """A relu neuron of norm zero has no slope: nothing finite is left to check the quadrature on."""
+    lost = integrate(
+        {
+            "d": 5,
+            "p": 4,
+            "k": 2,
+            "gamma": 0.1,
+            "activation": "relu",
+            "init": {"kind": "planted", "epsilon": 1.0},
+        },
+        regime="mean_field",
+        times=[1.0],
+    )
+    assert lost.attrs["status"] == "diverged"
+
+
+def test_results_can_be_stored(tmp_path):
+    """Attributes are plain enough for netCDF 3, the strictest of the formats in use."""
+    found = integrate(POINT, regime="mean_field", times=[0.0, 1.0])
+    assert found.attrs["warnings"]
+    found.to_netcdf(tmp_path / "run.nc", engine="scipy")
+    assert found.attrs["sampling_term"] == "none"

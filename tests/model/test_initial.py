@@ -214,3 +214,10 @@ def test_starts_are_covariances_that_fit_into_d(kind):
             assert o.rank <= d
     with pytest.raises(InvalidInput, match=r"^d = "):
         point({"kind": kind.name}, d=least - 1)
+
+
+@pytest.mark.parametrize("teacher", [{"rho": 0.0}, {"norms": [1.0] * K_}, {"gram": np.eye(K_).tolist()}])
+def test_one_teacher_has_one_key_by_any_spelling(teacher):
+    plain = point({"kind": "gaussian", "teacher": "orthonormal"}).start(0).overlaps
+    other = point({"kind": "gaussian", "teacher": teacher}).start(0).overlaps
+    np.testing.assert_array_equal(plain.omega, other.omega)

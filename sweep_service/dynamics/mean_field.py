@@ -9,6 +9,7 @@ and `erf_nodes`.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ class MeanFieldSystem:
         return self.projected or self.D == 0
 
 
-class MeanFieldFlow:
+class MeanFieldFlow(ABC):
     """y = (M, q), or M alone where q ≡ 0; subclasses give the derivative and the risk."""
 
     jacobian: Callable[[Array], Array] | None = None
@@ -94,11 +95,13 @@ class MeanFieldFlow:
         M = self.system.P[np.arange(self.p) % self.k] * np.where(np.arange(self.p) % 2, 0.5, 1.0)[:, None]
         return np.concatenate([M.ravel(), np.zeros(self.y0.size - M.size)])
 
+    @abstractmethod
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        raise NotImplementedError
+        """dM and dq without the noise."""
 
+    @abstractmethod
     def risk(self, y: Array) -> float:
-        raise NotImplementedError
+        """R at a state."""
 
     def refined(self) -> MeanFieldFlow | None:
         """The same flow on finer quadrature, or None where there is nothing to refine."""

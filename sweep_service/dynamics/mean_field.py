@@ -2,8 +2,7 @@
 
 D = d - k, N = M P⁻¹, o = N Mᵀ, Qd_i = o_ii + q_i. Neurons i ≠ j overlap by o_ij + √(q_i q_j) ξ, a
 neuron with itself by Qd_i. `PairwiseFlow` sums over pairs, for any activations; `SquareFlow` is
-its closed form for x². The O(p) forms are in `mean_field_nodes`
-and `erf_nodes`.
+its closed form for x². The O(p) forms are in `mean_field_nodes` and `erf_nodes`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy as np
 
 from sweep_service.arrays import Array
 from sweep_service.dynamics.overlap_flow import radial_derivative
+from sweep_service.dynamics.vector_math import REDUCTION
 from sweep_service.dynamics.xi import Xi
 from sweep_service.kernels import kernel
 from sweep_service.model.activations import Activation
@@ -55,6 +55,7 @@ class MeanFieldFlow(ABC):
 
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array) -> None:
         self.system, self.precision = system, system.precision
+        self.start = M, q
         self.p, self.k = M.shape
         self.inverse = np.linalg.inv(system.P)
         self.y0 = M.ravel().copy() if system.frozen else np.concatenate([M.ravel(), q])
@@ -179,12 +180,10 @@ class PairwiseFlow(MeanFieldFlow):
     def refined(self) -> PairwiseFlow | None:
         if len(self.xi.nodes) <= 2:
             return None
-        cut = self.p * self.k
-        q = np.zeros(self.p) if self.system.frozen else self.y0[cut:]
-        return PairwiseFlow(self.system, self.y0[:cut].reshape(self.p, self.k), q, 2 * self.nodes)
+        return PairwiseFlow(self.system, *self.start, 2 * self.nodes)
 
 
-@kernel(fastmath={"contract", "reassoc", "nsz", "arcp"})
+@kernel(fastmath=REDUCTION)
 def closed_pairs(code, M, N, q, a, nodes, weights, self_terms):
     """`PairwiseFlow.pair_sums` without temporaries, where the averages have a closed form."""
     p, k = M.shape

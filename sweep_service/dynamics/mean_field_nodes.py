@@ -52,7 +52,7 @@ class NodeFlow(MeanFieldFlow):
 
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array, order: int, series: int) -> None:
         super().__init__(system, M, q)
-        self.start, self.order, self.series = (M, q), order, series
+        self.order, self.series = order, series
         student, teacher = system.student, system.teacher
         self.lam, self.weights = teacher_nodes(system.P, order, student.odd, resolves(student, teacher))
         self.y = self.lam @ self.inverse
@@ -104,12 +104,16 @@ class AnyNodeFlow(NodeFlow):
             c[..., 0] = now.value
             yield cut, c, slope[..., m], root * (np.sqrt(m + 1) * slope[..., m + 1] + np.sqrt(m) * below), now
 
+    def average(self, M: Array, q: Array) -> Array:
+        """F_m = mean over neurons of c_m, shape (nodes, orders)."""
+        return sum(c.sum(0) for _, c, _, _, _ in self.neurons(M, q)) / self.p
+
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        neurons = list(self.neurons(M, q))
-        G = -self.e * sum(c.sum(0) for _, c, _, _, _ in neurons) / self.p
+        G = -self.e * self.average(M, q)
         G[:, 0] += self.target
         dM, dq = np.empty_like(M), np.empty_like(q)
-        for cut, c, slope, stretch, now in neurons:
+        # a second pass computes them again: kept, they would take gigabytes at p = 1000
+        for cut, c, slope, stretch, now in self.neurons(M, q):
             push_M, push_q = np.sum(slope * G, axis=2), np.sum(stretch * G, axis=2)
             if self.system.self_terms:
                 push_M += (np.sum(self.e * c * slope, axis=2) - now.value_slope) / self.p
@@ -122,13 +126,12 @@ class AnyNodeFlow(NodeFlow):
 
     def risk(self, y: Array) -> float:
         M, q = self.state(y)
-        neurons = list(self.neurons(M, q))
-        F = sum(c.sum(0) for _, c, _, _, _ in neurons) / self.p
+        F = self.average(M, q)
         squares = self.e * F**2
         squares[:, 0] = (self.target - F[:, 0]) ** 2
         total = self.floor + 0.5 * float(self.weights @ squares.sum(1))
         if self.system.self_terms:
-            for _, c, _, _, now in neurons:
+            for _, c, _, _, now in self.neurons(M, q):
                 own = now.value_value - np.sum(self.e * c**2, axis=2)
                 total += 0.5 * float((own @ self.weights).sum()) / self.p**2
         return total

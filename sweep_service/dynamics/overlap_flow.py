@@ -117,8 +117,8 @@ class OverlapFlow:
     def __call__(self, y: Array) -> Array:
         system = self.system
         now = Moments(system, *unpack(y, self.p, self.k))
-        dM, dQ = self.terms[0](system, now)
-        for term in self.terms[1:]:
+        dM, dQ = np.zeros_like(now.M), np.zeros_like(now.Q)
+        for term in self.terms:
             more_M, more_Q = term(system, now)
             dM, dQ = dM + more_M, dQ + more_Q
         return pack(dM, dQ)

@@ -104,7 +104,7 @@ def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
         )
         if terms == (drift,) and point.p > WIDEST and start.rank < point.p:
             return WeightFlow(system, start)
-        small = SmallFlow.serves(system, point.p)
+        small = drift in terms and SmallFlow.serves(system, point.p)  # which has the drift built in
         return (SmallFlow if small else OverlapFlow)(system, terms, start)
 
     return build

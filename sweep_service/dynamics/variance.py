@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -105,13 +105,8 @@ class TiltedVariance:
         for i in range(p):
             for j in range(i + 1):
                 A = np.eye(2) + omega[np.ix_((i, j), (i, j))]
-                if i == j:  # the same field twice: one tilt of twice the strength
-                    tilt = omega[:, [i]] @ omega[[i]] / (0.5 + omega[i, i])
-                    det = 1.0 + 2.0 * omega[i, i]
-                else:
-                    tilt = omega[:, (i, j)] @ np.linalg.solve(A, omega[(i, j), :])
-                    det = A[0, 0] * A[1, 1] - A[0, 1] ** 2
-                C = omega - tilt
+                det = A[0, 0] * A[1, 1] - A[0, 1] ** 2
+                C = omega - omega[:, (i, j)] @ np.linalg.solve(A, omega[(i, j), :])
                 R = risk(Overlaps(C[:p, p:].copy(), C[:p, :p].copy(), C[p:, p:].copy()), self.pairs)
                 out[i, j] = out[j, i] = TWO_OVER_PI / math.sqrt(det) * 2.0 * R
         return out
@@ -150,7 +145,7 @@ class QuasiMonteCarlo:
         return weighted.T @ weighted / len(self.Z)
 
 
-@cache
+@lru_cache(maxsize=4)  # a sweep needs the same few; each may hold a hundred megabytes
 def normal_points(points: int, n: int) -> Array:
     """Scrambled Sobol points mapped to N(0, I_n); the scramble is fixed, so every call agrees."""
     return special.ndtri(sobol(points, n))

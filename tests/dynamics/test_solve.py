@@ -8,7 +8,8 @@ import pytest
 from sweep_service import integrate
 from sweep_service.dynamics.integrators import EXPLICIT, LSODA, Integrator, dop853, lsoda, rkc
 from sweep_service.dynamics.options import RegimeOptions
-from sweep_service.dynamics.regimes import REGIMES, Setup
+from sweep_service.dynamics.overlap_flow import label_noise
+from sweep_service.dynamics.regimes import REGIMES, Setup, overlap_regime
 from sweep_service.dynamics.solve import DIVERGED, choose_integrator, solve
 from sweep_service.errors import Stopped
 from sweep_service.point import Point
@@ -187,3 +188,13 @@ def test_states_do_not_depend_on_other_output_times():
     flow = flow_at("classical_noise", p=6, d=10, gamma=0.1, noise=1e-2)
     few, many = np.array([7.0]), np.concatenate([np.linspace(0.0, 6.9, 40), [7.0]])
     np.testing.assert_allclose(solve(flow, few).states[0], solve(flow, many).states[-1], atol=1e-9)
+
+
+def test_a_regime_without_drift_has_none():
+    """The compiled flow has the drift built in, so it must not serve a regime that leaves it out."""
+    point = Point.parse({"d": 10, "p": 4, "k": 2, "gamma": 0.1, "noise": 0.5})
+    setup = Setup(point, point.start(0), 0, RegimeOptions())
+    flow = overlap_regime(label_noise)(setup)
+    size = point.p * point.k
+    np.testing.assert_array_equal(flow(flow.y0)[:size], 0.0)  # noise moves Q alone
+    assert np.any(flow(flow.y0)[size:] != 0.0)

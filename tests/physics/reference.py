@@ -8,6 +8,7 @@ from scipy import special
 from scipy.stats import qmc
 
 from sweep_service.dynamics.overlap_flow import System
+from sweep_service.dynamics.variance import variance
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.two_point import pairs
@@ -66,6 +67,13 @@ def random_overlaps(seed, p, k, d, scale=1.0):
 def system_of(student, teacher, P, **settings):
     settings = {"gamma_over_p": 0.3, "noise": 0.2} | settings
     return System(P=P, pairs=pairs(student, teacher), **settings)
+
+
+def system_at(student, teacher, W, W_star, rate, noise):
+    """Overlaps of actual weights, and all terms there with ‖x‖²; sampled on more points than tests draw."""
+    o, (p, d), k = overlaps_of(W, W_star), W.shape, len(W_star)
+    average, _ = variance(student, teacher, p, k, points=1 << 16)
+    return o, system_of(student, teacher, o.P, gamma_over_p=rate, noise=noise, variance=average, finite_d=d)
 
 
 def inputs(seed, n, d):

@@ -31,6 +31,7 @@ from tests.physics.reference import (
     overlaps_of,
     random_overlaps,
     random_weights,
+    system_at,
     system_of,
     z_scores,
 )
@@ -69,9 +70,7 @@ def test_flow_is_the_mean_of_exact_steps(student, teacher):
     """E[δM], E[δQ] of one SGD step over δt, with label noise and ‖x‖², at actual weights."""
     p, k, d, rate, noise = 3, 2, 4, 0.3, 0.2
     W, W_star = random_weights(2, p, k, d, scale=0.8)
-    o = overlaps_of(W, W_star)
-    average, _ = variance(student, teacher, p, k, points=1 << 16)
-    system = system_of(student, teacher, o.P, gamma_over_p=rate, noise=noise, variance=average, finite_d=d)
+    o, system = system_at(student, teacher, W, W_star, rate, noise)
     claimed = OverlapFlow(system, (drift, label_noise, sampling), o)(pack(o.M, o.Q))
 
     x = inputs(3, 200_000, d)

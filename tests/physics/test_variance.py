@@ -24,6 +24,7 @@ from tests.physics.reference import (
     random_overlaps,
     random_weights,
     sobol_normals,
+    system_at,
     system_of,
     z_scores,
 )
@@ -168,9 +169,7 @@ def test_norm_of_the_input_at_small_d(student, teacher):
     """E[‖x‖² σ'σ' 𝓔²] at d = 3 with actual weights and label noise, and γ/p as the factor of both terms."""
     p, k, d, noise, rate = 4, 2, 3, 0.2, 0.3
     W, W_star = random_weights(5, p, k, d, scale=0.8)
-    o = overlaps_of(W, W_star)
-    average, _ = variance(student, teacher, p, k, points=1 << 16)
-    system = system_of(student, teacher, o.P, gamma_over_p=rate, noise=noise, variance=average, finite_d=d)
+    o, system = system_at(student, teacher, W, W_star, rate, noise)
     now = Moments(system, o.M, o.Q)
     claimed = label_noise(system, now)[1] + sampling(system, now)[1]
 

@@ -1,4 +1,4 @@
-"""Dynamics of SGD in two-layer networks: the limiting ODEs, and sweeps over (d, p, gamma, regime).
+"""Dynamics of SGD in two-layer networks: exact simulation, the limiting ODEs, and sweeps over (d, p, gamma, regime).
 
 Names are imported when they are first used, so that `import sweep_service` stays fast.
 """
@@ -11,14 +11,17 @@ from sweep_service.version import __version__
 
 if TYPE_CHECKING:
     from sweep_service.dynamics.integrate import integrate
-    from sweep_service.errors import InvalidInput, RegimeUndefined
+    from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
+    from sweep_service.simulators.simulate import simulate
 
-__all__ = ["InvalidInput", "RegimeUndefined", "__version__", "integrate"]
+__all__ = ["InvalidInput", "RegimeUndefined", "Stopped", "__version__", "integrate", "simulate"]
 
 _HOMES = {
     "InvalidInput": "sweep_service.errors",
     "RegimeUndefined": "sweep_service.errors",
+    "Stopped": "sweep_service.errors",
     "integrate": "sweep_service.dynamics.integrate",
+    "simulate": "sweep_service.simulators.simulate",
 }
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 import sweep_service as ss
 from sweep_service.arrays import Array
-from sweep_service.dynamics.overlap_flow import coordinates
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import pairs
@@ -60,7 +59,7 @@ def plain_sgd(spec: Mapping[str, Any], times: Array, seeds: range) -> tuple[Arra
     d, p, k = point.d, point.p, point.k
     W, W_star = np.zeros((len(seeds), p, d)), np.zeros((len(seeds), k, d))
     for row, seed in enumerate(seeds):
-        teachers, students = coordinates(point.start(seed).overlaps)
+        students, teachers = point.start(seed).coordinates(d)
         W[row, :, : students.shape[1]] = np.sqrt(d) * students
         W_star[row, :, : teachers.shape[1]] = np.sqrt(d) * teachers
     act, target, averages = (

@@ -10,9 +10,12 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.identity import canonical
+from sweep_service.model.observables import OBSERVABLES
 from sweep_service.point import Point
 from sweep_service.version import __version__
 
+# The widest student whose overlaps are kept unless asked for.
+WIDEST_STORED = 256
 LONG_NAMES = {
     "time": "time t = ν γ/(p d) after ν steps of SGD",
     "seed": "seed of the initial condition",
@@ -21,7 +24,9 @@ LONG_NAMES = {
     "particle": "point of the law of (m, q) at p = ∞",
     "teacher": "hidden neuron of the teacher",
     "teacher_other": "hidden neuron of the teacher",
-    "risk": "excess risk ½ E[(f* - f)²], without the label noise Δ/2",
+    "repeat": "seed of the inputs of SGD",
+    "step": "steps of SGD taken: round(t/δt)",
+    "cosine_bin": "middle of a bin of cosines",
     "overlap_student_teacher": "M = W W*ᵀ/d",
     "overlap_student": "Q = W Wᵀ/d",
     "overlap_teacher": "P = W* W*ᵀ/d",
@@ -37,12 +42,13 @@ def labelled(
 ) -> xr.Dataset:
     """A dataset in which every variable and coordinate says what it is."""
     dataset = xr.Dataset(
-        {name: xr.Variable(dims, values, _about(name)) for name, (dims, values) in variables.items()},
-        coords={name: xr.Variable(name, values, _about(name)) for name, values in coordinates.items()},
+        {name: xr.Variable(dims, values, about(name)) for name, (dims, values) in variables.items()},
+        coords={name: xr.Variable(name, values, about(name)) for name, values in coordinates.items()},
     )
     for dim, size in dataset.sizes.items():
         if dim not in dataset.coords:
-            dataset = dataset.assign_coords({dim: xr.Variable(dim, np.arange(size), _about(str(dim)))})
+            values = (2.0 * np.arange(size) + 1.0) / size - 1.0 if dim == "cosine_bin" else np.arange(size)
+            dataset = dataset.assign_coords({dim: xr.Variable(dim, values, about(str(dim)))})
     dataset.attrs = {
         "d": point.d,
         "p": point.p,
@@ -66,5 +72,7 @@ def _start(point: Point) -> str:
     return json.dumps(canonical(content))
 
 
-def _about(name: str) -> dict[str, str]:
-    return {"long_name": LONG_NAMES[name], "units": "1"}
+def about(name: str) -> dict[str, str]:
+    """The attributes of a variable or coordinate."""
+    text = OBSERVABLES[name].about if name in OBSERVABLES else LONG_NAMES[name]
+    return {"long_name": text, "units": "1"}

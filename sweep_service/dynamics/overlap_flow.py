@@ -18,7 +18,7 @@ import numpy as np
 from sweep_service.arrays import Array
 from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
 from sweep_service.kernels import kernel
-from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.overlaps import Overlaps, coordinates
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import Pairs
 
@@ -176,7 +176,7 @@ class WeightFlow:
 
     def __init__(self, system: System, start: Overlaps) -> None:
         self.system = system
-        self.teachers, students = coordinates(start)
+        students, self.teachers = coordinates(start)
         self.shape = students.shape
         self.precision = 1e-10
         self.y0 = students.ravel()
@@ -195,15 +195,3 @@ class WeightFlow:
 
     def risk(self, y: Array) -> float:
         return risk(self.overlaps(y), self.system.pairs)
-
-
-def coordinates(start: Overlaps, tolerance: float = 1e-13) -> tuple[Array, Array]:
-    """Teachers (k, r) and students (p, r) in an orthonormal basis of their span, rows divided by √d."""
-    L = np.linalg.cholesky(start.P)
-    inside = np.linalg.solve(L, start.M.T).T
-    w, U = np.linalg.eigh(start.Q - inside @ inside.T)
-    keep = w > tolerance * np.max(np.diag(start.Q))
-    students = np.hstack([inside, U[:, keep] * np.sqrt(w[keep])])
-    teachers = np.zeros((len(L), students.shape[1]))
-    teachers[:, : len(L)] = L
-    return teachers, students

@@ -17,7 +17,7 @@ from scipy import special
 
 from sweep_service.arrays import Array
 from sweep_service.errors import unknown_name
-from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, ClosedForm
+from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE, ClosedForm
 
 Function = Callable[[Array], Array]
 
@@ -46,6 +46,7 @@ class Activation:
     # (μ, root, orders) -> moments, in closed form where a kink would spoil quadrature
     smoothed: Callable[[Array, Array, int], SmoothedMoments] | None = None
     odd: bool = False
+    code: int | None = None  # its branch in simulators/activate.py; None: simulated by the NumPy functions
     assumptions: str = ""  # what of the theorems' assumptions does not hold
 
     def __post_init__(self) -> None:
@@ -109,6 +110,7 @@ ERF = Activation(
     slope=lambda x: math.sqrt(2.0 / math.pi) * np.exp(-0.5 * x * x),
     curvature=lambda x: -math.sqrt(2.0 / math.pi) * x * np.exp(-0.5 * x * x),
     closed=ClosedForm(ERF_CODE),
+    code=ERF_CODE,
     hermite=_erf_hermite,
     odd=True,
 )
@@ -119,6 +121,7 @@ SQUARE = Activation(
     slope=lambda x: 2.0 * x,
     curvature=lambda x: np.full_like(x, 2.0),
     closed=ClosedForm(SQUARE_CODE),
+    code=SQUARE_CODE,
     hermite=_square_hermite,
     assumptions="unbounded slope (assumption 2 fails): SGD diverges with non-zero probability",
 )
@@ -128,6 +131,7 @@ RELU = Activation(
     value=lambda x: np.maximum(x, 0.0),
     slope=lambda x: (x > 0.0).astype(float),
     closed=ClosedForm(RELU_CODE),
+    code=RELU_CODE,
     hermite=_relu_hermite,
     smoothed=_relu_smoothed,
     assumptions="not twice differentiable (assumption 2 fails)",
@@ -139,6 +143,7 @@ TANH = Activation(
     slope=lambda x: 1.0 - np.tanh(x) ** 2,
     curvature=lambda x: -2.0 * np.tanh(x) * (1.0 - np.tanh(x) ** 2),
     odd=True,
+    code=TANH_CODE,
 )
 
 ACTIVATIONS = {act.name: act for act in (ERF, SQUARE, RELU, TANH)}

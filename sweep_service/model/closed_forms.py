@@ -16,7 +16,8 @@ from sweep_service.arrays import Array
 from sweep_service.kernels import kernel
 
 TWO_OVER_PI = 2.0 / math.pi
-ERF_CODE, SQUARE_CODE, RELU_CODE = 0, 1, 2
+# What compiled kernels know an activation by; tanh has a kernel but no closed form.
+ERF_CODE, SQUARE_CODE, RELU_CODE, TANH_CODE = range(4)
 
 
 @kernel()

@@ -18,7 +18,7 @@ from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.fields import matrix, number, only_known, switch, whole
 from sweep_service.identity import Key, stream
-from sweep_service.model.overlaps import Overlaps, checked, require_positive_definite
+from sweep_service.model.overlaps import Overlaps, checked, coordinates, require_positive_definite
 from sweep_service.model.teacher import Teacher, bartlett
 
 Parameters = Mapping[str, float]
@@ -143,6 +143,18 @@ class Start:
     invariant: bool | None  # None: given numbers, nobody can know
     d: int  # where the students were drawn: the span of their orthogonal parts has d - k dimensions
     warnings: tuple[str, ...] = ()
+    drawn: tuple[Array, Array] | None = None  # the coordinates that gave the overlaps, where there are any
+
+    def coordinates(self, d: int) -> tuple[Array, Array]:
+        """Students (p, r) and teachers (k, r) in an orthonormal basis of R^d, r <= d, rows divided by √d."""
+        if self.drawn is not None and self.drawn[0].shape[1] <= d:
+            return self.drawn
+        found, (p, k) = coordinates(self.overlaps), self.overlaps.M.shape
+        students, teachers = np.zeros((p, min(d, p + k))), np.zeros((k, min(d, p + k)))
+        for room, rows in zip((students, teachers), found, strict=True):
+            kept = rows[:, : room.shape[1]]  # what is cut off is below the tolerance of the rank
+            room[:, : kept.shape[1]] = kept
+        return students, teachers
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,7 @@ class Init:
     shared: bool = False
     shared_d: int | None = None  # the dimension in which shared overlaps are drawn, where the draw needs one
     given: Overlaps | None = None
+    weights: tuple[Array, Array] | None = None  # given coordinates of students and teachers
 
     @classmethod
     def parse(cls, value: Any, shape: Shape) -> Init:
@@ -163,7 +176,8 @@ class Init:
             raise InvalidInput("init", value, "must be a mapping with a 'kind'")
         name = value.get("kind")
         if isinstance(name, str) and name in GIVEN:
-            return cls(name, given=_given(value, shape))
+            overlaps, weights = _given(value, shape)
+            return cls(name, given=overlaps, weights=weights)
         if not isinstance(name, str) or name not in INITS:
             raise unknown_name("init.kind", name, (*INITS, *GIVEN))
         kind = INITS[name]
@@ -197,7 +211,7 @@ class Init:
     def start(self, shape: Shape, seed: int) -> Start:
         """Draw Ω(0) for one seed."""
         if self.given is not None:
-            return Start(self.given, None, shape.d)
+            return Start(self.given, None, shape.d, drawn=self.weights)
         kind, drawn = INITS[self.kind], self._drawn_shape(shape)
         L = self.teacher_factor(shape, seed)
         rng = stream(self.key(shape, seed), "students")
@@ -210,7 +224,8 @@ class Init:
                 "d", shape.d, f"must be >= {overlaps.rank}, the rank of the shared start, to embed it"
             )
         warning = kind.warn(self.parameters)
-        return Start(overlaps, kind.invariant, drawn.d, (warning,) if warning else ())
+        found = (warning,) if warning else ()
+        return Start(overlaps, kind.invariant, drawn.d, found, (students, teachers))
 
     def teacher_factor(self, shape: Shape, seed: int) -> Array:
         """L with P = L Lᵀ; a random teacher follows the students' scale, as both are drawn alike."""
@@ -233,8 +248,8 @@ class Init:
         return shape if self.shared_d is None else Shape(self.shared_d, shape.p, shape.k)
 
 
-def _given(value: Mapping[str, Any], shape: Shape) -> Overlaps:
-    """Overlaps from the numbers of `overlaps` or the arrays of `weights`."""
+def _given(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Array, Array] | None]:
+    """Overlaps from the numbers of `overlaps` or the arrays of `weights`, and the coordinates of the latter."""
     names = GIVEN[value["kind"]]
     only_known(value, ("kind", *names), "init")
     for name in names:
@@ -251,17 +266,17 @@ def _given(value: Mapping[str, Any], shape: Shape) -> Overlaps:
                 f"must have the shape {size}: p = {p}, k = {k}, d = {d}",
             )
     if value["kind"] == "weights":
-        W, W_star = arrays
-        overlaps = Overlaps.of(W / np.sqrt(d), W_star / np.sqrt(d))
+        W, W_star = (array / np.sqrt(d) for array in arrays)
+        overlaps = Overlaps.of(W, W_star)
         require_positive_definite(
             overlaps.P, "init.W_star", "must have independent rows (P positive definite)"
         )
-        return overlaps
+        return overlaps, (W, W_star)
     M, Q, P = arrays
     overlaps = checked(M, Q, P)
     if overlaps.rank > d:
         raise InvalidInput("d", d, f"must be >= {overlaps.rank}, the rank of the given overlaps")
-    return overlaps
+    return overlaps, None
 
 
 def _teacher(value: Mapping[str, Any], kind: InitKind) -> Teacher:

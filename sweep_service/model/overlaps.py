@@ -44,6 +44,18 @@ class Overlaps:
         return np.maximum(np.diag(self.Q) - inside, 0.0)
 
 
+def coordinates(start: Overlaps, tolerance: float = 1e-13) -> tuple[Array, Array]:
+    """Students (p, r) and teachers (k, r) in an orthonormal basis of their span, rows divided by √d."""
+    L = np.linalg.cholesky(start.P)
+    inside = np.linalg.solve(L, start.M.T).T
+    w, U = np.linalg.eigh(start.Q - inside @ inside.T)
+    keep = np.flatnonzero(w > tolerance * np.max(np.diag(start.Q)))[::-1]  # the largest first
+    students = np.hstack([inside, U[:, keep] * np.sqrt(w[keep])])
+    teachers = np.zeros((len(L), students.shape[1]))
+    teachers[:, : len(L)] = L
+    return students, teachers
+
+
 def orthogonal_part(M: Array, Q: Array, P: Array) -> Array:
     """Q⊥ = Q - M P⁻¹ Mᵀ; shapes (..., p, k), (..., p, p), (..., k, k)."""
     return Q - M @ np.linalg.solve(P, np.swapaxes(M, -1, -2))

@@ -5,19 +5,53 @@ from __future__ import annotations
 import numpy as np
 
 from sweep_service.arrays import Array
+from sweep_service.kernels import kernel
+from sweep_service.model.closed_forms import ClosedForm, value_pair
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.two_point import Pairs, TwoPoint
 
 
-def risk(overlaps: Overlaps, pairs: Pairs) -> float:
-    """R = ½ [ΣF(Q)/p² - 2 ΣF(M)/(pk) + ΣF(P)/k²], F the average E[σσ] of each pair."""
+def risk(overlaps: Overlaps, pairs: Pairs, width: int | None = None) -> float:
+    """R = ½ [ΣF(Q)/p² - 2 ΣF(M)/(pk) + ΣF(P)/k²], F the average E[σσ] of each pair.
+
+    `width` is p where the overlaps are those of a collapsed student, which has fewer rows.
+    """
     M, Q, P = overlaps.M, overlaps.Q, overlaps.P
+    p, k = width or len(M), len(P)
     a, b = np.diag(Q).copy(), np.diag(P).copy()
-    return 0.5 * (
-        pairs.students.values(a, a, Q).mean()
-        - 2.0 * pairs.mixed.values(a, b, M).mean()
-        + teacher_power(P, pairs.teachers)
+    return float(
+        0.5
+        * (
+            pairs.students.values(a, a, Q).sum() / p**2
+            - 2.0 * pairs.mixed.values(a, b, M).sum() / (p * k)
+            + teacher_power(P, pairs.teachers)
+        )
     )
+
+
+def risks(M: Array, Q: Array, P: Array, pairs: Pairs, width: int) -> Array:
+    """R of many states at once: M (time, rows, k), Q (time, rows, rows)."""
+    if isinstance(pairs.students, ClosedForm) and pairs.mixed is pairs.students:
+        teacher = teacher_power(P, pairs.teachers)
+        return _closed_risks(pairs.students.code, M, Q, np.diag(P).copy(), teacher, width)
+    return np.array([risk(Overlaps(m, q, P), pairs, width) for m, q in zip(M, Q, strict=True)])
+
+
+@kernel()
+def _closed_risks(code, M, Q, b, teacher, width):
+    times, rows, k = M.shape
+    found = np.empty(times)
+    for t in range(times):
+        inside, across = 0.0, 0.0
+        for i in range(rows):
+            a = Q[t, i, i]
+            for j in range(i):
+                inside += 2.0 * value_pair(code, a, Q[t, j, j], Q[t, i, j])
+            inside += value_pair(code, a, a, a)
+            for r in range(k):
+                across += value_pair(code, a, b[r], M[t, i, r])
+        found[t] = 0.5 * (inside / width**2 - 2.0 * across / (width * k) + teacher)
+    return found
 
 
 def teacher_power(P: Array, teachers: TwoPoint) -> float:

@@ -1,0 +1,160 @@
+"""What is recorded along a trajectory: one registry, the same for SGD and every ODE.
+
+An observable is a function of `States`, all samples of one trajectory at once, with time as the
+first axis of what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sweep_service.arrays import Array
+from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.model.overlaps import orthogonal_part
+
+HISTOGRAM_BINS = 64
+
+
+@dataclass(frozen=True)
+class States:
+    """Samples of a trajectory, time first: what mean field and the full overlaps both know."""
+
+    risk: Array  # (time,)
+    M: Array  # (time, p, k)
+    norms: Array  # Q_ii (time, p)
+    P: Array  # (k, k)
+    # Q⊥ up to a rotation of the neurons (time, r, r); None in mean field, where only its diagonal exists
+    orthogonal: Array | None = None
+    orthogonal_norms: Array | None = None  # q = diag Q⊥ (time, p), where it is the state itself
+
+    @classmethod
+    def of(cls, risk: Array, M: Array, Q: Array, P: Array) -> States:
+        """From full overlaps, M (time, p, k) and Q (time, p, p)."""
+        return cls(risk, M, np.diagonal(Q, axis1=1, axis2=2), P, orthogonal_part(M, Q, P))
+
+    @cached_property
+    def q(self) -> Array:
+        """diag Q⊥ (time, p), never negative."""
+        if self.orthogonal_norms is not None:
+            return self.orthogonal_norms
+        inside = np.sum(self.M * np.swapaxes(np.linalg.solve(self.P, np.swapaxes(self.M, 1, 2)), 1, 2), axis=2)
+        return np.maximum(self.norms - inside, 0.0)
+
+    @cached_property
+    def cosines(self) -> Array:
+        """|M_jr|/√(Q_jj P_rr) (time, p, k); a neuron of length zero points nowhere."""
+        length = np.sqrt(np.maximum(self.norms, 0.0))[:, :, None] * np.sqrt(np.diag(self.P))
+        with np.errstate(invalid="ignore"):
+            return np.abs(self.M) / np.where(length > 0.0, length, np.inf) + 0.0 * length
+
+
+@dataclass(frozen=True)
+class Observable:
+    name: str
+    about: str  # its long name in datasets
+    function: Callable[[States], Array]
+    dims: tuple[str, ...] = ()  # beyond time
+    default: bool = False
+    needs_all_overlaps: bool = False  # NaN in mean field
+
+
+def _specialisation(states: States) -> Array:
+    two = np.sort(states.cosines, axis=2)
+    margin = two[:, :, -1] - (two[:, :, -2] if two.shape[2] > 1 else 0.0)
+    return np.mean(margin, axis=1)
+
+
+def _operator_norm(states: States) -> Array:
+    assert states.orthogonal is not None
+    norms = np.full(len(states.orthogonal), np.nan)
+    for row, Q in enumerate(states.orthogonal):
+        if np.all(np.isfinite(Q)):
+            norms[row] = np.linalg.norm(Q, 2)
+    return norms
+
+
+def _off_diagonal_rms(states: States) -> Array:
+    """By ‖Q⊥‖² - Σ q², which a rotation of the neurons leaves alone."""
+    assert states.orthogonal is not None
+    p = states.q.shape[1]
+    squares = np.sum(states.orthogonal**2, axis=(1, 2)) - np.sum(states.q**2, axis=1)
+    return np.sqrt(np.maximum(squares, 0.0) / max(p * (p - 1), 1))
+
+
+def _cosine_histogram(states: States) -> Array:
+    """Shares of neurons (time, k, bins) by signed cosine in [-1, 1]."""
+    signed = np.clip(np.copysign(states.cosines, states.M), -1.0, 1.0)
+    place = np.minimum(((signed + 1.0) * (HISTOGRAM_BINS / 2)), HISTOGRAM_BINS - 1)
+    times, p, k = signed.shape
+    shares = np.full((times, k, HISTOGRAM_BINS), np.nan)
+    for t in range(times):
+        for r in range(k):
+            if np.all(np.isfinite(place[t, :, r])):
+                shares[t, r] = np.bincount(place[t, :, r].astype(int), minlength=HISTOGRAM_BINS) / p
+    return shares
+
+
+OBSERVABLES = {
+    observable.name: observable
+    for observable in (
+        Observable(
+            "risk", "excess risk ½ E[(f* - f)²], without the label noise Δ/2", lambda s: s.risk, default=True
+        ),
+        Observable(
+            "specialisation",
+            "mean over neurons of largest minus second largest |cosine| with a teacher",
+            _specialisation,
+            default=True,
+        ),
+        Observable("largest_norm", "max_i Q_ii", lambda s: np.max(s.norms, axis=1), default=True),
+        Observable(
+            "mean_orthogonal_norm", "tr Q⊥/p, Q⊥ = Q - M P⁻¹ Mᵀ", lambda s: np.mean(s.q, axis=1), default=True
+        ),
+        Observable(
+            "cosine",
+            "mean over neurons of the largest |cosine| with a teacher",
+            lambda s: np.mean(np.max(s.cosines, axis=2), axis=1),
+            default=True,
+        ),
+        Observable(
+            "orthogonal_operator_norm", "largest eigenvalue of Q⊥", _operator_norm, needs_all_overlaps=True
+        ),
+        Observable(
+            "off_diagonal_rms", "root mean square of Q⊥_ij, i ≠ j", _off_diagonal_rms, needs_all_overlaps=True
+        ),
+        Observable(
+            "cosine_histogram",
+            "share of neurons by cosine with each teacher",
+            _cosine_histogram,
+            dims=("teacher", "cosine_bin"),
+        ),
+    )
+}
+
+
+def chosen(names: Sequence[str] | None, field: str = "observables") -> tuple[str, ...]:
+    """The asked-for observables in the registry's order; None means the default ones. Risk is always there."""
+    if names is None:
+        return tuple(name for name, observable in OBSERVABLES.items() if observable.default)
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise InvalidInput(field, names, f"must be a list of names from {', '.join(OBSERVABLES)}")
+    for name in names:
+        if not isinstance(name, str) or name not in OBSERVABLES:
+            raise unknown_name(field, name, OBSERVABLES)
+    return tuple(name for name in OBSERVABLES if name == "risk" or name in names)
+
+
+def observe(states: States, names: Sequence[str]) -> Mapping[str, Array]:
+    """Their values, time first; NaN where the states do not hold what one needs."""
+    found = {}
+    for name in names:
+        observable = OBSERVABLES[name]
+        if observable.needs_all_overlaps and states.orthogonal is None:
+            found[name] = np.full(states.risk.shape, np.nan)
+        else:
+            found[name] = observable.function(states)
+    return found

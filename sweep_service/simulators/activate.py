@@ -1,0 +1,33 @@
+"""σ and σ' of the registered activations, for numbers and for short vectors.
+
+A code chooses, so that one compiled kernel serves every activation. An activation without a code
+still runs, by its NumPy functions and much more slowly.
+"""
+
+from __future__ import annotations
+
+import math
+
+from sweep_service.dynamics.vector_math import erf_and_gauss, tanh
+from sweep_service.kernels import kernel
+from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE
+from sweep_service.simd import where_less
+
+_SLOPE_AT_ZERO = math.sqrt(2.0 / math.pi)
+
+
+@kernel(inline=True)
+def activate(code, x):
+    """σ(x), σ'(x). Every σ here has σ(0) = 0, which lets zero rows fill a vector up."""
+    if code == ERF_CODE:
+        value, e = erf_and_gauss(x)
+        slope = _SLOPE_AT_ZERO * e
+    elif code == SQUARE_CODE:
+        value, slope = x * x, 2.0 * x
+    elif code == RELU_CODE:
+        slope = where_less(0.0, x, 1.0, x - x)  # NaN stays NaN
+        value = slope * x
+    else:
+        value = tanh(x)
+        slope = 1.0 - value * value
+    return value, slope

@@ -1,0 +1,148 @@
+"""The one SGD loop: chains in, their records out; in slices, so that it can be stopped and resumed."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweep_service.arrays import Array
+from sweep_service.errors import Stopped
+from sweep_service.simulators.chain import Chain, Simulator
+from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack
+from sweep_service.simulators.records import Records
+from sweep_service.status import Status
+
+SLICE = 0.1  # seconds between two looks at `stopped`
+SAVE_EVERY = 30.0  # seconds between two checkpoints
+
+
+@dataclass(frozen=True)
+class Ends:
+    """How each chain ended."""
+
+    status: Array  # a Status each
+    steps: Array
+    seconds: Array
+
+
+class Run:
+    """Groups of chains one after another; each goes from record to record in slices of about SLICE seconds."""
+
+    def __init__(
+        self,
+        chains: Sequence[Chain],
+        simulator: type[Simulator],
+        at: Array,
+        records: Records,
+        stopped: Callable[[], bool] | None,
+        checkpoint: Checkpoint | None,
+        identity: str,
+    ) -> None:
+        self.chains, self.simulator, self.at, self.records = chains, simulator, at, records
+        self.stopped, self.checkpoint, self.identity = stopped, checkpoint, identity
+        n = len(chains)
+        self.ends = Ends(np.full(n, Status.PENDING.value, dtype=np.int8), np.zeros(n, np.int64), np.zeros(n))
+        self.position = np.zeros(3, dtype=np.int64)  # first chain of the group, next record, steps done
+        self.slice, self.grain, self.saved = 0, 1, clock.monotonic()
+
+    def __call__(self) -> Ends:
+        resumed = self._load()
+        size = self.simulator.most_chains
+        while self.position[0] < len(self.chains):
+            first = int(self.position[0])
+            group = self.simulator(self.chains[first : first + size])
+            self.grain = group.grain
+            if resumed is not None:
+                _restore(group, resumed)
+                resumed = None
+            self._group(first, group)
+            self.position[:] = first + size, 0, 0
+        if self.checkpoint is not None:
+            self.checkpoint.clear()
+        return self.ends
+
+    def _group(self, first: int, group: Simulator) -> None:
+        """Take one group from where it stands to its last record."""
+        place = range(len(group.chains))
+        while self.position[1] < len(self.at):
+            record = int(self.position[1])
+            self._advance(first, group, int(self.at[record]))
+            for c in place:
+                if group.diverged[c] >= 0:
+                    continue
+                M, Q = group.overlaps(c)
+                if np.trace(Q) < group.chains[c].limit:
+                    self.records.add(first + c, c, record, M, Q)
+                else:  # between two looks of the simulator
+                    group.diverged[c] = self.at[record]
+            self.position[1] += 1
+            if np.all(group.diverged >= 0):
+                break
+        for c in place:
+            lost = group.diverged[c] >= 0
+            self.ends.status[first + c] = Status.DIVERGED if lost else Status.DONE
+            self.ends.steps[first + c] = group.diverged[c] if lost else self.at[-1]
+            done = np.searchsorted(self.at, group.diverged[c]) if lost else len(self.at)
+            self.records.flush(first + c, c, int(done) - 1)
+
+    def _advance(self, first: int, group: Simulator, until: int) -> None:
+        while (now := int(self.position[2])) < until and not np.all(group.diverged >= 0):
+            if self.stopped is not None and self.stopped():
+                self._save(group)
+                raise Stopped("the simulation was asked to stop")
+            if clock.monotonic() - self.saved > SAVE_EVERY:
+                self._save(group)
+            self.slice = max(self.slice - self.slice % group.grain, group.grain)
+            last = min(until, now + self.slice)
+            began = clock.perf_counter()
+            group.advance(now, last)
+            took = clock.perf_counter() - began
+            self.ends.seconds[first : first + len(group.chains)] += took / len(group.chains)
+            if last - now == self.slice:
+                self.slice = int(self.slice * min(4.0, max(0.25, SLICE / max(took, 1e-9))))
+            self.position[2] = last
+
+    def _save(self, group: Simulator) -> None:
+        if self.checkpoint is not None:
+            records, ends = self.records, self.ends
+            arrays = {
+                "position": self.position,
+                "status": ends.status,
+                "steps": ends.steps,
+                "seconds": ends.seconds,
+                "buffer/M": records.M,
+                "buffer/Q": records.Q,
+                "buffer/filled": records.filled,
+                "group/diverged": group.diverged,
+                **{f"state/{name}": array for name, array in group.state().items()},
+                **{f"output/{name}": array for name, array in records.outputs.items()},
+            }
+            self.checkpoint.save(pack(self.identity, arrays))
+        self.saved = clock.monotonic()
+
+    def _load(self) -> Mapping[str, Array] | None:
+        content = None if self.checkpoint is None else self.checkpoint.load()
+        if content is None:
+            return None
+        arrays = unpack(self.identity, content)
+        records, ends = self.records, self.ends
+        for array, name in (
+            (self.position, "position"),
+            (ends.status, "status"),
+            (ends.steps, "steps"),
+            (ends.seconds, "seconds"),
+            (records.M, "buffer/M"),
+            (records.Q, "buffer/Q"),
+            (records.filled, "buffer/filled"),
+            *((array, f"output/{name}") for name, array in records.outputs.items()),
+        ):
+            array[...] = arrays[name]
+        return arrays
+
+
+def _restore(group: Simulator, arrays: Mapping[str, Array]) -> None:
+    group.diverged[:] = arrays["group/diverged"]
+    group.restore({name: arrays[f"state/{name}"] for name in group.state()})

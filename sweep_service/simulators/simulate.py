@@ -1,0 +1,173 @@
+"""`simulate`: one point, exact SGD, one labelled dataset."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweep_service.arrays import Array
+from sweep_service.errors import InvalidInput
+from sweep_service.fields import increasing_times, seeds, switch
+from sweep_service.identity import Key
+from sweep_service.labels import WIDEST_STORED, about, labelled
+from sweep_service.model.initial import Start
+from sweep_service.model.observables import OBSERVABLES, chosen
+from sweep_service.model.risk import teacher_power
+from sweep_service.model.two_point import pairs
+from sweep_service.point import Point
+from sweep_service.simulators.chain import Chain
+from sweep_service.simulators.checkpoint import checkpoint_of
+from sweep_service.simulators.choose import ENGINE_VERSION, Engine, choose_engine
+from sweep_service.simulators.collapse import collapsed
+from sweep_service.simulators.records import Records, Sample
+from sweep_service.simulators.run import Run
+from sweep_service.simulators.streams import chain_key
+from sweep_service.status import Status
+from sweep_service.threads import one_blas_thread
+
+# The number of a step times d indexes a stream: both fit into 63 bits.
+MOST_NUMBERS = 2.0**62
+# Below this share of the risk of a student that answers zero, S3 shows its own rounding.
+RESOLVED = 1e-13
+NO_KEY = np.zeros(3, dtype=np.uint64)
+OVERLAP_DIMS = {
+    "overlap_student_teacher": ("student", "teacher"),
+    "overlap_student": ("student", "student_other"),
+}
+
+
+def simulate(
+    point: Any,
+    *,
+    times: Sequence[float] | Array,
+    seed: int | Sequence[int] = 0,
+    repeat: int | Sequence[int] = 0,
+    engine: str = "auto",
+    observables: Sequence[str] | None = None,
+    overlaps: bool | None = None,
+    stopped: Callable[[], bool] | None = None,
+    checkpoint: Any = None,
+) -> xr.Dataset:
+    """Simulate one-pass SGD exactly.
+
+    `point` and `times` are those of `integrate`; a time t is recorded after round(t/δt) steps, and the
+    coordinate `step` says how many that is. `seed` draws the initial condition and `repeat` the inputs;
+    a sequence of either adds the dimension of that name, and its chains run together. `engine` is a name
+    of `ENGINES`, or auto. `observables` and `overlaps` choose what is kept. `stopped` is asked about ten
+    times a second; when it answers true the call ends with `Stopped`. With a `checkpoint` (a path, or an
+    object with load, save and clear) the same call then goes on where it was, to the same bits.
+    """
+    point = Point.parse(point)
+    names = chosen(observables)
+    keep = point.p <= WIDEST_STORED if overlaps is None else switch(overlaps, "overlaps")
+    at, starts, repeats = increasing_times(times), seeds(seed), seeds(repeat, "repeat")
+    steps, way, keeper = _steps(point, at), choose_engine(point, engine), checkpoint_of(checkpoint)
+    with one_blas_thread():
+        drawn = [point.start(one) for one in starts]
+        keys = [[stream_key(point, one, other) for other in repeats] for one in starts]
+        chains, samples = [], []
+        for start, row in zip(drawn, keys, strict=True):
+            moving, turn = _chain(point, start, way)
+            chains += [replace(moving, key=chain_key(key)) for key in row]
+            samples += [Sample(start.overlaps.P, turn)] * len(row)
+        simulator = way.simulator(point, len(chains))
+        averages = pairs(point.activation, point.teacher_activation)
+        records = Records(
+            samples, len(at), chains[0].rows, point.p, averages, names, keep,
+            min(simulator.most_chains, len(chains)),
+        )  # fmt: skip
+        identity = Key.of(
+            streams=[key.digest for row in keys for key in row], steps=steps, engine=way.name,
+            form=simulator.__name__, version=ENGINE_VERSION, observables=names, overlaps=keep,
+        ).digest  # fmt: skip
+        run = Run(chains, simulator, steps, records, stopped, keeper, identity)
+        ends = run()
+    dataset = _dataset(point, at, steps, starts, repeats, records, drawn)
+    dataset.attrs |= {
+        "seed": list(starts),
+        "repeat": list(repeats),
+        "engine": way.name,
+        "engine_reason": way.reason,
+        "engine_form": simulator.__name__,
+        "engine_version": ENGINE_VERSION,
+        "block": run.grain,
+        "status": [Status(value).label for value in ends.status],
+        "steps": ends.steps.tolist(),
+        "seconds": ends.seconds.tolist(),
+        "warnings": "\n".join(_warnings(point, way, drawn, records)),
+    }
+    for name, value in (("seed", seed), ("repeat", repeat)):
+        if isinstance(value, numbers.Real):
+            dataset = dataset.isel({name: 0}, drop=True)
+            dataset.attrs[name] = int(value)
+    if isinstance(seed, numbers.Real) and isinstance(repeat, numbers.Real):
+        dataset.attrs |= {name: dataset.attrs[name][0] for name in ("status", "steps", "seconds")}
+    return dataset
+
+
+def stream_key(point: Point, seed: int, repeat: int) -> Key:
+    """What the inputs of a chain are drawn from: everything physical, and nothing else."""
+    return Key.of(
+        d=point.d, p=point.p, k=point.k, gamma=point.gamma, noise=point.noise,
+        activation=point.activation.name, teacher_activation=point.teacher_activation.name,
+        init=point.init.content(), seed=seed, repeat=repeat,
+    )  # fmt: skip
+
+
+def _steps(point: Point, times: Array) -> Array:
+    """After how many steps each time is recorded."""
+    steps = np.rint(times / point.delta_t)
+    if steps[-1] * point.d > MOST_NUMBERS:
+        raise InvalidInput("times", float(times[-1]), f"is {steps[-1]:.3g} steps of δt = {point.delta_t:.3g}: too many")
+    return steps.astype(np.int64)
+
+
+def _chain(point: Point, start: Start, engine: Engine) -> tuple[Chain, Array | None]:
+    """What the chains of one start have in common, and U where the student is collapsed."""
+    students, teachers = start.coordinates(point.d)
+    chain = Chain(
+        students, teachers, point.d, point.p, point.gamma, point.noise,
+        point.activation, point.teacher_activation, NO_KEY,
+    )  # fmt: skip
+    return collapsed(chain) if engine.name == "S4" else (chain, None)
+
+
+def _dataset(
+    point: Point,
+    times: Array,
+    steps: Array,
+    starts: Sequence[int],
+    repeats: Sequence[int],
+    records: Records,
+    drawn: Sequence[Start],
+) -> xr.Dataset:
+    dims = {name: OBSERVABLES[name].dims for name in records.names} | OVERLAP_DIMS
+    variables = {
+        name: (
+            ("seed", "repeat", "time", *dims[name]),
+            values.reshape(len(starts), len(repeats), *values.shape[1:]),
+        )
+        for name, values in records.outputs.items()
+    }
+    teachers = np.stack([start.overlaps.P for start in drawn])
+    variables["overlap_teacher"] = (("seed", "teacher", "teacher_other"), teachers)
+    dataset = labelled(variables, {"seed": list(starts), "repeat": list(repeats), "time": times}, point, {})
+    return dataset.assign_coords(step=xr.Variable("time", steps, about("step")))
+
+
+def _warnings(point: Point, engine: Engine, drawn: Sequence[Start], records: Records) -> list[str]:
+    found = list(dict.fromkeys(warning for start in drawn for warning in start.warnings))
+    if not engine.compiled:
+        slow = {act.name: None for act in (point.activation, point.teacher_activation) if act.code is None}
+        found.append(f"{', '.join(slow)} has no compiled kernel: its steps run in Python, about 100 times slower")
+    if engine.name == "S3":
+        answer = 0.5 * teacher_power(drawn[0].overlaps.P, records.pairs.teachers)
+        with np.errstate(invalid="ignore"):
+            if np.any(records.outputs["risk"] < RESOLVED * answer):
+                found.append("risks this small are rounding in S3: engine='S3-factored' resolves them")
+    return found

@@ -1,0 +1,138 @@
+"""Random numbers of a chain: each a pure function of the chain's key, a purpose and an index.
+
+Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011) turns a counter into 128 random bits, so a
+stream has no state. A number does not depend on which were drawn before, in what batches or by
+which simulator: S1, S2 and S4 see the same inputs, and a checkpoint need not hold a generator.
+
+The normals of a purpose are numbered. Sixteen of them, 16c to 16c + 15, come from the counters
+8c to 8c + 7: first the eight sines of Box and Muller's pairs, then the eight cosines.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sweep_service.arrays import Array
+from sweep_service.dynamics.vector_math import log_positive, normal_pair, unit_interval
+from sweep_service.identity import Key
+from sweep_service.kernels import kernel
+from sweep_service.simd import load8, store, where_less
+
+# Purposes: what a number is drawn for.
+INPUT, NOISE, FIELD, RADIUS = range(4)
+# One chunk: eight counters, sixteen normals.
+CHUNK = 16
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_ATTEMPT = np.uint64(8)
+_STEPS = np.arange(8, dtype=np.uint64)
+
+
+def chain_key(key: Key) -> Array:
+    """Three words of 32 bits that are the chain's own: two for Philox's key, one for its counter."""
+    return key.seed_sequence("sgd").generate_state(3, np.uint32).astype(np.uint64)
+
+
+@kernel(inline=True)
+def philox(counter, purpose, own, key_0, key_1):
+    """Two words of 64 bits; of `purpose`, `own` and the keys only the lower 32 bits count."""
+    nothing = counter ^ counter  # numbers become vectors where the counter is one
+    c0, c1, c2, c3 = counter, counter >> _HALF, nothing | purpose, nothing | own
+    key_0, key_1 = nothing | key_0, nothing | key_1
+    for _ in range(10):
+        p0 = (c0 & _LOW) * _MULTIPLY_0
+        p1 = (c2 & _LOW) * _MULTIPLY_1
+        c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ key_0, p1, (p0 >> _HALF) ^ c3 ^ key_1, p0
+        key_0 = key_0 + _WEYL_0
+        key_1 = key_1 + _WEYL_1
+    return (c0 << _HALF) | (c1 & _LOW), (c2 << _HALF) | (c3 & _LOW)
+
+
+@kernel()
+def fill(key, purpose, chunk, scale, out):
+    """The normals from 16·chunk on, times `scale`, into a flat array whose size is a multiple of 16."""
+    eight = load8(_STEPS, 0)
+    for c in range(out.size // CHUNK):
+        words = philox(eight + np.uint64(8 * (chunk + c)), np.uint64(purpose), key[2], key[0], key[1])
+        first, second = normal_pair(words[0], words[1])
+        store(out, CHUNK * c, scale * first)
+        store(out, CHUNK * c + 8, scale * second)
+
+
+@kernel()
+def fill_chains(keys, purpose, chunk, scale, out):
+    """The same of eight chains at once, keys (3·8) and out (normals·8) flat, the chains side by side."""
+    key_0, key_1, own = load8(keys, 0), load8(keys, 8), load8(keys, 16)
+    nothing = own ^ own
+    for c in range(out.size // (8 * CHUNK)):
+        for row in range(8):
+            counter = nothing | np.uint64(8 * (chunk + c) + row)
+            words = philox(counter, np.uint64(purpose), own, key_0, key_1)
+            first, second = normal_pair(words[0], words[1])
+            store(out, 8 * (CHUNK * c + row), scale * first)
+            store(out, 8 * (CHUNK * c + 8 + row), scale * second)
+
+
+@kernel()
+def fill_steps(key, step, pairs, drawn, steps, out):
+    """Normals by step: out (2·drawn, steps) flat; `steps` is a multiple of 8.
+
+    Each step owns 2·pairs normals, of which the first 2·drawn are asked for. Column b belongs to
+    step + b whatever a block begins with, so no number is used twice.
+    """
+    eight = load8(_STEPS, 0)
+    for c in range(drawn):
+        for b in range(0, steps, 8):
+            counter = (eight + np.uint64(step + b)) * np.uint64(pairs) + np.uint64(c)
+            words = philox(counter, np.uint64(FIELD), key[2], key[0], key[1])
+            first, second = normal_pair(words[0], words[1])
+            store(out, 2 * c * steps + b, first)
+            store(out, (2 * c + 1) * steps + b, second)
+
+
+@kernel(inline=True)
+def _gamma_trial(counter, attempt, own, key_0, key_1, shift, slope):
+    """Marsaglia and Tsang's trial: x, v = (1 + slope x)³ and a margin that is > 0 if v is accepted."""
+    purpose = np.uint64(RADIUS) + (np.uint64(2 * attempt) << _ATTEMPT)
+    words = philox(counter, purpose, own, key_0, key_1)
+    x, _ = normal_pair(words[0], words[1])
+    words = philox(counter, purpose + (np.uint64(1) << _ATTEMPT), own, key_0, key_1)
+    w = 1.0 + slope * x
+    v = w * w * w
+    margin = 0.5 * x * x + shift * (1.0 - v + log_positive(v)) - log_positive(unit_interval(words[0]))
+    return x, v, where_less(0.0, v, margin, -1.0)
+
+
+@kernel()
+def fill_radii(key, step, degrees, size, out, work):
+    """out[a] = √χ² with degrees - a degrees of freedom, for the steps step + a, a < size; work has 40 places."""
+    eight = load8(_STEPS, 0)
+    shift, slope, lanes = work[:8], work[8:16], work[16:]
+    for a0 in range(0, size, 8):
+        for l in range(8):
+            # dof/2 - 1/3; lanes past the end get anything valid
+            shift[l] = 0.5 * max(degrees - a0 - l, 2) - 1.0 / 3.0
+            slope[l] = 1.0 / math.sqrt(9.0 * shift[l])
+        x, v, margin = _gamma_trial(
+            eight + np.uint64(step + a0), 0, key[2], key[0], key[1], load8(shift, 0), load8(slope, 0)
+        )
+        store(lanes, 0, x)
+        store(lanes, 8, v)
+        store(lanes, 16, margin)
+        for l in range(min(8, size - a0)):
+            if degrees - a0 - l == 1:
+                out[a0 + l] = abs(lanes[l])
+                continue
+            accepted, attempt = lanes[8 + l], 0
+            good = lanes[16 + l]
+            while not good > 0.0:
+                attempt += 1
+                _, accepted, good = _gamma_trial(
+                    np.uint64(step + a0 + l), attempt, key[2], key[0], key[1], shift[l], slope[l]
+                )
+            out[a0 + l] = math.sqrt(2.0 * shift[l] * accepted)

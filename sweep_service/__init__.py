@@ -1,4 +1,4 @@
-"""Dynamics of SGD in two-layer networks: exact simulation, the limiting ODEs, and sweeps over (d, p, gamma, regime).
+"""Dynamics of SGD in two-layer networks: exact simulation, limiting ODEs, and sweeps over both.
 
 Names are imported when they are first used, so that `import sweep_service` stays fast.
 """

@@ -1,4 +1,4 @@
-"""The array type that everything here passes around."""
+"""The array types that everything here passes around."""
 
 from __future__ import annotations
 
@@ -7,3 +7,4 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+AnyArray = np.ndarray[Any, np.dtype[Any]]  # words, counts and statuses, too

@@ -102,7 +102,8 @@ for _symbol, _float, _word in (
     _define(_symbol, _float, _word)
 
 
-def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any, vector: Any) -> Any:
+def _address(context: Any, builder: Any, kind: Any, args: Any, vector: Any) -> Any:
+    array, index = args
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), context.get_value_type(vector).as_pointer())
 
@@ -113,7 +114,7 @@ def _loader(width: int) -> Any:
         kind = Vector(array.dtype, width)
 
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            value = builder.load(_address(context, builder, sig.args[0], *args, kind))
+            value = builder.load(_address(context, builder, sig.args[0], args, kind))
             value.align = 8
             return value
 
@@ -131,7 +132,7 @@ def store(typing_context: Any, array: Any, index: Any, vector: Any) -> Any:
     """Write a vector into a flat contiguous array from this index on."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        where = _address(context, builder, sig.args[0], args[0], args[1], sig.args[2])
+        where = _address(context, builder, sig.args[0], args[:2], sig.args[2])
         builder.store(args[2], where).align = 8
         return context.get_dummy_value()
 

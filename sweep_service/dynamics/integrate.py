@@ -19,12 +19,11 @@ from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
 from sweep_service.fields import increasing_times, seeds, switch
-from sweep_service.labels import labelled
+from sweep_service.labels import WIDEST_STORED, labelled
+from sweep_service.model.observables import OBSERVABLES, States, chosen, observe
 from sweep_service.point import Point
 from sweep_service.threads import one_blas_thread
 
-# The widest student whose overlaps are kept unless asked for.
-WIDEST_STORED = 256
 # A mean-field quadrature is refined while it errs by more than this many times the flow's precision.
 QUADRATURE = 100.0
 REFINEMENTS = 3
@@ -39,6 +38,7 @@ def integrate(
     regime: str = "auto",
     seed: int | Sequence[int] = 0,
     regime_options: Mapping[str, Any] | None = None,
+    observables: Sequence[str] | None = None,
     overlaps: bool | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> xr.Dataset:
@@ -46,35 +46,47 @@ def integrate(
 
     `point` holds d, p, k, gamma and optionally noise, activation, teacher_activation, init. `times`
     are increasing, in units where one SGD step is γ/(pd). `regime` is a name of `REGIMES`, or auto.
-    A sequence of seeds adds the dimension `seed`. `overlaps` keeps M and Q (or q): by default up to
-    p = 256. `stopped` is asked at every evaluation and ends the call with `Stopped`.
+    A sequence of seeds adds the dimension `seed`. `observables` are names of `OBSERVABLES`; `overlaps`
+    keeps M and Q (or q): by default up to p = 256. `stopped` is asked at every evaluation and ends the
+    call with `Stopped`.
     """
     point = Point.parse(point)
     options = RegimeOptions.parse(regime_options)
-    keep = None if overlaps is None else switch(overlaps, "overlaps")
-    at, chosen = increasing_times(times), seeds(seed)
+    names = chosen(observables)
+    keep = point.p <= WIDEST_STORED if overlaps is None else switch(overlaps, "overlaps")
+    at, starts = increasing_times(times), seeds(seed)
     if not isinstance(regime, str) or (regime != "auto" and regime not in REGIMES):
         raise unknown_name("regime", regime, ("auto", *REGIMES))
     runs = []
     with one_blas_thread():
-        for one in chosen:
+        for one in starts:
             setup = Setup(point, point.start(one), one, options)
             choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
-            runs.append(_run(setup, choice, at, keep, stopped))
+            runs.append(_run(setup, choice, at, names, keep, stopped))
     if isinstance(seed, numbers.Real):
         return runs[0]
-    return _along_seed(runs, chosen)
+    return _along_seed(runs, starts)
 
 
 def _run(
-    setup: Setup, choice: Choice, times: Array, keep: bool | None, stopped: Callable[[], bool] | None
+    setup: Setup,
+    choice: Choice,
+    times: Array,
+    names: Sequence[str],
+    keep: bool,
+    stopped: Callable[[], bool] | None,
 ) -> xr.Dataset:
     began = clock.perf_counter()
     flow, path, error = _solve_finely(setup, choice.regime, times, stopped)
     risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
-    variables: dict[str, tuple[tuple[str, ...], Array]] = {"risk": (("time",), risk)}
-    if keep or (keep is None and setup.point.p <= WIDEST_STORED):
-        variables |= _states(flow, path, "particle" if choice.regime == "mean_field_pde" else "student")
+    states, kept = _states(flow, path, risk, setup.start.overlaps.P)
+    variables = {
+        name: (("time", *OBSERVABLES[name].dims), values) for name, values in observe(states, names).items()
+    }
+    if keep:
+        unit = "particle" if choice.regime == "mean_field_pde" else "student"
+        variables["overlap_student_teacher"] = (("time", unit, "teacher"), states.M)
+        variables |= {name: (("time", unit, *others), values) for name, (others, values) in kept.items()}
     variables["overlap_teacher"] = (("teacher", "teacher_other"), setup.start.overlaps.P)
     point = setup.point
     found = [*setup.start.warnings, *theory_warnings(point, choice.regime)]
@@ -131,28 +143,25 @@ def resolved(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFieldFlow, f
     return flow, error
 
 
-def _states(flow: Any, path: Trajectory, unit: str) -> dict[str, tuple[tuple[str, ...], Array]]:
-    """M and Q, or M and q, at every time."""
+def _states(
+    flow: Any, path: Trajectory, risk: Array, P: Array
+) -> tuple[States, dict[str, tuple[tuple[str, ...], Array]]]:
+    """The trajectory as observables see it, and what is stored beside M: Q, or q in mean field."""
     if isinstance(flow, MeanFieldFlow):
         both = [flow.state(y) for y in path.states]
-        lost = ~np.all(np.isfinite(path.states), axis=1)
-        q = np.array([q for _, q in both])
-        q[lost] = np.nan
-        return {
-            "overlap_student_teacher": (("time", unit, "teacher"), np.array([M for M, _ in both])),
-            "orthogonal_norm": (("time", unit), q),
-        }
+        M, q = np.array([M for M, _ in both]), np.array([q for _, q in both])
+        q[~np.all(np.isfinite(path.states), axis=1)] = np.nan
+        inside = np.sum(M * np.linalg.solve(P, M.swapaxes(1, 2)).swapaxes(1, 2), axis=2)
+        return States(risk, M, inside + q, P, orthogonal_norms=q), {"orthogonal_norm": ((), q)}
     all_overlaps = [flow.overlaps(y) for y in path.states]
-    return {
-        "overlap_student_teacher": (("time", "student", "teacher"), np.array([o.M for o in all_overlaps])),
-        "overlap_student": (("time", "student", "student_other"), np.array([o.Q for o in all_overlaps])),
-    }
+    M, Q = np.array([o.M for o in all_overlaps]), np.array([o.Q for o in all_overlaps])
+    return States.of(risk, M, Q, P), {"overlap_student": (("student_other",), Q)}
 
 
-def _along_seed(runs: list[xr.Dataset], chosen: tuple[int, ...]) -> xr.Dataset:
+def _along_seed(runs: list[xr.Dataset], starts: tuple[int, ...]) -> xr.Dataset:
     """One dataset along `seed`; attributes that differ between seeds become lists in its order."""
     joined = xr.concat(
-        runs, xr.Variable("seed", list(chosen)), coords="minimal", compat="override", combine_attrs="override"
+        runs, xr.Variable("seed", list(starts)), coords="minimal", compat="override", combine_attrs="override"
     )
     attributes = {}
     for name in runs[0].attrs:

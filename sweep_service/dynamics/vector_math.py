@@ -69,7 +69,7 @@ def _erfcx_of(t: Any) -> Any:
 
 
 def _one_at_one(x: tuple[float, ...]) -> tuple[float, ...]:
-    """With the sum that `_erfcx` takes at t = 1 made exactly 1: neurons of weight zero must answer erf(0) = 0."""
+    """With the sum that `_erfcx` takes at t = 1 made exactly 1: a neuron of weight zero answers zero."""
     while True:
         a, b, c, d = (reduce(add, x[start::-4]) for start in (16, 13, 14, 15))
         if (at_one := (d + c) + (b + a)) == 1.0:

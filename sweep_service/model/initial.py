@@ -249,7 +249,7 @@ class Init:
 
 
 def _given(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Array, Array] | None]:
-    """Overlaps from the numbers of `overlaps` or the arrays of `weights`, and the coordinates of the latter."""
+    """Overlaps from the numbers of `overlaps` or the arrays of `weights`, and the latter's coordinates."""
     names = GIVEN[value["kind"]]
     only_known(value, ("kind", *names), "init")
     for name in names:

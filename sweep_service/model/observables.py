@@ -41,7 +41,9 @@ class States:
         """diag Q⊥ (time, p), never negative."""
         if self.orthogonal_norms is not None:
             return self.orthogonal_norms
-        inside = np.sum(self.M * np.swapaxes(np.linalg.solve(self.P, np.swapaxes(self.M, 1, 2)), 1, 2), axis=2)
+        inside = np.sum(
+            self.M * np.swapaxes(np.linalg.solve(self.P, np.swapaxes(self.M, 1, 2)), 1, 2), axis=2
+        )
         return np.maximum(self.norms - inside, 0.0)
 
     @cached_property
@@ -137,7 +139,7 @@ OBSERVABLES = {
 
 
 def chosen(names: Sequence[str] | None, field: str = "observables") -> tuple[str, ...]:
-    """The asked-for observables in the registry's order; None means the default ones. Risk is always there."""
+    """The asked-for observables in the registry's order, the risk among them; None means the default ones."""
     if names is None:
         return tuple(name for name, observable in OBSERVABLES.items() if observable.default)
     if isinstance(names, str) or not isinstance(names, Sequence):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg.blas import dgemm, dsyrk
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.simd import padded
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.sequence import sequence
@@ -55,7 +55,7 @@ class Blocked(Simulator):
         W = self.W[:rows]
         return W @ self.W_star[:k].T / d, W @ W.T / d
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
 
 

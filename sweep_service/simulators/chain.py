@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.dynamics.integrators import DIVERGED
 from sweep_service.model.activations import Activation
 from sweep_service.simd import padded
@@ -31,7 +31,7 @@ class Chain:
     noise: float
     activation: Activation
     teacher_activation: Activation
-    key: Array  # three words, see streams.chain_key
+    key: AnyArray  # three words, see streams.chain_key
 
     @property
     def rows(self) -> int:
@@ -59,7 +59,7 @@ class Chain:
         return self.activation.code is not None and self.teacher_activation.code is not None
 
     @property
-    def codes(self) -> Array:
+    def codes(self) -> AnyArray:
         assert self.activation.code is not None
         assert self.teacher_activation.code is not None
         return np.array([self.activation.code, self.teacher_activation.code])
@@ -103,9 +103,9 @@ class Simulator(ABC):
         """M (rows, k) and Q (rows, rows) of one chain now."""
 
     @abstractmethod
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, AnyArray]:
         """The arrays that `advance` changes, by name: what a checkpoint must hold."""
 
-    def restore(self, state: Mapping[str, Array]) -> None:
+    def restore(self, state: Mapping[str, AnyArray]) -> None:
         for name, array in self.state().items():
             array[...] = state[name]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray
 from sweep_service.errors import InvalidInput
 
 IDENTITY = "identity"
@@ -67,14 +67,15 @@ def checkpoint_of(value: Any) -> Checkpoint | None:
     raise InvalidInput("checkpoint", value, "must be a path, or an object with load, save and clear")
 
 
-def pack(identity: str, arrays: Mapping[str, Array]) -> bytes:
+def pack(identity: str, arrays: Mapping[str, AnyArray]) -> bytes:
     """Arrays by name as one archive, with the identity of the run that they belong to."""
     file = io.BytesIO()
-    np.savez(file, **{IDENTITY: np.array(identity)}, **arrays)
+    everything: dict[str, Any] = {IDENTITY: np.array(identity), **arrays}
+    np.savez(file, **everything)
     return file.getvalue()
 
 
-def unpack(identity: str, content: bytes) -> dict[str, Array]:
+def unpack(identity: str, content: bytes) -> dict[str, AnyArray]:
     """The arrays of this very run; anything else is refused."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:

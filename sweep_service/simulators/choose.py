@@ -62,7 +62,9 @@ def choose_engine(point: Point, asked: str = "auto") -> Engine:
     if asked == "S4" and point.activation.name != "square":
         raise InvalidInput("engine", asked, "needs the square activation: only its student collapses")
     if asked == "S1" and not compiled:
-        raise InvalidInput("engine", asked, "needs activations with a compiled kernel; S2 walks the same path")
+        raise InvalidInput(
+            "engine", asked, "needs activations with a compiled kernel; S2 walks the same path"
+        )
     if asked != "auto":
         return Engine(asked, "asked for", compiled)
     if point.activation.name == "square" and p > d:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.simd import padded
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.sequence import sequence
@@ -38,7 +38,8 @@ class FactoredOverlapProcess(Simulator):
     def _turn(self, students: Array, teachers: Array) -> None:
         """Coordinates in an orthonormal basis of the rows' span, the teachers' first."""
         rows, k = self.chains[0].rows, self.chains[0].k
-        turned = np.linalg.qr(np.vstack([teachers, students]).T, mode="r").T
+        _, triangular = np.linalg.qr(np.vstack([teachers, students]).T)
+        turned = triangular.T
         self.frame[0] = D = turned.shape[1]
         self.W[:rows, D:] = 0.0
         self.W[:rows, :D], self.W_star[:k, :D] = turned[k:], turned[:k]
@@ -71,5 +72,5 @@ class FactoredOverlapProcess(Simulator):
         W, W_star = self.W[: one.rows, :D], self.W_star[: one.k, :D]
         return W @ W_star.T / one.d, W @ W.T / one.d
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, AnyArray]:
         return {"W": self.W, "W_star": self.W_star, "frame": self.frame}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.kernels import kernel
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.simd import fma, lane, load4, load8, padded, store
@@ -78,11 +78,11 @@ def _remainder(Q, F, i, rows, wide, begin, out, at):
         store(out, at + j + 8, f2)
         store(out, at + j + 12, f3)
         j += 16
-    for j in range(j, wide, 4):
-        field = load4(Q, i * wide + j)
+    for rest in range(j, wide, 4):
+        field = load4(Q, i * wide + rest)
         for e in range(rows):
-            field = fma(load4(F, e * wide + j), -F[e * wide + i], field)
-        store(out, at + j, field)
+            field = fma(load4(F, e * wide + rest), -F[e * wide + i], field)
+        store(out, at + rest, field)
 
 
 @kernel()
@@ -139,7 +139,7 @@ def gram(Z, rank, R, rows, B, steps, scale, G):
 def move_overlaps(
     Q, M, L_star, L_star_rows, mask, key, first, last, rate, root_noise, shares, d, B, codes, limit
 ):
-    """Steps first..last-1: Q (p, wide) and M (k, wide) flat, with columns of zeros beyond p where `mask` is 0.
+    """Steps first..last-1: Q (p, wide) and M (k, wide) flat; where `mask` is 0, columns of zeros.
 
     P = L_star L_starᵀ; L_star_rows (k, tall) holds its transpose, flat, `tall` a multiple of 4.
     Returns -1, or the step at which tr Q was found beyond `limit`.
@@ -255,5 +255,5 @@ class OverlapProcess(Simulator):
         rows = self.chains[0].rows
         return self.M[:, :rows].T.copy(), self.Q[:, :rows].copy()
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, AnyArray]:
         return {"Q": self.Q, "M": self.M}

@@ -26,7 +26,7 @@ class Sample:
 
 
 class Records:
-    """Outputs of all chains, (chain, time, ...), NaN where nothing was recorded; and a buffer for some of them.
+    """Outputs of all chains, (chain, time, ...), NaN where nothing was recorded; and what waits for more.
 
     Samples of a chain are turned into observables in batches that begin at fixed places in time, so
     that a run's last bits do not depend on its company or on where it was interrupted.
@@ -55,7 +55,10 @@ class Records:
             self.outputs["overlap_student_teacher"] = np.full((len(samples), times, width, k), np.nan)
             self.outputs["overlap_student"] = np.full((len(samples), times, width, width), np.nan)
         self.batch = min(times, max(1, BUFFER // (8 * rows * (rows + k))))
-        self.M, self.Q = np.empty((together, self.batch, rows, k)), np.empty((together, self.batch, rows, rows))
+        self.M, self.Q = (
+            np.empty((together, self.batch, rows, k)),
+            np.empty((together, self.batch, rows, rows)),
+        )
         self.filled = np.zeros(together, dtype=np.int64)  # samples that wait, of each chain on its way
 
     def add(self, chain: int, place: int, time: int, M: Array, Q: Array) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import Stopped
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack
@@ -23,19 +23,19 @@ SAVE_EVERY = 30.0  # seconds between two checkpoints
 class Ends:
     """How each chain ended."""
 
-    status: Array  # a Status each
-    steps: Array
+    status: AnyArray  # a Status each
+    steps: AnyArray
     seconds: Array
 
 
 class Run:
-    """Groups of chains one after another; each goes from record to record in slices of about SLICE seconds."""
+    """Groups of chains one after another, each from record to record in slices of about SLICE seconds."""
 
     def __init__(
         self,
         chains: Sequence[Chain],
         simulator: type[Simulator],
-        at: Array,
+        at: AnyArray,
         records: Records,
         stopped: Callable[[], bool] | None,
         checkpoint: Checkpoint | None,
@@ -123,7 +123,7 @@ class Run:
             self.checkpoint.save(pack(self.identity, arrays))
         self.saved = clock.monotonic()
 
-    def _load(self) -> Mapping[str, Array] | None:
+    def _load(self) -> Mapping[str, AnyArray] | None:
         content = None if self.checkpoint is None else self.checkpoint.load()
         if content is None:
             return None
@@ -143,6 +143,6 @@ class Run:
         return arrays
 
 
-def _restore(group: Simulator, arrays: Mapping[str, Array]) -> None:
+def _restore(group: Simulator, arrays: Mapping[str, AnyArray]) -> None:
     group.diverged[:] = arrays["group/diverged"]
     group.restore({name: arrays[f"state/{name}"] for name in group.state()})

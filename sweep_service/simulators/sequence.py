@@ -18,7 +18,6 @@ from sweep_service.simulators.activate import activate
 from sweep_service.simulators.chain import Chain
 
 
-
 class Sequence(Protocol):
     def __call__(self, L: Array, T: Array, G: Array, z: Array, C: Array) -> None:
         """Fields of students L (B, wide) and teachers T (B, tall), Gram matrix G (B, B, its lower half),
@@ -41,7 +40,18 @@ def _compiled(chain: Chain) -> Sequence:
             if begin:
                 L[begin:end] += G[begin:end, :begin] @ C[:begin]
             _stretch(
-                L.reshape(-1), T.reshape(-1), G, z, C.reshape(-1), mask, begin, end, rate, root_noise, shares, codes
+                L.reshape(-1),
+                T.reshape(-1),
+                G,
+                z,
+                C.reshape(-1),
+                mask,
+                begin,
+                end,
+                rate,
+                root_noise,
+                shares,
+                codes,
             )
 
     return run
@@ -70,11 +80,11 @@ def _stretch(L, T, G, z, C, mask, begin, end, rate, root_noise, shares, codes):
             store(L, at + 8, f2)
             store(L, at + 12, f3)
             i += 16
-        for i in range(i, wide, 4):
-            field = load4(L, b * wide + i)
+        for rest in range(i, wide, 4):
+            field = load4(L, b * wide + rest)
             for q in range(begin, b):
-                field = fma(load4(C, q * wide + i), G[b, q], field)
-            store(L, b * wide + i, field)
+                field = fma(load4(C, q * wide + rest), G[b, q], field)
+            store(L, b * wide + rest, field)
         for i in range(0, wide, 4):
             value, slope = activate(codes[0], load4(L, b * wide + i))
             store(C, b * wide + i, slope * load4(mask, i))

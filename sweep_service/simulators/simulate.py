@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import InvalidInput
 from sweep_service.fields import increasing_times, seeds, switch
 from sweep_service.identity import Key
@@ -104,7 +104,7 @@ def simulate(
     for name, value in (("seed", seed), ("repeat", repeat)):
         if isinstance(value, numbers.Real):
             dataset = dataset.isel({name: 0}, drop=True)
-            dataset.attrs[name] = int(value)
+            dataset.attrs[name] = dataset.attrs[name][0]
     if isinstance(seed, numbers.Real) and isinstance(repeat, numbers.Real):
         dataset.attrs |= {name: dataset.attrs[name][0] for name in ("status", "steps", "seconds")}
     return dataset
@@ -119,11 +119,13 @@ def stream_key(point: Point, seed: int, repeat: int) -> Key:
     )  # fmt: skip
 
 
-def _steps(point: Point, times: Array) -> Array:
+def _steps(point: Point, times: Array) -> AnyArray:
     """After how many steps each time is recorded."""
     steps = np.rint(times / point.delta_t)
     if steps[-1] * point.d > MOST_NUMBERS:
-        raise InvalidInput("times", float(times[-1]), f"is {steps[-1]:.3g} steps of δt = {point.delta_t:.3g}: too many")
+        raise InvalidInput(
+            "times", float(times[-1]), f"is {steps[-1]:.3g} steps of δt = {point.delta_t:.3g}: too many"
+        )
     return steps.astype(np.int64)
 
 
@@ -140,7 +142,7 @@ def _chain(point: Point, start: Start, engine: Engine) -> tuple[Chain, Array | N
 def _dataset(
     point: Point,
     times: Array,
-    steps: Array,
+    steps: AnyArray,
     starts: Sequence[int],
     repeats: Sequence[int],
     records: Records,
@@ -164,7 +166,9 @@ def _warnings(point: Point, engine: Engine, drawn: Sequence[Start], records: Rec
     found = list(dict.fromkeys(warning for start in drawn for warning in start.warnings))
     if not engine.compiled:
         slow = {act.name: None for act in (point.activation, point.teacher_activation) if act.code is None}
-        found.append(f"{', '.join(slow)} has no compiled kernel: its steps run in Python, about 100 times slower")
+        found.append(
+            f"{', '.join(slow)} has no compiled kernel: its steps run in Python, about 100 times slower"
+        )
     if engine.name == "S3":
         answer = 0.5 * teacher_power(drawn[0].overlaps.P, records.pairs.teachers)
         with np.errstate(invalid="ignore"):

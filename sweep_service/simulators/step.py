@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.kernels import kernel
 from sweep_service.simd import CHAINS, fma, lane, load4, load8, padded, store
 from sweep_service.simulators.activate import activate
@@ -142,15 +142,13 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
                 store(slopes, i + 8, f2)
                 store(slopes, i + 12, f3)
                 i += 16
-            for q in range(0, i, 4):
-                value, slope = activate(codes[0], load4(slopes, q))
-                store(slopes, q, slope)
-                total = total + value
-            for i in range(i, p, 4):
-                field = load4(W, i) * xs[x]
+            for rest in range(i, p, 4):
+                field = load4(W, rest) * xs[x]
                 for j in range(1, d):
-                    field = fma(load4(W, j * p + i), xs[x + j], field)
-                value, slope = activate(codes[0], field)
+                    field = fma(load4(W, j * p + rest), xs[x + j], field)
+                store(slopes, rest, field)
+            for i in range(0, p, 4):
+                value, slope = activate(codes[0], load4(slopes, i))
                 store(slopes, i, slope)
                 total = total + value
             answer = (lane(total, 0) + lane(total, 1)) + (lane(total, 2) + lane(total, 3))
@@ -187,7 +185,7 @@ class StepLoop(Simulator):
         (chain,) = self.chains
         self.diverged[0] = step_neurons(
             self.W.reshape(-1), self.W_star.reshape(-1), chain.mask, chain.key, first, last,
-            chain.rate, chain.root_noise, chain.shares, *(a.shape[1] for a in (self.W, self.W_star)),
+            chain.rate, chain.root_noise, chain.shares, self.W.shape[1], self.W_star.shape[1],
             chain.d, chain.codes, chain.limit,
         )  # fmt: skip
 
@@ -195,7 +193,7 @@ class StepLoop(Simulator):
         one = self.chains[0]
         return gram_of(np.ascontiguousarray(self.W[:, : one.rows].T), self.W_star[:, : one.k].T.copy(), one.d)
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
 
 
@@ -228,7 +226,7 @@ class StepLoopOfChains(Simulator):
         W, W_star = (np.ascontiguousarray(array[:, :, chain]) for array in (self.W, self.W_star))
         return gram_of(W, W_star, self.chains[0].d)
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
 
 

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray
 from sweep_service.dynamics.vector_math import log_positive, normal_pair, unit_interval
 from sweep_service.identity import Key
 from sweep_service.kernels import kernel
@@ -33,7 +33,7 @@ _ATTEMPT = np.uint64(8)
 _STEPS = np.arange(8, dtype=np.uint64)
 
 
-def chain_key(key: Key) -> Array:
+def chain_key(key: Key) -> AnyArray:
     """Three words of 32 bits that are the chain's own: two for Philox's key, one for its counter."""
     return key.seed_sequence("sgd").generate_state(3, np.uint32).astype(np.uint64)
 
@@ -110,7 +110,7 @@ def _gamma_trial(counter, attempt, own, key_0, key_1, shift, slope):
 
 @kernel()
 def fill_radii(key, step, degrees, size, out, work):
-    """out[a] = √χ² with degrees - a degrees of freedom, for the steps step + a, a < size; work has 40 places."""
+    """out[a] = √χ² with degrees - a degrees of freedom, of step + a, for a < size; work has 40 places."""
     eight = load8(_STEPS, 0)
     shift, slope, lanes = work[:8], work[8:16], work[16:]
     for a0 in range(0, size, 8):

@@ -15,7 +15,7 @@ from sweep_service.simulators.streams import fill_radii, fill_steps
 
 
 class Draws:
-    """The random numbers of a block in the frame of the weights: noise, fields, and the Gram matrix's rest."""
+    """The random numbers of a block: noise, fields, and what the inputs are outside the weights' span."""
 
     def __init__(self, chain: Chain, most: int, B: int) -> None:
         self.key, self.d, self.B = chain.key, chain.d, B
@@ -25,7 +25,7 @@ class Draws:
         self.radii, self.work = np.empty(B), np.empty(40)
 
     def block(self, step: int, steps: int, rank: int) -> tuple[Array, Array, Array]:
-        """z (steps), Z (rank, steps) iid normal, and R (rows, steps) with RᵀR the Gram matrix outside the span."""
+        """z (steps) and Z (rank, steps) normal, R (rows, steps) with RᵀR the Gram matrix outside the span."""
         B, rows = self.B, min(steps, self.d - rank)
         drawn = (self.extra + rank + 1) // 2
         fill_steps(self.key, step, self.pairs, drawn, B, self.normals.reshape(-1))

@@ -9,6 +9,7 @@ from sweep_service import integrate
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import Stopped
 from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.observables import chosen
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import pairs
@@ -43,7 +44,7 @@ def test_names_dimensions_and_labels(regime):
     found = run(regime)
     unit = "particle" if regime == "mean_field_pde" else "student"
     expected = {
-        "risk": ("time",),
+        **dict.fromkeys(chosen(None), ("time",)),
         "overlap_student_teacher": ("time", unit, "teacher"),
         "overlap_teacher": ("teacher", "teacher_other"),
     }

@@ -89,7 +89,7 @@ def _run(
         variables |= {name: (("time", unit, *others), values) for name, (others, values) in kept.items()}
     variables["overlap_teacher"] = (("teacher", "teacher_other"), setup.start.overlaps.P)
     point = setup.point
-    found = [*setup.start.warnings, *theory_warnings(point, choice.regime)]
+    found = [*point.init.warnings, *theory_warnings(point, choice.regime)]
     return labelled(
         variables,
         {"time": times},

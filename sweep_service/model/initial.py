@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -137,13 +138,20 @@ GIVEN = {"overlaps": ("M", "Q", "P"), "weights": ("W", "W_star")}
 
 @dataclass(frozen=True)
 class Start:
-    """What one seed starts from."""
+    """What one seed starts from: coordinates that were drawn or given, or given overlaps."""
 
-    overlaps: Overlaps
     invariant: bool | None  # None: given numbers, nobody can know
     d: int  # where the students were drawn: the span of their orthogonal parts has d - k dimensions
-    warnings: tuple[str, ...] = ()
-    drawn: tuple[Array, Array] | None = None  # the coordinates that gave the overlaps, where there are any
+    drawn: tuple[Array, Array] | None = None
+    given: Overlaps | None = None
+
+    @cached_property
+    def overlaps(self) -> Overlaps:
+        """Ω(0); computed when asked for, as it is p by p."""
+        if self.given is not None:
+            return self.given
+        assert self.drawn is not None
+        return Overlaps.of(*self.drawn)
 
     def coordinates(self, d: int) -> tuple[Array, Array]:
         """Students (p, r) and teachers (k, r) in an orthonormal basis of R^d, r <= d, rows divided by √d."""
@@ -200,6 +208,11 @@ class Init:
         shared = {"d0": self.shared_d} if self.shared_d is not None else self.shared
         return {"kind": self.kind, **self.parameters, "teacher": self.teacher.content(), "shared": shared}
 
+    @cached_property
+    def digest(self) -> str:
+        """Its content in few words: given overlaps are many numbers."""
+        return Key.of(init=self.content()).digest
+
     def key(self, shape: Shape, seed: int) -> Key:
         """The init_key: no d when the overlaps are shared over d."""
         return Key.of(p=shape.p, **self._setting(shape, seed))
@@ -211,21 +224,32 @@ class Init:
     def start(self, shape: Shape, seed: int) -> Start:
         """Draw Ω(0) for one seed."""
         if self.given is not None:
-            return Start(self.given, None, shape.d, drawn=self.weights)
+            return Start(None, shape.d, self.weights, self.given)
         kind, drawn = INITS[self.kind], self._drawn_shape(shape)
         L = self.teacher_factor(shape, seed)
         rng = stream(self.key(shape, seed), "students")
         students = kind.draw(rng, drawn, self.parameters, L)
         teachers = np.zeros((shape.k, students.shape[1]))
         teachers[:, : shape.k] = L
-        overlaps = Overlaps.of(students, teachers)
-        if self.shared and overlaps.rank > shape.d:
+        start = Start(kind.invariant, drawn.d, (students, teachers))
+        if self.shared and start.overlaps.rank > shape.d:
             raise InvalidInput(
-                "d", shape.d, f"must be >= {overlaps.rank}, the rank of the shared start, to embed it"
+                "d", shape.d, f"must be >= {start.overlaps.rank}, the rank of the shared start, to embed it"
             )
-        warning = kind.warn(self.parameters)
-        found = (warning,) if warning else ()
-        return Start(overlaps, kind.invariant, drawn.d, found, (students, teachers))
+        return start
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know about such starts."""
+        warning = None if self.given is not None else INITS[self.kind].warn(self.parameters)
+        return (warning,) if warning else ()
+
+    def teacher_overlap(self, shape: Shape, seed: int) -> Array:
+        """P of one seed, without drawing its students."""
+        if self.given is not None:
+            return self.given.P
+        L = self.teacher_factor(shape, seed)
+        return L @ L.T
 
     def teacher_factor(self, shape: Shape, seed: int) -> Array:
         """L with P = L Lᵀ; a random teacher follows the students' scale, as both are drawn alike."""

@@ -19,7 +19,7 @@ BUFFER = 1 << 23
 
 @dataclass(frozen=True)
 class Sample:
-    """What turns recorded overlaps into observables, for one chain."""
+    """What turns the overlaps of one chain into observables."""
 
     P: Array
     turn: Array | None  # U of a collapsed student, whose overlaps are those of the rows of R
@@ -34,26 +34,27 @@ class Records:
 
     def __init__(
         self,
-        samples: Sequence[Sample],
+        chains: int,
         times: int,
         rows: int,
+        k: int,
         width: int,
         pairs: Pairs,
         names: Sequence[str],
         overlaps: bool,
         together: int,
     ) -> None:
-        self.samples, self.width, self.pairs, self.names = samples, width, pairs, names
-        k = len(samples[0].P)
+        self.width, self.pairs, self.names = width, pairs, names
+        self.samples: Sequence[Sample] = ()  # of the chains on their way
         sizes = {"teacher": k, "cosine_bin": HISTOGRAM_BINS}
         self.outputs = {
-            name: np.full((len(samples), times, *(sizes[dim] for dim in OBSERVABLES[name].dims)), np.nan)
+            name: np.full((chains, times, *(sizes[dim] for dim in OBSERVABLES[name].dims)), np.nan)
             for name in names
         }
         self.overlaps = overlaps
         if overlaps:
-            self.outputs["overlap_student_teacher"] = np.full((len(samples), times, width, k), np.nan)
-            self.outputs["overlap_student"] = np.full((len(samples), times, width, width), np.nan)
+            self.outputs["overlap_student_teacher"] = np.full((chains, times, width, k), np.nan)
+            self.outputs["overlap_student"] = np.full((chains, times, width, width), np.nan)
         self.batch = min(times, max(1, BUFFER // (8 * rows * (rows + k))))
         self.M, self.Q = (
             np.empty((together, self.batch, rows, k)),
@@ -76,7 +77,8 @@ class Records:
             return
         self.filled[place] = 0
         when = slice(last + 1 - count, last + 1)
-        M, Q, (P, turn) = self.M[place, :count], self.Q[place, :count], _parts(self.samples[chain])
+        M, Q = self.M[place, :count], self.Q[place, :count]
+        P, turn = self.samples[place].P, self.samples[place].turn
         risk = risks(M, Q, P, self.pairs, self.width)
         if turn is None:
             states, all_Q = States.of(risk, M, Q, P), Q
@@ -89,7 +91,3 @@ class Records:
         if self.overlaps:
             self.outputs["overlap_student_teacher"][chain, when] = states.M
             self.outputs["overlap_student"][chain, when] = all_Q
-
-
-def _parts(sample: Sample) -> tuple[Array, Array | None]:
-    return sample.P, sample.turn

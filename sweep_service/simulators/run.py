@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import Stopped
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack
-from sweep_service.simulators.records import Records
+from sweep_service.simulators.records import Records, Sample
 from sweep_service.status import Status
 
 SLICE = 0.1  # seconds between two looks at `stopped`
@@ -33,7 +33,8 @@ class Run:
 
     def __init__(
         self,
-        chains: Sequence[Chain],
+        draw: Callable[[int], tuple[Chain, Sample]],
+        chains: int,
         simulator: type[Simulator],
         at: AnyArray,
         records: Records,
@@ -41,19 +42,20 @@ class Run:
         checkpoint: Checkpoint | None,
         identity: str,
     ) -> None:
-        self.chains, self.simulator, self.at, self.records = chains, simulator, at, records
+        self.draw, self.chains, self.simulator, self.at, self.records = draw, chains, simulator, at, records
         self.stopped, self.checkpoint, self.identity = stopped, checkpoint, identity
-        n = len(chains)
-        self.ends = Ends(np.full(n, Status.PENDING.value, dtype=np.int8), np.zeros(n, np.int64), np.zeros(n))
+        pending = np.full(chains, Status.PENDING.value, dtype=np.int8)
+        self.ends = Ends(pending, np.zeros(chains, np.int64), np.zeros(chains))
         self.position = np.zeros(3, dtype=np.int64)  # first chain of the group, next record, steps done
         self.slice, self.grain, self.saved = 0, 1, clock.monotonic()
 
     def __call__(self) -> Ends:
         resumed = self._load()
         size = self.simulator.most_chains
-        while self.position[0] < len(self.chains):
-            first = int(self.position[0])
-            group = self.simulator(self.chains[first : first + size])
+        while (first := int(self.position[0])) < self.chains:
+            drawn = [self.draw(chain) for chain in range(first, min(first + size, self.chains))]
+            group = self.simulator([chain for chain, _ in drawn])
+            self.records.samples = [sample for _, sample in drawn]
             self.grain = group.grain
             if resumed is not None:
                 _restore(group, resumed)

@@ -15,7 +15,6 @@ from sweep_service.errors import InvalidInput
 from sweep_service.fields import increasing_times, seeds, switch
 from sweep_service.identity import Key
 from sweep_service.labels import WIDEST_STORED, about, labelled
-from sweep_service.model.initial import Start
 from sweep_service.model.observables import OBSERVABLES, chosen
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import pairs
@@ -68,26 +67,21 @@ def simulate(
     at, starts, repeats = increasing_times(times), seeds(seed), seeds(repeat, "repeat")
     steps, way, keeper = _steps(point, at), choose_engine(point, engine), checkpoint_of(checkpoint)
     with one_blas_thread():
-        drawn = [point.start(one) for one in starts]
-        keys = [[stream_key(point, one, other) for other in repeats] for one in starts]
-        chains, samples = [], []
-        for start, row in zip(drawn, keys, strict=True):
-            moving, turn = _chain(point, start, way)
-            chains += [replace(moving, key=chain_key(key)) for key in row]
-            samples += [Sample(start.overlaps.P, turn)] * len(row)
-        simulator = way.simulator(point, len(chains))
-        averages = pairs(point.activation, point.teacher_activation)
+        draw = Chains(point, starts, repeats, way)
+        simulator = way.simulator(point, len(draw))
         records = Records(
-            samples, len(at), chains[0].rows, point.p, averages, names, keep,
-            min(simulator.most_chains, len(chains)),
+            len(draw), len(at), draw(0)[0].rows, point.k, point.p,
+            pairs(point.activation, point.teacher_activation), names, keep,
+            min(simulator.most_chains, len(draw)),
         )  # fmt: skip
         identity = Key.of(
-            streams=[key.digest for row in keys for key in row], steps=steps, engine=way.name,
+            streams=[key.digest for key in draw.keys], steps=steps, engine=way.name,
             form=simulator.__name__, version=ENGINE_VERSION, observables=names, overlaps=keep,
         ).digest  # fmt: skip
-        run = Run(chains, simulator, steps, records, stopped, keeper, identity)
+        run = Run(draw, len(draw), simulator, steps, records, stopped, keeper, identity)
         ends = run()
-    dataset = _dataset(point, at, steps, starts, repeats, records, drawn)
+        teachers = np.stack([point.init.teacher_overlap(point.shape, one) for one in starts])
+    dataset = _dataset(point, at, steps, starts, repeats, records, teachers)
     dataset.attrs |= {
         "seed": list(starts),
         "repeat": list(repeats),
@@ -99,7 +93,7 @@ def simulate(
         "status": [Status(value).label for value in ends.status],
         "steps": ends.steps.tolist(),
         "seconds": ends.seconds.tolist(),
-        "warnings": "\n".join(_warnings(point, way, drawn, records)),
+        "warnings": "\n".join(_warnings(point, way, records, teachers[0])),
     }
     for name, value in (("seed", seed), ("repeat", repeat)):
         if isinstance(value, numbers.Real):
@@ -115,7 +109,7 @@ def stream_key(point: Point, seed: int, repeat: int) -> Key:
     return Key.of(
         d=point.d, p=point.p, k=point.k, gamma=point.gamma, noise=point.noise,
         activation=point.activation.name, teacher_activation=point.teacher_activation.name,
-        init=point.init.content(), seed=seed, repeat=repeat,
+        init=point.init.digest, seed=seed, repeat=repeat,
     )  # fmt: skip
 
 
@@ -129,14 +123,35 @@ def _steps(point: Point, times: Array) -> AnyArray:
     return steps.astype(np.int64)
 
 
-def _chain(point: Point, start: Start, engine: Engine) -> tuple[Chain, Array | None]:
-    """What the chains of one start have in common, and U where the student is collapsed."""
-    students, teachers = start.coordinates(point.d)
-    chain = Chain(
-        students, teachers, point.d, point.p, point.gamma, point.noise,
-        point.activation, point.teacher_activation, NO_KEY,
-    )  # fmt: skip
-    return collapsed(chain) if engine.name == "S4" else (chain, None)
+class Chains:
+    """The chains of a call, seed by seed; drawn when their turn comes, as a start may be p by p."""
+
+    def __init__(self, point: Point, starts: Sequence[int], repeats: Sequence[int], engine: Engine) -> None:
+        self.point, self.engine, self.starts, self.repeats = point, engine, starts, len(repeats)
+        self.keys = [stream_key(point, one, other) for one in starts for other in repeats]
+        self.at_hand: tuple[int, Chain, Sample] | None = None  # of the last seed
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __call__(self, index: int) -> tuple[Chain, Sample]:
+        seed = self.starts[index // self.repeats]
+        if self.at_hand is None or self.at_hand[0] != seed:
+            self.at_hand = (seed, *self._start(seed))
+        _, chain, sample = self.at_hand
+        return replace(chain, key=chain_key(self.keys[index])), sample
+
+    def _start(self, seed: int) -> tuple[Chain, Sample]:
+        """What the chains of one seed have in common."""
+        point, turn = self.point, None
+        students, teachers = point.start(seed).coordinates(point.d)
+        chain = Chain(
+            students, teachers, point.d, point.p, point.gamma, point.noise,
+            point.activation, point.teacher_activation, NO_KEY,
+        )  # fmt: skip
+        if self.engine.name == "S4":
+            chain, turn = collapsed(chain)
+        return chain, Sample(teachers @ teachers.T, turn)
 
 
 def _dataset(
@@ -146,7 +161,7 @@ def _dataset(
     starts: Sequence[int],
     repeats: Sequence[int],
     records: Records,
-    drawn: Sequence[Start],
+    teachers: Array,
 ) -> xr.Dataset:
     dims = {name: OBSERVABLES[name].dims for name in records.names} | OVERLAP_DIMS
     variables = {
@@ -156,21 +171,20 @@ def _dataset(
         )
         for name, values in records.outputs.items()
     }
-    teachers = np.stack([start.overlaps.P for start in drawn])
     variables["overlap_teacher"] = (("seed", "teacher", "teacher_other"), teachers)
     dataset = labelled(variables, {"seed": list(starts), "repeat": list(repeats), "time": times}, point, {})
     return dataset.assign_coords(step=xr.Variable("time", steps, about("step")))
 
 
-def _warnings(point: Point, engine: Engine, drawn: Sequence[Start], records: Records) -> list[str]:
-    found = list(dict.fromkeys(warning for start in drawn for warning in start.warnings))
+def _warnings(point: Point, engine: Engine, records: Records, P: Array) -> list[str]:
+    found = list(point.init.warnings)
     if not engine.compiled:
         slow = {act.name: None for act in (point.activation, point.teacher_activation) if act.code is None}
         found.append(
             f"{', '.join(slow)} has no compiled kernel: its steps run in Python, about 100 times slower"
         )
     if engine.name == "S3":
-        answer = 0.5 * teacher_power(drawn[0].overlaps.P, records.pairs.teachers)
+        answer = 0.5 * teacher_power(P, records.pairs.teachers)
         with np.errstate(invalid="ignore"):
             if np.any(records.outputs["risk"] < RESOLVED * answer):
                 found.append("risks this small are rounding in S3: engine='S3-factored' resolves them")

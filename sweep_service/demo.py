@@ -1,23 +1,14 @@
-"""`make demo`: one-pass SGD beside its limiting ODEs, at the three corners of the d-p-gamma triangle.
-
-SGD here is a plain NumPy loop, step by step as it is defined: slow, and nothing to argue about.
-"""
+"""`make demo`: one-pass SGD beside its limiting ODEs, at the three corners of the d-p-gamma triangle."""
 
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sweep_service as ss
-from sweep_service.arrays import Array
-from sweep_service.model.overlaps import Overlaps
-from sweep_service.model.risk import risk
-from sweep_service.model.two_point import pairs
-from sweep_service.point import Point
 
 OUTPUT = Path("demo-output")
 SEEDS = range(8)
@@ -52,44 +43,6 @@ STYLES = {
 }
 
 
-def plain_sgd(spec: Mapping[str, Any], times: Array, seeds: range) -> tuple[Array, int]:
-    """Mean risk of SGD over the seeds at round(t/δt) steps, and the number of steps; seeds in one batch."""
-    point = Point.parse(spec)
-    rng = np.random.default_rng(20230212)
-    d, p, k = point.d, point.p, point.k
-    W, W_star = np.zeros((len(seeds), p, d)), np.zeros((len(seeds), k, d))
-    for row, seed in enumerate(seeds):
-        students, teachers = point.start(seed).coordinates(d)
-        W[row, :, : students.shape[1]] = np.sqrt(d) * students
-        W_star[row, :, : teachers.shape[1]] = np.sqrt(d) * teachers
-    act, target, averages = (
-        point.activation,
-        point.teacher_activation,
-        pairs(point.activation, point.teacher_activation),
-    )
-    steps = np.rint(times / point.delta_t).astype(int)
-    found, done = [], 0
-    for step in steps:
-        for _ in range(step - done):
-            x = rng.standard_normal((len(seeds), d, 1)) / np.sqrt(d)
-            z = rng.standard_normal(len(seeds))
-            lam = (W @ x)[:, :, 0]
-            error = (
-                target.value((W_star @ x)[:, :, 0]).mean(1)
-                + np.sqrt(point.noise) * z
-                - act.value(lam).mean(1)
-            )
-            W += (point.gamma / p * act.slope(lam) * error[:, None])[:, :, None] * x[:, None, :, 0]
-        done = step
-        scale = np.sqrt(d)
-        found.append(
-            np.mean(
-                [risk(Overlaps.of(w / scale, s / scale), averages) for w, s in zip(W, W_star, strict=True)]
-            )
-        )
-    return np.array(found), int(steps[-1])
-
-
 def main() -> None:
     import matplotlib
 
@@ -101,8 +54,12 @@ def main() -> None:
     for axis, (title, spec, last, regimes) in zip(axes, CORNERS, strict=True):
         times = np.geomspace(5e-2, last, 40)
         began = clock.perf_counter()
-        sgd, steps = plain_sgd(spec, times, SEEDS)
-        print(f"{title}\n  SGD, {len(SEEDS)} seeds, {steps} steps each: {clock.perf_counter() - began:.1f} s")
+        run = ss.simulate(spec, times=times, seed=SEEDS)
+        sgd, how = run["risk"].mean("seed").values, run.attrs
+        print(
+            f"{title}\n  SGD, {len(SEEDS)} seeds, {how['steps'][0]} steps each by {how['engine']}: "
+            f"{clock.perf_counter() - began:.2f} s"
+        )
         for name in regimes:
             began = clock.perf_counter()
             ode = ss.integrate(spec, regime=name, times=times, seed=SEEDS)

@@ -8,6 +8,8 @@ import pytest
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
+from sweep_service.model.observables import OBSERVABLES
+from sweep_service.simulators.choose import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -17,7 +19,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 @pytest.fixture
 def registries():
     """The recipes add entries; other tests walk the registries and must not meet them."""
-    kept = [(registry, dict(registry)) for registry in (ACTIVATIONS, REGIMES, INITS)]
+    kept = [(registry, dict(registry)) for registry in (ACTIVATIONS, REGIMES, INITS, OBSERVABLES)]
     yield
     for registry, entries in kept:
         registry.clear()
@@ -38,6 +40,11 @@ def test_examples_run(page):
 def test_theory_names_every_regime():
     text = (ROOT / "docs" / "theory.md").read_text("utf-8")
     assert [name for name in REGIMES if f"`{name}`" not in text] == []
+
+
+def test_simulators_names_every_engine_and_observable():
+    text = (ROOT / "docs" / "simulators.md").read_text("utf-8")
+    assert [name for name in (*ENGINES, *OBSERVABLES) if f"`{name}`" not in text] == []
 
 
 def test_relative_links_lead_somewhere():

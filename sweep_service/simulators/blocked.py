@@ -10,7 +10,7 @@ from scipy.linalg.blas import dgemm, dsyrk
 
 from sweep_service.arrays import AnyArray, Array
 from sweep_service.simd import padded
-from sweep_service.simulators.chain import Chain, Simulator
+from sweep_service.simulators.chain import Chain, Simulator, gram_of
 from sweep_service.simulators.sequence import sequence
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill
 
@@ -50,10 +50,9 @@ class Blocked(Simulator):
                 self.diverged[0] = end
                 return
 
-    def overlaps(self, chain: int) -> tuple[Array, Array]:
-        rows, k, d = self.chains[0].rows, self.chains[0].k, self.chains[0].d
-        W = self.W[:rows]
-        return W @ self.W_star[:k].T / d, W @ W.T / d
+    def overlaps(self) -> tuple[Array, Array]:
+        (chain,) = self.chains
+        return gram_of(self.W[None, : chain.rows], self.W_star[None, : chain.k], chain.d)
 
     def state(self) -> dict[str, AnyArray]:
         return {"W": self.W}

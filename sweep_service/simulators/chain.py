@@ -99,8 +99,8 @@ class Simulator(ABC):
         """Do the steps first..last-1; set `diverged` where a chain has left all bounds."""
 
     @abstractmethod
-    def overlaps(self, chain: int) -> tuple[Array, Array]:
-        """M (rows, k) and Q (rows, rows) of one chain now."""
+    def overlaps(self) -> tuple[Array, Array]:
+        """M (chains, rows, k) and Q (chains, rows, rows) now."""
 
     @abstractmethod
     def state(self) -> dict[str, AnyArray]:
@@ -109,3 +109,9 @@ class Simulator(ABC):
     def restore(self, state: Mapping[str, AnyArray]) -> None:
         for name, array in self.state().items():
             array[...] = state[name]
+
+
+def gram_of(W: Array, W_star: Array, d: int) -> tuple[Array, Array]:
+    """M and Q of weights (chains, rows, d); contiguous first, as BLAS rounds other layouts differently."""
+    W, W_star = np.ascontiguousarray(W), np.ascontiguousarray(W_star)
+    return W @ W_star.swapaxes(1, 2) / d, W @ W.swapaxes(1, 2) / d

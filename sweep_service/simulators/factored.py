@@ -15,7 +15,7 @@ from scipy.linalg.blas import dsyrk
 
 from sweep_service.arrays import AnyArray, Array
 from sweep_service.simd import padded
-from sweep_service.simulators.chain import Chain, Simulator
+from sweep_service.simulators.chain import Chain, Simulator, gram_of
 from sweep_service.simulators.sequence import sequence
 from sweep_service.simulators.wide_overlap_process import Draws
 
@@ -67,10 +67,9 @@ class FactoredOverlapProcess(Simulator):
         self.frame[0] = len(X)
         self.W[:, : len(X)] += C.T @ X.T
 
-    def overlaps(self, chain: int) -> tuple[Array, Array]:
-        one, D = self.chains[0], int(self.frame[0])
-        W, W_star = self.W[: one.rows, :D], self.W_star[: one.k, :D]
-        return W @ W_star.T / one.d, W @ W.T / one.d
+    def overlaps(self) -> tuple[Array, Array]:
+        (chain,), D = self.chains, int(self.frame[0])
+        return gram_of(self.W[None, : chain.rows, :D], self.W_star[None, : chain.k, :D], chain.d)
 
     def state(self) -> dict[str, AnyArray]:
         return {"W": self.W, "W_star": self.W_star, "frame": self.frame}

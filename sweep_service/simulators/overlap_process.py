@@ -251,9 +251,9 @@ class OverlapProcess(Simulator):
             chain.codes, chain.limit,
         )  # fmt: skip
 
-    def overlaps(self, chain: int) -> tuple[Array, Array]:
+    def overlaps(self) -> tuple[Array, Array]:
         rows = self.chains[0].rows
-        return self.M[:, :rows].T.copy(), self.Q[:, :rows].copy()
+        return self.M[None, :, :rows].swapaxes(1, 2), self.Q[None, :, :rows]
 
     def state(self) -> dict[str, AnyArray]:
         return {"Q": self.Q, "M": self.M}

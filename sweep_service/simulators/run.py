@@ -68,18 +68,19 @@ class Run:
 
     def _group(self, first: int, group: Simulator) -> None:
         """Take one group from where it stands to its last record."""
-        place = range(len(group.chains))
+        place, limits = range(len(group.chains)), np.array([chain.limit for chain in group.chains])
         while self.position[1] < len(self.at):
             record = int(self.position[1])
             self._advance(first, group, int(self.at[record]))
+            M, Q = group.overlaps()
+            with np.errstate(invalid="ignore"):
+                bounded = np.trace(Q, axis1=1, axis2=2) < limits
+            group.diverged[~bounded & (group.diverged < 0)] = self.at[
+                record
+            ]  # since the simulator last looked
             for c in place:
-                if group.diverged[c] >= 0:
-                    continue
-                M, Q = group.overlaps(c)
-                if np.trace(Q) < group.chains[c].limit:
-                    self.records.add(first + c, c, record, M, Q)
-                else:  # between two looks of the simulator
-                    group.diverged[c] = self.at[record]
+                if group.diverged[c] < 0:
+                    self.records.add(first + c, c, record, M[c], Q[c])
             self.position[1] += 1
             if np.all(group.diverged >= 0):
                 break

@@ -16,7 +16,7 @@ from sweep_service.arrays import AnyArray, Array
 from sweep_service.kernels import kernel
 from sweep_service.simd import CHAINS, fma, lane, load4, load8, padded, store
 from sweep_service.simulators.activate import activate
-from sweep_service.simulators.chain import Chain, Simulator
+from sweep_service.simulators.chain import Chain, Simulator, gram_of
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill, fill_chains
 
 
@@ -189,9 +189,9 @@ class StepLoop(Simulator):
             chain.d, chain.codes, chain.limit,
         )  # fmt: skip
 
-    def overlaps(self, chain: int) -> tuple[Array, Array]:
-        one = self.chains[0]
-        return gram_of(np.ascontiguousarray(self.W[:, : one.rows].T), self.W_star[:, : one.k].T.copy(), one.d)
+    def overlaps(self) -> tuple[Array, Array]:
+        (chain,) = self.chains
+        return gram_of(self.W.T[None, : chain.rows], self.W_star.T[None, : chain.k], chain.d)
 
     def state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
@@ -222,14 +222,9 @@ class StepLoopOfChains(Simulator):
         )  # fmt: skip
         self.diverged[:] = found[: len(self.diverged)]
 
-    def overlaps(self, chain: int) -> tuple[Array, Array]:
-        W, W_star = (np.ascontiguousarray(array[:, :, chain]) for array in (self.W, self.W_star))
+    def overlaps(self) -> tuple[Array, Array]:
+        W, W_star = (np.moveaxis(a, 2, 0)[: len(self.chains)] for a in (self.W, self.W_star))
         return gram_of(W, W_star, self.chains[0].d)
 
     def state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
-
-
-def gram_of(W: Array, W_star: Array, d: int) -> tuple[Array, Array]:
-    """M and Q of weights in rows; from contiguous arrays only, as BLAS rounds others differently."""
-    return W @ W_star.T / d, W @ W.T / d

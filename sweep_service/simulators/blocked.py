@@ -60,7 +60,7 @@ class Blocked(Simulator):
 
 def block(p: int, d: int) -> int:
     """Steps per block, by measurement; shorter where a block would take longer than a fifth of a second."""
-    best = 16 if p <= 30 else 48 if p <= 300 else 128
+    best = 128 if min(p, d) >= 600 else 16 if p <= 15 and d >= 300 else 64
     return max(1, min(best, int(2e9 / (p * d))))
 
 

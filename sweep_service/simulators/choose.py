@@ -25,9 +25,9 @@ ENGINES = {
 }
 
 # Up to so many neurons, students and teachers, S3 is compiled as a whole; above it is made of BLAS calls.
-COMPILED = 60
-# Lanes hold chains rather than neurons while eight copies of the weights stay in the second cache.
-FEW_CHAINS, SMALL_WEIGHTS = 4, 4000
+COMPILED = 75
+# So many chains pay for a group of eight lanes, some of them empty.
+FEW_CHAINS = 5
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,14 @@ class Engine:
     compiled: bool
 
     def simulator(self, point: Point, chains: int) -> type[Simulator]:
-        """The form for so many chains; forms of one engine give the same bits."""
+        """The form for the next of so many chains; forms of one engine give the same bits."""
         p, k, d = point.p, point.k, point.d
         if self.name == "S4":
             p = min(p, d)
         name = path_engine(p, d, self.compiled)[0] if self.name == "S4" else self.name
         if name == "S1":
-            return StepLoopOfChains if chains >= FEW_CHAINS and p * d <= SMALL_WEIGHTS else StepLoop
+            # wide enough students fill the lanes with their own neurons
+            return StepLoopOfChains if chains >= FEW_CHAINS and (p <= 20 or d <= 20) else StepLoop
         if name == "S2":
             return Blocked
         if name == "S3":
@@ -78,13 +79,13 @@ def choose_engine(point: Point, asked: str = "auto") -> Engine:
 
 def wide_enough(n: int) -> float:
     """d/n from which drawing overlaps beats multiplying weights, by measurement."""
-    return 3.0 if n <= 15 else 2.5 if n <= 60 else 2.0 if n <= 200 else 1.6
+    return 8.0 if n <= 4 else 4.0 if n <= 10 else 2.75 if n <= 20 else 2.2 if n <= 200 else 2.0
 
 
 def path_engine(p: int, d: int, compiled: bool) -> tuple[str, str]:
     """S1 or S2, which follow the same path."""
     if not compiled:
         return "S2", "an activation has no compiled kernel"
-    if d <= 50 or (p <= 30 and d <= 150):
+    if d <= (120 if p <= 15 else 70 if p <= 40 else 50 if p <= 75 else 35 if p <= 200 else 25):
         return "S1", f"small: p = {p}, d = {d}"
     return "S2", f"p = {p}, d = {d}: large enough for matrix products"

@@ -27,7 +27,7 @@ class FactoredOverlapProcess(Simulator):
         super().__init__(chains)
         (chain,) = chains
         n, wide, tall = chain.rows + chain.k, padded(chain.rows), padded(chain.k)
-        self.grain = B = 32 if n <= 150 else 128
+        self.grain = B = 64 if n <= 200 else 128
         self.room = min(chain.d, n + GROWTH * B)
         self.W, self.W_star = np.zeros((wide, self.room)), np.zeros((tall, self.room))
         self.frame = np.zeros(1, dtype=np.int64)  # D, an array because checkpoints hold arrays

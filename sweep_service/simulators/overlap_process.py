@@ -233,7 +233,8 @@ class OverlapProcess(Simulator):
     def __init__(self, chains: Sequence[Chain]) -> None:
         super().__init__(chains)
         (chain,) = chains
-        self.grain = 8 if chain.rows + chain.k <= 20 else 16
+        n = chain.rows + chain.k
+        self.grain = 8 if n <= 10 else 16 if n <= 40 else 24  # by measurement; a multiple of 8
         self.mask = chain.mask
         wide = self.mask.size
         start = Overlaps.of(chain.students, chain.teachers)

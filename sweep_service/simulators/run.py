@@ -35,14 +35,14 @@ class Run:
         self,
         draw: Callable[[int], tuple[Chain, Sample]],
         chains: int,
-        simulator: type[Simulator],
+        form: Callable[[int], type[Simulator]],
         at: AnyArray,
         records: Records,
         stopped: Callable[[], bool] | None,
         checkpoint: Checkpoint | None,
         identity: str,
     ) -> None:
-        self.draw, self.chains, self.simulator, self.at, self.records = draw, chains, simulator, at, records
+        self.draw, self.chains, self.form, self.at, self.records = draw, chains, form, at, records
         self.stopped, self.checkpoint, self.identity = stopped, checkpoint, identity
         pending = np.full(chains, Status.PENDING.value, dtype=np.int8)
         self.ends = Ends(pending, np.zeros(chains, np.int64), np.zeros(chains))
@@ -51,10 +51,11 @@ class Run:
 
     def __call__(self) -> Ends:
         resumed = self._load()
-        size = self.simulator.most_chains
         while (first := int(self.position[0])) < self.chains:
+            simulator = self.form(self.chains - first)
+            size = simulator.most_chains
             drawn = [self.draw(chain) for chain in range(first, min(first + size, self.chains))]
-            group = self.simulator([chain for chain, _ in drawn])
+            group = simulator([chain for chain, _ in drawn])
             self.records.samples = [sample for _, sample in drawn]
             self.grain = group.grain
             if resumed is not None:

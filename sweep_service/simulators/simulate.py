@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,17 +69,17 @@ def simulate(
     steps, way, keeper = _steps(point, at), choose_engine(point, engine), checkpoint_of(checkpoint)
     with one_blas_thread():
         draw = Chains(point, starts, repeats, way)
-        simulator = way.simulator(point, len(draw))
+        form = partial(way.simulator, point)
         records = Records(
             len(draw), len(at), draw(0)[0].rows, point.k, point.p,
             pairs(point.activation, point.teacher_activation), names, keep,
-            min(simulator.most_chains, len(draw)),
+            min(form(len(draw)).most_chains, len(draw)),
         )  # fmt: skip
         identity = Key.of(
             streams=[key.digest for key in draw.keys], steps=steps, engine=way.name,
-            form=simulator.__name__, version=ENGINE_VERSION, observables=names, overlaps=keep,
+            version=ENGINE_VERSION, observables=names, overlaps=keep,
         ).digest  # fmt: skip
-        run = Run(draw, len(draw), simulator, steps, records, stopped, keeper, identity)
+        run = Run(draw, len(draw), form, steps, records, stopped, keeper, identity)
         ends = run()
         teachers = np.stack([point.init.teacher_overlap(point.shape, one) for one in starts])
     dataset = _dataset(point, at, steps, starts, repeats, records, teachers)
@@ -87,7 +88,7 @@ def simulate(
         "repeat": list(repeats),
         "engine": way.name,
         "engine_reason": way.reason,
-        "engine_form": simulator.__name__,
+        "engine_form": form(len(draw)).__name__,
         "engine_version": ENGINE_VERSION,
         "block": run.grain,
         "status": [Status(value).label for value in ends.status],

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotrf
 
 from sweep_service.arrays import Array
 from sweep_service.simulators.chain import Chain
-from sweep_service.simulators.overlap_process import OverlapProcess, factor, triangle
+from sweep_service.simulators.overlap_process import PIVOT, OverlapProcess, factor, triangle
 from sweep_service.simulators.sequence import sequence
 from sweep_service.simulators.streams import fill_radii, fill_steps
+
+# Wider than this, LAPACK's factorisation overtakes ours.
+LAPACK = 220
 
 
 class Draws:
@@ -57,8 +62,7 @@ class WideOverlapProcess(OverlapProcess):
 
     def _block(self, chain: Chain, step: int, n: int) -> None:
         p, k, d = chain.rows, chain.k, chain.d
-        Q, M, F, A = (array.reshape(-1) for array in (self.Q, self.M, self.F, self.A))
-        rank = k + min(factor(Q, M, self.L_star, p, k, self.F.shape[1], F, A), d - k)
+        rank = k + min(self._factor(p, k), d - k)
         z, Z, R = self.draws.block(step, n, rank)
         X = np.vstack([Z, R])
         T = Z[:k].T @ self.L_star_rows
@@ -73,7 +77,20 @@ class WideOverlapProcess(OverlapProcess):
         self.Q += half
         self.Q[:, :p] += half[:, :p].T
 
+    def _factor(self, p: int, k: int) -> int:
+        """Rows of F with Q = Fᵀ F, the teachers' directions first; returns how many there are for Q⊥."""
+        if p > LAPACK:
+            self.F[:k] = solve_triangular(self.L_star, self.M, lower=True, check_finite=False)
+            inside = self.F[:k, :p]
+            outside = dsyrk(-1.0, inside.T, beta=1.0, c=self.Q[:, :p].T, lower=0)
+            upper, failed = dpotrf(outside, lower=0, clean=1, overwrite_a=1)
+            if not failed and np.min(np.diag(upper)) ** 2 > PIVOT * p * np.max(np.diag(self.Q)):
+                self.F[k:, :p] = upper
+                return p
+        Q, M, F, A = (array.reshape(-1) for array in (self.Q, self.M, self.F, self.A))
+        return factor(Q, M, self.L_star, p, k, self.F.shape[1], F, A)
+
 
 def block(n: int) -> int:
     """Steps per block, by measurement; a multiple of 8."""
-    return 64 if n <= 150 else 128
+    return 64 if n <= 150 else 128 if n <= 400 else 256

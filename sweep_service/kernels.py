@@ -41,10 +41,13 @@ def cache_folder() -> str:
     return os.path.join(root, digest.hexdigest()[:16])
 
 
-def kernel(*, fastmath: bool | set[str] = False, inline: bool = False) -> Callable[[F], F]:
+def kernel(
+    *, fastmath: bool | set[str] = False, inline: bool = False, merged: bool = False
+) -> Callable[[F], F]:
     """Compile without the GIL, cached; division follows IEEE so that loops can vectorise.
 
     `inline` is for scalar helpers of vectorised loops: one call that LLVM leaves keeps a loop scalar.
+    `merged` spares short functions the call itself, which costs as much as a few neurons.
     """
 
     def decorate(function: F) -> F:
@@ -59,6 +62,7 @@ def kernel(*, fastmath: bool | set[str] = False, inline: bool = False) -> Callab
                 error_model="numpy",
                 fastmath=fastmath,
                 inline="always" if inline else "never",
+                forceinline=merged,
             )(function)
         finally:
             numba.config.CACHE_DIR = previous

@@ -17,6 +17,7 @@ from sweep_service.kernels import kernel
 from sweep_service.simd import CHAINS, fma, lane, load4, load8, padded, store
 from sweep_service.simulators.activate import activate
 from sweep_service.simulators.chain import Chain, Simulator, gram_of
+from sweep_service.simulators.rows import add_few_rows, answer
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill, fill_chains
 
 
@@ -61,26 +62,26 @@ def step_chains(W, W_star, keys, first, last, rate, root_noise, shares, p, k, d,
                 store(sums, q, zero)
             for r in range(k):
                 w = 8 * r * d
-                field = load8(W_star, w) * load8(xs, x)
-                for j in range(1, d):
+                field = zero
+                for j in range(d):
                     field = fma(load8(W_star, w + 8 * j), load8(xs, x + 8 * j), field)
                 value, _ = activate(codes[1], field)
                 at = 32 + 8 * (r % 4)
                 store(sums, at, load8(sums, at) + value)
             for i in range(p):
                 w = 8 * i * d
-                field = load8(W, w) * load8(xs, x)
-                for j in range(1, d):
+                field = zero
+                for j in range(d):
                     field = fma(load8(W, w + 8 * j), load8(xs, x + 8 * j), field)
                 value, slope = activate(codes[0], field)
                 store(slopes, 8 * i, slope)
                 at = 8 * (i % 4)
                 store(sums, at, load8(sums, at) + value)
             # in the order in which four neurons in a vector are summed
-            answer = (load8(sums, 0) + load8(sums, 8)) + (load8(sums, 16) + load8(sums, 24))
+            reply = (load8(sums, 0) + load8(sums, 8)) + (load8(sums, 16) + load8(sums, 24))
             target = (load8(sums, 32) + load8(sums, 40)) + (load8(sums, 48) + load8(sums, 56))
             error = fma(roots, load8(zs, 8 * (step - noise_chunk * CHUNK)), target * shares[1])
-            push = rates * fma(answer, -shares[0], error)
+            push = rates * fma(reply, -shares[0], error)
             for i in range(p):
                 w = 8 * i * d
                 c = push * load8(slopes, 8 * i)
@@ -108,7 +109,7 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
     room = ahead * d + 2 * CHUNK
     xs = np.empty(room - room % CHUNK)
     zs = np.zeros(ahead - ahead % CHUNK + CHUNK)
-    slopes, pushes = np.empty(p), np.empty(p)
+    fields, star_fields = np.empty(p), np.empty(k)
     scale = 1.0 / math.sqrt(d)
     now = first
     while now < last:
@@ -120,45 +121,21 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
             fill(key, NOISE, noise_chunk, 1.0, zs[: CHUNK * ((until - 1) // CHUNK - noise_chunk + 1)])
         for step in range(now, until):
             x = step * d - chunk * CHUNK
-            total = 0.0 * load4(W_star, 0)
-            for r in range(0, k, 4):
-                field = load4(W_star, r) * xs[x]
-                for j in range(1, d):
-                    field = fma(load4(W_star, j * k + r), xs[x + j], field)
-                value, _ = activate(codes[1], field)
-                total = total + value
-            target = (lane(total, 0) + lane(total, 1)) + (lane(total, 2) + lane(total, 3))
-            total = 0.0 * total
-            i = 0
-            while i + 16 <= p:  # four sums at once: one alone waits for each of its additions
-                f0, f1 = load4(W, i) * xs[x], load4(W, i + 4) * xs[x]
-                f2, f3 = load4(W, i + 8) * xs[x], load4(W, i + 12) * xs[x]
-                for j in range(1, d):
-                    w, x_j = j * p + i, xs[x + j]
-                    f0, f1 = fma(load4(W, w), x_j, f0), fma(load4(W, w + 4), x_j, f1)
-                    f2, f3 = fma(load4(W, w + 8), x_j, f2), fma(load4(W, w + 12), x_j, f3)
-                store(slopes, i, f0)
-                store(slopes, i + 4, f1)
-                store(slopes, i + 8, f2)
-                store(slopes, i + 12, f3)
-                i += 16
-            for rest in range(i, p, 4):
-                field = load4(W, rest) * xs[x]
-                for j in range(1, d):
-                    field = fma(load4(W, j * p + rest), xs[x + j], field)
-                store(slopes, rest, field)
-            for i in range(0, p, 4):
-                value, slope = activate(codes[0], load4(slopes, i))
-                store(slopes, i, slope)
-                total = total + value
-            answer = (lane(total, 0) + lane(total, 1)) + (lane(total, 2) + lane(total, 3))
+            for i in range(p):
+                fields[i] = 0.0
+            for r in range(k):
+                star_fields[r] = 0.0
+            add_few_rows(W, 0, p, d, xs, x, 1, 1.0, 0, fields, 0)
+            add_few_rows(W_star, 0, k, d, xs, x, 1, 1.0, 0, star_fields, 0)
+            target = answer(codes[1], star_fields, 0, k, star_fields, 0)
+            reply = answer(codes[0], fields, 0, p, fields, 0)
             error = fma(root_noise, zs[step - noise_chunk * CHUNK], target * shares[1])
-            push = rate * fma(answer, -shares[0], error)
+            push = rate * fma(reply, -shares[0], error)
             for i in range(0, p, 4):
-                store(pushes, i, push * load4(slopes, i) * load4(mask, i))
+                store(fields, i, push * load4(fields, i) * load4(mask, i))
             for j in range(d):
                 for i in range(0, p, 4):
-                    store(W, j * p + i, fma(load4(pushes, i), xs[x + j], load4(W, j * p + i)))
+                    store(W, j * p + i, fma(load4(fields, i), xs[x + j], load4(W, j * p + i)))
         now = until
         if now % ahead == 0:
             square = 0.0 * load4(W, 0)

@@ -73,9 +73,8 @@ class WideOverlapProcess(OverlapProcess):
         L += np.multiply(C, 0.5 * np.diag(G)[:, None])  # λ + ½‖x‖² c, which makes the change of Q exact
         C /= d
         self.M += T[:, :k].T @ C
-        half = C[:, :p].T @ L
-        self.Q += half
-        self.Q[:, :p] += half[:, :p].T
+        half = C[:, :p].T @ L[:, :p]
+        self.Q[:, :p] += half + half.T
 
     def _factor(self, p: int, k: int) -> int:
         """Rows of F with Q = Fᵀ F, the teachers' directions first; returns how many there are for Q⊥."""
@@ -88,7 +87,7 @@ class WideOverlapProcess(OverlapProcess):
                 self.F[k:, :p] = upper
                 return p
         Q, M, F, A = (array.reshape(-1) for array in (self.Q, self.M, self.F, self.A))
-        return factor(Q, M, self.L_star, p, k, self.F.shape[1], F, A)
+        return factor(Q, M, self.L_star.reshape(-1), p, k, self.F.shape[1], F, A)
 
 
 def block(n: int) -> int:

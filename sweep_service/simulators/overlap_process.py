@@ -189,8 +189,8 @@ class OverlapProcess(Simulator):
     def advance(self, first: int, last: int) -> None:
         (chain,) = self.chains
         self.diverged[0] = move_overlaps(
-            self.Q.reshape(-1), self.M.reshape(-1), self.L_star.reshape(-1), self.L_star_rows.reshape(-1), self.mask,
-            chain.key, first, last, chain.rate, chain.root_noise, chain.shares, chain.d, self.grain,
+            self.Q.reshape(-1), self.M.reshape(-1), self.L_star.reshape(-1), self.L_star_rows.reshape(-1),
+            self.mask, chain.key, first, last, chain.rate, chain.root_noise, chain.shares, chain.d, self.grain,
             chain.codes, chain.limit,
         )  # fmt: skip
 

@@ -7,8 +7,7 @@ from sweep_service.simd import fma, lane, load4, store
 from sweep_service.simulators.activate import activate
 
 
-@kernel()
-def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
+def _add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
     """out[to + j] += sign Σ_e c[at + e step] X[start + e wide + j] for begin <= j < wide, e < count."""
     j = begin
     while j + 16 <= wide:  # four sums at once: one alone waits for each of its additions
@@ -30,8 +29,8 @@ def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
         store(out, to + rest, total)
 
 
-# The same for inner loops over few neurons.
-add_few_rows = kernel(merged=True)(add_rows.py_func)
+add_rows = kernel()(_add_rows)
+add_few_rows = kernel(merged=True)(_add_rows)  # for inner loops over few neurons
 
 
 @kernel()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from benchmarks.crossover import crossover
 from benchmarks.euler import euler
 from benchmarks.harness import Row
 from benchmarks.mean_field import mean_field
 from benchmarks.sampling import sampling
+from benchmarks.simulators import sgd
 from benchmarks.startup import startup
 from benchmarks.wide import wide
 
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
-CASES: dict[str, Case] = {case.__name__: case for case in (euler, mean_field, sampling, wide, startup)}
+CASES: dict[str, Case] = {
+    case.__name__: case for case in (euler, mean_field, sampling, wide, sgd, crossover, startup)
+}

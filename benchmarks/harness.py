@@ -31,6 +31,8 @@ class Row:
     most_error: float | None = None
     limit: float | None = None
     note: str = ""
+    ns_per_step: float | None = None  # of one SGD chain, by us
+    gemm_fraction: float | None = None  # of the speed of a large matrix product on this machine
 
     @property
     def ratio(self) -> float:
@@ -89,6 +91,13 @@ def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> Timed:
     return Timed(elapsed / count, value)
 
 
+def seconds(call: Callable[[], Any]) -> float:
+    """Of the processor, of a single call: enough to plan how often to call it."""
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
 def relative(found: Any, true: Any) -> float:
     """The largest relative difference, entry by entry: for curves that fall over decades."""
     return float(np.max(np.abs(np.asarray(found) / np.asarray(true) - 1.0)))
@@ -119,13 +128,16 @@ def cpu() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-HEADER = ("benchmark", "ours", "baseline", "ratio", "bar", "error", "its error", "")
+HEADER = ("benchmark", "ours", "baseline", "ratio", "bar", "error", "its error", "ns/step", "of gemm", "")
+OPTIONAL = {"ns/step", "of gemm"}  # columns that appear where some row has an entry
 
 
 def table(rows: Sequence[Row]) -> str:
     """For people: one line per row, then what the names stand for."""
     cells = [HEADER, *map(_cells, rows)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(HEADER))]
+    shown = [at for at, name in enumerate(HEADER) if name not in OPTIONAL or any(c[at] for c in cells[1:])]
+    cells = [tuple(line[at] for at in shown) for line in cells]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
     legend = [
         f"{row.name}: {row.ours} against {row.baseline}.{' ' + row.note if row.note else ''}" for row in rows
@@ -142,6 +154,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.ratio:.3g}" if row.ratio < 1000 else f"{row.ratio:.0f}",
         bar,
         *("" if error is None else f"{error:.1e}" for error in (row.ours_error, row.baseline_error)),
+        "" if row.ns_per_step is None else f"{row.ns_per_step:.3g}",
+        "" if row.gemm_fraction is None else f"{row.gemm_fraction:.0%}",
         {True: "pass", False: "MISSED", None: ""}[row.passed],
     )
 

@@ -190,8 +190,8 @@ class OverlapProcess(Simulator):
         (chain,) = self.chains
         self.diverged[0] = move_overlaps(
             self.Q.reshape(-1), self.M.reshape(-1), self.L_star.reshape(-1), self.L_star_rows.reshape(-1),
-            self.mask, chain.key, first, last, chain.rate, chain.root_noise, chain.shares, chain.d, self.grain,
-            chain.codes, chain.limit,
+            self.mask, chain.key, first, last, chain.rate, chain.root_noise, chain.shares, chain.d,
+            self.grain, chain.codes, chain.limit,
         )  # fmt: skip
 
     def overlaps(self) -> tuple[Array, Array]:

@@ -21,6 +21,7 @@ from sweep_service.errors import unknown_name
 from sweep_service.fields import increasing_times, seeds, switch
 from sweep_service.labels import WIDEST_STORED, labelled
 from sweep_service.model.observables import OBSERVABLES, States, chosen, observe
+from sweep_service.model.overlaps import inside_norms
 from sweep_service.point import Point
 from sweep_service.threads import one_blas_thread
 
@@ -151,8 +152,7 @@ def _states(
         both = [flow.state(y) for y in path.states]
         M, q = np.array([M for M, _ in both]), np.array([q for _, q in both])
         q[~np.all(np.isfinite(path.states), axis=1)] = np.nan
-        inside = np.sum(M * np.linalg.solve(P, M.swapaxes(1, 2)).swapaxes(1, 2), axis=2)
-        return States(risk, M, inside + q, P, orthogonal_norms=q), {"orthogonal_norm": ((), q)}
+        return States(risk, M, inside_norms(M, P) + q, P, orthogonal_norms=q), {"orthogonal_norm": ((), q)}
     all_overlaps = [flow.overlaps(y) for y in path.states]
     M, Q = np.array([o.M for o in all_overlaps]), np.array([o.Q for o in all_overlaps])
     return States.of(risk, M, Q, P), {"overlap_student": (("student_other",), Q)}

@@ -14,7 +14,7 @@ import numpy as np
 
 from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.model.overlaps import orthogonal_part
+from sweep_service.model.overlaps import inside_norms, orthogonal_part
 
 HISTOGRAM_BINS = 64
 
@@ -41,10 +41,7 @@ class States:
         """diag Q⊥ (time, p), never negative."""
         if self.orthogonal_norms is not None:
             return self.orthogonal_norms
-        inside = np.sum(
-            self.M * np.swapaxes(np.linalg.solve(self.P, np.swapaxes(self.M, 1, 2)), 1, 2), axis=2
-        )
-        return np.maximum(self.norms - inside, 0.0)
+        return np.maximum(self.norms - inside_norms(self.M, self.P), 0.0)
 
     @cached_property
     def cosines(self) -> Array:

@@ -40,8 +40,7 @@ class Overlaps:
     @property
     def orthogonal_norms(self) -> Array:
         """q = diag Q⊥, never negative."""
-        inside = np.sum(self.M * np.linalg.solve(self.P, self.M.T).T, axis=1)
-        return np.maximum(np.diag(self.Q) - inside, 0.0)
+        return np.maximum(np.diag(self.Q) - inside_norms(self.M, self.P), 0.0)
 
 
 def coordinates(start: Overlaps, tolerance: float = 1e-13) -> tuple[Array, Array]:
@@ -54,6 +53,11 @@ def coordinates(start: Overlaps, tolerance: float = 1e-13) -> tuple[Array, Array
     teachers = np.zeros((len(L), students.shape[1]))
     teachers[:, : len(L)] = L
     return students, teachers
+
+
+def inside_norms(M: Array, P: Array) -> Array:
+    """diag(M P⁻¹ Mᵀ), what each student has inside the teacher's span; shapes (..., p, k), (k, k)."""
+    return np.sum(M * np.swapaxes(np.linalg.solve(P, np.swapaxes(M, -1, -2)), -1, -2), axis=-1)
 
 
 def orthogonal_part(M: Array, Q: Array, P: Array) -> Array:

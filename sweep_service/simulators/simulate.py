@@ -182,7 +182,7 @@ def _warnings(point: Point, engine: Engine, records: Records, P: Array) -> list[
     if not engine.compiled:
         slow = {act.name: None for act in (point.activation, point.teacher_activation) if act.code is None}
         found.append(
-            f"{', '.join(slow)} has no compiled kernel: its steps run in Python, about 100 times slower"
+            f"{', '.join(slow)} has no compiled kernel: its steps run in Python, tens of times slower"
         )
     if engine.name == "S3":
         answer = 0.5 * teacher_power(P, records.pairs.teachers)

@@ -3,6 +3,7 @@
 SweepError
 ├── InvalidInput            change the input: carries the field, its value and what is allowed
 │   └── RegimeUndefined     the input is fine, this limiting theory does not exist there
+├── NotFound                name something that is there
 ├── IntegrationFailed       the integrator gave up on a finite solution: report it
 └── Stopped                 the caller asked to stop: nothing is wrong
 
@@ -34,6 +35,10 @@ class InvalidInput(SweepError, ValueError):
 
 class RegimeUndefined(InvalidInput):
     """The limiting theory that was asked for does not exist at this point."""
+
+
+class NotFound(SweepError, LookupError):
+    """Nothing of that name."""
 
 
 class IntegrationFailed(SweepError):

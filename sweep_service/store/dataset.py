@@ -1,0 +1,140 @@
+"""The Zarr dataset of a sweep: created whole and empty, then filled run by run by one writer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+import zarr
+from zarr.storage import LocalStore
+
+from sweep_service.arrays import AnyArray
+from sweep_service.grids import POINT
+from sweep_service.labels import about
+from sweep_service.runs import Kind
+from sweep_service.store.layout import LAYOUT_VERSION, Layout, Variable
+from sweep_service.store.objects import sync
+
+STATUS = "status"
+
+
+class _Store(LocalStore):
+    """A local store that remembers what was written, for zarr renames into place but never syncs."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.written: set[str] = set()
+
+    async def set(self, key: str, value: Any) -> None:
+        await super().set(key, value)
+        self.written.add(key)
+
+    def sync(self) -> None:
+        """Bring everything written since the last time to the disk."""
+        folders = set()
+        for key in self.written:
+            path = Path(self.root) / key
+            sync(path)
+            folders.update(path.parents[: len(Path(key).parts)])
+        for folder in folders:
+            sync(folder)
+        self.written.clear()
+
+
+class SweepDataset:
+    """The one writer of a sweep's arrays."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path, self.layout = path, layout
+        self.store = _Store(path)
+        self.group = zarr.open_group(self.store, mode="r+")
+
+    @classmethod
+    def create(cls, path: Path, layout: Layout, attributes: Mapping[str, Any]) -> SweepDataset:
+        """Arrays of their final shape, filled with nothing, under another name until they are complete."""
+        fresh = path.with_name(path.name + ".partial")
+        store = _Store(fresh)
+        labels = coordinates(layout).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
+        labels.to_zarr(store, mode="w", consolidated=False, zarr_format=3)
+        group = zarr.open_group(store, mode="r+")
+        for some in layout.variables.values():
+            for variable in some.values():
+                group.create_array(
+                    variable.name,
+                    shape=variable.shape,
+                    chunks=variable.chunks,
+                    dtype=variable.dtype,
+                    fill_value=variable.fill,
+                    dimension_names=variable.dims,
+                    attributes=dict(variable.attributes),
+                )
+        zarr.consolidate_metadata(store)
+        store.sync()
+        os.replace(fresh, path)
+        sync(path.parent)
+        return cls(path, layout)
+
+    def write(self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray]) -> None:
+        """Values (run, ...) of the runs with these numbers; the status last, so that it never promises too much."""
+        places = self.layout.places(kind, numbers)
+        variables = self.layout.variables[kind]
+        for name in sorted(values, key=lambda name: name == STATUS):
+            if name == STATUS:
+                self.store.sync()
+            self._write(variables[name], places, values[name])
+        self.store.sync()
+
+    def _write(self, variable: Variable, places: tuple[AnyArray, ...], values: AnyArray) -> None:
+        """Read, change and write each chunk that is touched once."""
+        array = self.group[variable.name]
+        n = len(variable.leading)
+        sizes = np.array(variable.chunks[:n])
+        chunks = np.stack(places, axis=-1) // sizes
+        order = np.lexsort(chunks.T[::-1])
+        begins = np.flatnonzero(np.any(np.diff(chunks[order], axis=0, prepend=-1) != 0, axis=1))
+        for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+            runs = order[begin:end]
+            corner = chunks[runs[0]] * sizes
+            where = tuple(
+                slice(int(c), int(min(c + size, whole)))
+                for c, size, whole in zip(corner, sizes, variable.shape, strict=False)
+            )
+            block = np.array(array[where])
+            block[tuple(place[runs] - c for place, c in zip(places, corner, strict=True))] = values[runs]
+            array[where] = block
+
+    def status(self, kind: Kind) -> AnyArray:
+        """The status of each run, in the order of their numbers."""
+        array = np.asarray(self.group[f"{kind}_{STATUS}"][...])
+        return array[self.layout.places(kind, np.arange(self.layout.runs.count(kind)))]
+
+
+def coordinates(layout: Layout) -> xr.Dataset:
+    """Every dimension labelled, and delta_t and gamma/p at every point."""
+    grid = layout.grid
+    dims = {dim for some in layout.variables.values() for v in some.values() for dim in v.dims}
+    found: dict[str, Any] = {"seed": list(grid.seeds), "repeat": list(grid.repeats), "time": grid.times}
+    found["regime"] = np.array(grid.regimes, dtype=object)
+    for dim in ("student", "student_other", "teacher"):
+        found[dim] = np.arange(layout.sizes[dim])
+    found["cosine_bin"] = (2.0 * np.arange(layout.sizes["cosine_bin"]) + 1.0) / layout.sizes[
+        "cosine_bin"
+    ] - 1.0
+    dataset = xr.Dataset(
+        coords={
+            name: xr.Variable(name, values, about(name)) for name, values in found.items() if name in dims
+        }
+    )
+    for name, values in grid.axes.items():
+        text = isinstance(values[0], str)
+        column = np.array(values, dtype=object) if text else np.array(values)
+        dataset = dataset.assign_coords(
+            {name: xr.Variable(name if grid.is_product else POINT, column, about(name))}
+        )
+    for name, where in (("delta_t", layout.delta_t), ("gamma_over_p", layout.gamma_over_p)):
+        dataset = dataset.assign_coords({name: xr.Variable(grid.dims, where, about(name))})
+    return dataset

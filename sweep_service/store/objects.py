@@ -1,0 +1,121 @@
+"""Named bytes that survive a crash: the small interface that every backend must fulfil.
+
+Names are relative paths with slashes. `put` and `create` are atomic and durable: after a crash an
+object is there wholly or not at all, and what was acknowledged is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from sweep_service.errors import InvalidInput, NotFound
+
+PARTIAL = ".partial"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+class Objects(Protocol):
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Names that begin with the prefix, in order."""
+
+    def get(self, name: str) -> bytes:
+        """The content; NotFound if there is none."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write, in place of whatever was there."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write if there is nothing of this name; of many who try, one gets true."""
+
+    def delete(self, name: str) -> None:
+        """Remove; nothing happens if it is not there."""
+
+
+def checked_name(name: str) -> str:
+    """A name that stays below its root, on any file system."""
+    if (
+        not isinstance(name, str)
+        or not all(_NAME.fullmatch(part) for part in name.split("/"))
+        or len(name) > 500
+    ):
+        raise InvalidInput("name", name, "must be parts of letters, digits, _ . - joined by slashes")
+    return name
+
+
+class LocalObjects:
+    """Files below a folder."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        found = [file.relative_to(self.root).as_posix() for file in self.root.rglob("*") if file.is_file()]
+        return iter(sorted(n for n in found if n.startswith(prefix) and not n.endswith(PARTIAL)))
+
+    def get(self, name: str) -> bytes:
+        try:
+            return self._path(name).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NotFound(f"no object named {name}") from None
+
+    def put(self, name: str, content: bytes) -> None:
+        path, fresh = self._fresh(name, content)
+        try:
+            os.replace(fresh, path)
+            sync(path.parent)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def create(self, name: str, content: bytes) -> bool:
+        path, fresh = self._fresh(name, content)
+        try:
+            os.link(fresh, path)  # fails where a rename would replace
+            sync(path.parent)
+            return True
+        except FileExistsError:
+            return False
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+
+    def sweep(self) -> int:
+        """Remove what writers that died left behind; how many files that were."""
+        orphans = list(self.root.rglob(f"*{PARTIAL}"))
+        for orphan in orphans:
+            orphan.unlink(missing_ok=True)
+        return len(orphans)
+
+    def _path(self, name: str) -> Path:
+        return self.root / checked_name(name)
+
+    def _fresh(self, name: str, content: bytes) -> tuple[Path, Path]:
+        """The content in a file of its own, on the disk."""
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+        try:
+            with open(fresh, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        return path, fresh
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Bring a file's content, or a folder's entries, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

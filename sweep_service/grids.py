@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.designs import Columns, columns_of
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
@@ -99,6 +99,17 @@ class Grid:
 
     def __len__(self) -> int:
         return math.prod(self.shape)
+
+    def column(self, name: str) -> AnyArray:
+        """One of d, p, k, gamma, … at every point, in the grid's shape."""
+        if name in self.fixed:
+            return np.full(self.shape, self.fixed[name])
+        values = np.array(self.axes[name])
+        if not self.is_product:
+            return values
+        along = [1] * len(self.shape)
+        along[list(self.axes).index(name)] = len(values)
+        return np.broadcast_to(values.reshape(along), self.shape)
 
     def row(self, index: int) -> dict[str, Scalar]:
         """The values of the axes at one point."""

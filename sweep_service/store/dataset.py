@@ -35,7 +35,7 @@ class _Store(LocalStore):
 
     def sync(self) -> None:
         """Bring everything written since the last time to the disk."""
-        folders = set()
+        folders: set[Path] = set()
         for key in self.written:
             path = Path(self.root) / key
             sync(path)
@@ -79,7 +79,7 @@ class SweepDataset:
         return cls(path, layout)
 
     def write(self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray]) -> None:
-        """Values (run, ...) of the runs with these numbers; the status last, so that it never promises too much."""
+        """Values (run, ...) of the runs with these numbers; the status last, when the rest is on the disk."""
         places = self.layout.places(kind, numbers)
         variables = self.layout.variables[kind]
         for name in sorted(values, key=lambda name: name == STATUS):
@@ -90,7 +90,7 @@ class SweepDataset:
 
     def _write(self, variable: Variable, places: tuple[AnyArray, ...], values: AnyArray) -> None:
         """Read, change and write each chunk that is touched once."""
-        array = self.group[variable.name]
+        array = self._array(variable.name)
         n = len(variable.leading)
         sizes = np.array(variable.chunks[:n])
         chunks = np.stack(places, axis=-1) // sizes
@@ -107,9 +107,14 @@ class SweepDataset:
             block[tuple(place[runs] - c for place, c in zip(places, corner, strict=True))] = values[runs]
             array[where] = block
 
+    def _array(self, name: str) -> zarr.Array[Any]:
+        array = self.group[name]
+        assert isinstance(array, zarr.Array)
+        return array
+
     def status(self, kind: Kind) -> AnyArray:
         """The status of each run, in the order of their numbers."""
-        array = np.asarray(self.group[f"{kind}_{STATUS}"][...])
+        array = np.asarray(self._array(f"{kind}_{STATUS}")[...])
         return array[self.layout.places(kind, np.arange(self.layout.runs.count(kind)))]
 
 

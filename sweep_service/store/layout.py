@@ -59,20 +59,19 @@ class Layout:
 
     def __init__(self, grid: Grid) -> None:
         self.grid, self.runs = grid, Runs(grid)
-        points = list(grid.points())
+        d, p, k, gamma = (grid.column(name) for name in ("d", "p", "k", "gamma"))
         self.sizes = {
             **dict(zip(grid.dims, grid.shape, strict=True)),
             "regime": len(grid.regimes),
             "seed": len(grid.seeds),
             "repeat": len(grid.repeats),
             "time": len(grid.times),
-            "student": max(point.p for point in points),
-            "student_other": max(point.p for point in points),
-            "teacher": max(point.k for point in points),
+            "student": int(p.max()),
+            "student_other": int(p.max()),
+            "teacher": int(k.max()),
             "cosine_bin": HISTOGRAM_BINS,
         }
-        self.delta_t = np.array([point.delta_t for point in points]).reshape(grid.shape)
-        self.gamma_over_p = np.array([point.gamma_over_p for point in points]).reshape(grid.shape)
+        self.delta_t, self.gamma_over_p = gamma / (p * d), gamma / p
 
     def leading(self, kind: Kind) -> tuple[str, ...]:
         """Dimensions that number the runs of a kind."""

@@ -1,0 +1,89 @@
+"""What a run will cost: seconds on one core, by formulas fitted to measurements of each engine.
+
+The coefficients are nanoseconds on the machine they were measured on; `Calibration` holds how much
+faster or slower this one is, from a short test of each engine and from what runs have reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.dynamics.small_flow import WIDEST
+from sweep_service.point import Point
+from sweep_service.simd import padded
+from sweep_service.simulators.choose import COMPILED, FEW_CHAINS, choose_engine, path_engine
+
+CALL = 3e-3  # seconds of a call of simulate or integrate, whatever it does
+SAMPLE = 2e-5  # seconds to record one sample
+PAIR = 1.2e-8  # seconds per two-point function of a recorded risk
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Factors by class of work, one where nothing is known."""
+
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+    def __call__(self, work: str) -> float:
+        return self.factors.get(work, 1.0)
+
+
+def sgd_work(point: Point) -> str:
+    """The class of work of a point's SGD: its engine."""
+    return f"sgd/{choose_engine(point).name}"
+
+
+def sgd_seconds(point: Point, steps: float, samples: int, chains: int, known: Calibration) -> float:
+    """Of one chain among so many of the same point."""
+    engine = choose_engine(point)
+    p, k, d = point.p, point.k, point.d
+    rows = min(p, d) if engine.name == "S4" else p
+    recording = samples * (SAMPLE + PAIR * (rows * rows / 2 + rows * k + p))
+    return known(sgd_work(point)) * (
+        steps * 1e-9 * _step(engine.name, rows, k, d, chains, engine.compiled) + recording
+    )
+
+
+def _step(engine: str, p: int, k: int, d: int, chains: int, compiled: bool) -> float:
+    """Nanoseconds of a step."""
+    if not compiled:
+        return 2e4 + 5.0 * p * d if engine != "S3" else 2e4 + 0.2 * (p + k) ** 2
+    if engine == "S4":
+        engine = path_engine(p, d, compiled)[0]
+    n, wide = p + k, padded(p) + padded(k)
+    if engine == "S1":
+        alone = 40.0 + 3.5 * wide + 4.2 * d + 0.35 * wide * d
+        lanes = 0.55 if p <= 10 else 0.8 if p <= 20 or d <= 20 else 1.0
+        return alone * (lanes if chains >= FEW_CHAINS else 1.0)
+    if engine == "S2":
+        return 600.0 + 3.5 * wide + 4.2 * d + 0.115 * n * d
+    if n <= COMPILED:
+        return 100.0 + 12.0 * n + 0.45 * n * n
+    return 1500.0 + 4.0 * n + 0.2 * n * n
+
+
+def ode_work(point: Point, regime: str) -> str:
+    """The class of work of a regime at a point: which kind of flow it will be."""
+    if regime == "auto" or not REGIMES[regime].mean_field:
+        return f"ode/{'small' if point.p <= WIDEST else 'wide'}"
+    return f"ode/{regime}"
+
+
+def ode_seconds(point: Point, regime: str, last: float, samples: int, known: Calibration) -> float:
+    """Of one integration to t = last."""
+    p, k = point.p, point.k
+    decades = 1.0 + math.log10(1.0 + last)
+    if regime != "auto" and REGIMES[regime].mean_field:
+        evaluations = 400.0 * decades
+        each = 2e-5 + 1e-7 * p * (8.0 ** min(k, 3))
+    elif p <= WIDEST:
+        size = p * k + p * (p + 1) / 2
+        evaluations, each = 150.0 * decades, 1e-5 + 4e-8 * size * p + 2e-9 * size**2
+    else:
+        evaluations, each = 300.0 * decades**2, 2e-8 * p * p * 3 + 1e-10 * p**3
+    if point.activation.closed is None or point.activation is not point.teacher_activation:
+        each *= 20.0
+    return known(ode_work(point, regime)) * (evaluations * each + samples * PAIR * (p * p / 2 + p * k)) + CALL

@@ -7,6 +7,7 @@ drawing costs the same for every d.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -212,6 +213,13 @@ class Init:
     def digest(self) -> str:
         """Its content in few words: given overlaps are many numbers."""
         return Key.of(init=self.content()).digest
+
+    @property
+    def basis(self) -> str:
+        """Which coordinates its starts have: the same overlaps can be given as weights, or as numbers."""
+        if self.weights is None:
+            return self.kind
+        return hashlib.sha256(b"".join(array.tobytes() for array in self.weights)).hexdigest()
 
     def key(self, shape: Shape, seed: int) -> Key:
         """The init_key: no d when the overlaps are shared over d."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,10 +105,6 @@ class Simulator(ABC):
     @abstractmethod
     def state(self) -> dict[str, AnyArray]:
         """The arrays that `advance` changes, by name: what a checkpoint must hold."""
-
-    def restore(self, state: Mapping[str, AnyArray]) -> None:
-        for name, array in self.state().items():
-            array[...] = state[name]
 
 
 def gram_of(W: Array, W_star: Array, d: int) -> tuple[Array, Array]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,6 +35,8 @@ class FileCheckpoint:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        if self.path.is_dir() or not self.path.parent.is_dir():
+            raise InvalidInput("checkpoint", str(path), "must be a file in a folder that exists")
 
     def load(self) -> bytes | None:
         try:
@@ -75,13 +76,17 @@ def pack(identity: str, arrays: Mapping[str, AnyArray]) -> bytes:
     return file.getvalue()
 
 
+def unreadable() -> InvalidInput:
+    return InvalidInput("checkpoint", None, "is not readable: remove it, or name another")
+
+
 def unpack(identity: str, content: bytes) -> dict[str, AnyArray]:
     """The arrays of this very run; anything else is refused."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile):
-        raise InvalidInput("checkpoint", None, "is not readable: remove it, or name another") from None
+    except Exception:  # a damaged archive fails in many ways, none of them ours
+        raise unreadable() from None
     if str(arrays.pop(IDENTITY, "")) != identity:
         raise InvalidInput("checkpoint", None, "belongs to another run: remove it, or name another")
     return arrays

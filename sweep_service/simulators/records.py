@@ -13,8 +13,9 @@ from sweep_service.model.overlaps import orthogonal_part
 from sweep_service.model.risk import risks
 from sweep_service.model.two_point import Pairs
 
-# Bytes of overlaps that wait until observables are computed for many samples at once.
-BUFFER = 1 << 23
+# Samples of a chain that wait until their observables are computed at once, and their bytes: more would
+# save little, and keep a run from stopping while a slow risk is computed for all of them.
+TOGETHER, BUFFER = 32, 1 << 23
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Records:
         if overlaps:
             self.outputs["overlap_student_teacher"] = np.full((chains, times, width, k), np.nan)
             self.outputs["overlap_student"] = np.full((chains, times, width, width), np.nan)
-        self.batch = min(times, max(1, BUFFER // (8 * rows * (rows + k))))
+        self.batch = min(times, TOGETHER, max(1, BUFFER // (8 * rows * (rows + k))))
         self.M, self.Q = (
             np.empty((together, self.batch, rows, k)),
             np.empty((together, self.batch, rows, rows)),

@@ -11,7 +11,7 @@ import numpy as np
 from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import Stopped
 from sweep_service.simulators.chain import Chain, Simulator
-from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack
+from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack, unreadable
 from sweep_service.simulators.records import Records, Sample
 from sweep_service.status import Status
 
@@ -50,7 +50,11 @@ class Run:
         self.slice, self.grain, self.saved = 0, 1, clock.monotonic()
 
     def __call__(self) -> Ends:
-        resumed = self._load()
+        """Run to the end. A chain that diverges overflows; that is found and kept as its status."""
+        with np.errstate(all="ignore"):
+            return self._run(self._load())
+
+    def _run(self, resumed: Mapping[str, AnyArray] | None) -> Ends:
         while (first := int(self.position[0])) < self.chains:
             simulator = self.form(self.chains - first)
             size = simulator.most_chains
@@ -59,7 +63,7 @@ class Run:
             self.records.samples = [sample for _, sample in drawn]
             self.grain = group.grain
             if resumed is not None:
-                _restore(group, resumed)
+                _fill(_arrays_of(group), resumed)
                 resumed = None
             self._group(first, group)
             self.position[:] = first + size, 0, 0
@@ -74,8 +78,7 @@ class Run:
             record = int(self.position[1])
             self._advance(first, group, int(self.at[record]))
             M, Q = group.overlaps()
-            with np.errstate(invalid="ignore"):
-                bounded = np.trace(Q, axis1=1, axis2=2) < limits
+            bounded = np.trace(Q, axis1=1, axis2=2) < limits
             group.diverged[~bounded & (group.diverged < 0)] = self.at[
                 record
             ]  # since the simulator last looked
@@ -111,19 +114,7 @@ class Run:
 
     def _save(self, group: Simulator) -> None:
         if self.checkpoint is not None:
-            records, ends = self.records, self.ends
-            arrays = {
-                "position": self.position,
-                "status": ends.status,
-                "steps": ends.steps,
-                "seconds": ends.seconds,
-                "buffer/M": records.M,
-                "buffer/Q": records.Q,
-                "buffer/filled": records.filled,
-                "group/diverged": group.diverged,
-                **{f"state/{name}": array for name, array in group.state().items()},
-                **{f"output/{name}": array for name, array in records.outputs.items()},
-            }
+            arrays = {**self._arrays(), **_arrays_of(group)}
             self.checkpoint.save(pack(self.identity, arrays))
         self.saved = clock.monotonic()
 
@@ -132,21 +123,30 @@ class Run:
         if content is None:
             return None
         arrays = unpack(self.identity, content)
-        records, ends = self.records, self.ends
-        for array, name in (
-            (self.position, "position"),
-            (ends.status, "status"),
-            (ends.steps, "steps"),
-            (ends.seconds, "seconds"),
-            (records.M, "buffer/M"),
-            (records.Q, "buffer/Q"),
-            (records.filled, "buffer/filled"),
-            *((array, f"output/{name}") for name, array in records.outputs.items()),
-        ):
-            array[...] = arrays[name]
+        _fill(self._arrays(), arrays)
         return arrays
 
+    def _arrays(self) -> dict[str, AnyArray]:
+        """What a checkpoint holds beside the group on its way."""
+        records, ends = self.records, self.ends
+        return {
+            "position": self.position,
+            "status": ends.status,
+            "steps": ends.steps,
+            "seconds": ends.seconds,
+            "buffer/M": records.M,
+            "buffer/Q": records.Q,
+            "buffer/filled": records.filled,
+            **{f"output/{name}": array for name, array in records.outputs.items()},
+        }
 
-def _restore(group: Simulator, arrays: Mapping[str, AnyArray]) -> None:
-    group.diverged[:] = arrays["group/diverged"]
-    group.restore({name: arrays[f"state/{name}"] for name in group.state()})
+
+def _arrays_of(group: Simulator) -> dict[str, AnyArray]:
+    return {"diverged": group.diverged, **{f"state/{name}": array for name, array in group.state().items()}}
+
+
+def _fill(room: Mapping[str, AnyArray], arrays: Mapping[str, AnyArray]) -> None:
+    for name, array in room.items():
+        if name not in arrays or arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
+            raise unreadable()
+        array[...] = arrays[name]

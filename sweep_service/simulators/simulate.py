@@ -76,7 +76,7 @@ def simulate(
             min(form(len(draw)).most_chains, len(draw)),
         )  # fmt: skip
         identity = Key.of(
-            streams=[key.digest for key in draw.keys], steps=steps, engine=way.name,
+            streams=[key.digest for key in draw.keys], start=point.init.basis, steps=steps, engine=way.name,
             version=ENGINE_VERSION, observables=names, overlaps=keep,
         ).digest  # fmt: skip
         run = Run(draw, len(draw), form, steps, records, stopped, keeper, identity)

@@ -1,0 +1,526 @@
+"""The contract of `simulate`: names, labels, starts, engines, divergence, errors, memory."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+from sweep_service import InvalidInput, integrate, simulate
+from sweep_service.model.activations import ACTIVATIONS, Activation
+from sweep_service.model.initial import GIVEN, INITS
+from sweep_service.model.observables import OBSERVABLES, chosen
+from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.risk import risk
+from sweep_service.model.two_point import pairs
+from sweep_service.point import Point
+from sweep_service.simulators.choose import ENGINES
+from sweep_service.simulators.step import inputs_ahead
+
+POINT = {"d": 9, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
+STEPS = (0, 3, 40, 100)
+engines = pytest.mark.parametrize("engine", ENGINES)
+
+
+def point(**change):
+    return {**POINT, **change}
+
+
+def times_of(point, steps=STEPS):
+    return np.asarray(steps) * (point["gamma"] / (point["p"] * point["d"]))
+
+
+def run(engine="auto", steps=STEPS, seed=0, repeat=0, observables=None, overlaps=None, **change):
+    """A small point; S4 gets the activation that it needs."""
+    here = point(**({"activation": "square"} if engine == "S4" else {}) | change)
+    return simulate(
+        here,
+        times=times_of(here, steps),
+        engine=engine,
+        seed=seed,
+        repeat=repeat,
+        observables=observables,
+        overlaps=overlaps,
+    )
+
+
+# ---- names, labels, attributes
+
+
+@engines
+@pytest.mark.parametrize("seed", [3, [3, 1, 8]], ids=["one seed", "seeds"])
+@pytest.mark.parametrize("repeat", [5, [5, 0]], ids=["one repeat", "repeats"])
+def test_names_dimensions_and_labels(engine, seed, repeat):
+    found = run(engine, seed=seed, repeat=repeat, observables=list(OBSERVABLES))
+    by_seed = ("seed",) if isinstance(seed, list) else ()
+    lead = by_seed + (("repeat",) if isinstance(repeat, list) else ())
+    assert {name: variable.dims for name, variable in found.data_vars.items()} == {
+        **{name: (*lead, "time", *observable.dims) for name, observable in OBSERVABLES.items()},
+        "overlap_student_teacher": (*lead, "time", "student", "teacher"),
+        "overlap_student": (*lead, "time", "student", "student_other"),
+        "overlap_teacher": (*by_seed, "teacher", "teacher_other"),
+    }
+    assert set(found.coords) == {*found.sizes, "step"}
+    for name, variable in found.variables.items():
+        assert variable.attrs["long_name"], name
+        assert variable.attrs["units"] == "1", name
+    assert "without the label noise" in found.risk.attrs["long_name"]
+    assert found.step.dims == ("time",)
+    assert found.step.values.tolist() == list(STEPS)
+    for name, value in (("seed", seed), ("repeat", repeat)):
+        assert found.attrs[name] == value
+        if isinstance(value, list):
+            assert found[name].values.tolist() == value
+    chains = np.size(seed) * np.size(repeat)
+    for name, value in (("status", "done"), ("steps", STEPS[-1])):
+        assert found.attrs[name] == ([value] * chains if lead else value)
+    assert np.shape(found.attrs["seconds"]) == ((chains,) if lead else ())
+    assert np.all(np.array(found.attrs["seconds"]) > 0)
+
+
+@engines
+def test_attributes_say_how_it_was_made(engine):
+    attributes = run(engine, seed=7).attrs
+    here = Point.parse(point())
+    for name in ("d", "p", "k", "gamma", "noise"):
+        assert attributes[name] == POINT[name]
+    assert attributes["delta_t"] == here.delta_t
+    assert attributes["gamma_over_p"] == here.gamma_over_p
+    assert attributes["engine"] == engine
+    assert attributes["engine_reason"] == "asked for"
+    assert attributes["engine_form"]
+    assert attributes["engine_version"] >= 1
+    assert attributes["block"] >= 1
+    assert attributes["warnings"] == ""
+    assert json.loads(attributes["init"])["kind"] == "gaussian"
+
+
+@engines
+@pytest.mark.parametrize("chains", [{}, {"seed": [1, 2]}, {"repeat": [1, 2]}], ids=str)
+def test_a_dataset_can_be_written(engine, chains):
+    found = run(engine, **chains)
+    assert json.loads(json.dumps(found.attrs, allow_nan=False)) == found.attrs
+    assert json.dumps(found.to_dict())
+    if not chains:  # lists of texts are beyond the one format that is always there, netCDF 3
+        assert len(found.to_netcdf(engine="scipy")) > 1000
+
+
+def test_seeds_of_numpy_are_seeds():
+    assert "seed" not in run(seed=np.int64(3), repeat=np.int32(2)).sizes
+    found = run(seed=np.arange(2), repeat=range(3))
+    assert (found.sizes["seed"], found.sizes["repeat"]) == (2, 3)
+    assert json.dumps(found.attrs)
+
+
+def test_a_point_may_be_parsed_already():
+    here = Point.parse(point())
+    np.testing.assert_array_equal(
+        simulate(here, times=[0.0, 0.1]).risk, simulate(point(), times=[0.0, 0.1]).risk
+    )
+
+
+def test_seed_draws_the_start_and_repeat_the_inputs():
+    found = run(seed=[0, 1], repeat=[0, 1])
+    start, later = found.risk.isel(time=0), found.risk.isel(time=-1)
+    np.testing.assert_array_equal(start.isel(repeat=0), start.isel(repeat=1))
+    assert start[0, 0] != start[1, 0]
+    assert len(np.unique(later)) == 4
+
+
+@pytest.mark.parametrize(
+    ("p", "keep", "there"), [(256, None, True), (257, None, False), (257, True, True), (4, False, False)]
+)
+def test_overlaps_of_wide_students_are_left_out_unless_asked_for(p, keep, there):
+    found = run(p=p, steps=(0, 2), overlaps=keep)
+    assert ("overlap_student_teacher" in found) is ("overlap_student" in found) is there
+    assert "overlap_teacher" in found
+
+
+def test_observables_are_those_asked_for():
+    assert set(run(overlaps=False).data_vars) == {*chosen(None), "overlap_teacher"}
+    assert set(run(overlaps=False, observables=[]).data_vars) == {"risk", "overlap_teacher"}
+    asked = run(overlaps=False, observables=["cosine_histogram"])
+    assert set(asked.data_vars) == {"risk", "cosine_histogram", "overlap_teacher"}
+
+
+# ---- times
+
+
+@engines
+def test_a_time_is_recorded_after_the_nearest_number_of_steps(engine):
+    delta_t = times_of(POINT, [1])[0]
+    times = np.array([0.0, 0.4, 0.6, 7.3, 7.4, 20.0]) * delta_t
+    here = point(activation="square") if engine == "S4" else POINT
+    found = simulate(here, times=times, engine=engine)
+    assert found.step.values.tolist() == [0, 0, 1, 7, 7, 20]
+    np.testing.assert_array_equal(found.time, times)
+    for one, same in ((0, 1), (3, 4)):
+        for name in ("risk", "overlap_student", "overlap_student_teacher"):
+            np.testing.assert_array_equal(found[name][one], found[name][same])
+    assert found.risk[1] != found.risk[2]
+    assert found.attrs["steps"] == 20
+
+
+@engines
+@pytest.mark.parametrize("times", [[0], 0, [0.0], np.zeros(1)], ids=["list", "number", "float", "array"])
+def test_the_start_alone(engine, times):
+    here = point(activation="square") if engine == "S4" else POINT
+    found = simulate(here, times=times, engine=engine)
+    assert found.step.values.tolist() == [0]
+    assert found.attrs["steps"] == 0
+    assert found.attrs["status"] == "done"
+
+
+# ---- starts
+
+
+def starts():
+    rng = np.random.default_rng(0)
+    d, p, k = (POINT[name] for name in "dpk")
+    W, W_star = rng.standard_normal((p, d)), rng.standard_normal((k, d))
+    o = Overlaps.of(W / np.sqrt(d), W_star / np.sqrt(d))
+    given = {
+        "overlaps": {"kind": "overlaps", "M": o.M, "Q": o.Q, "P": o.P},
+        "weights": {"kind": "weights", "W": W, "W_star": W_star},
+    }
+    assert set(given) == set(GIVEN)
+    shared = {
+        f"shared {name}": {"kind": name, "shared": True if kind.fixed_overlaps else {"d0": 12}}
+        for name, kind in INITS.items()
+        if kind.least_d(p, k) <= d and kind.fixed_overlaps
+    }
+    return {name: {"kind": name} for name in INITS} | shared | given
+
+
+@engines
+@pytest.mark.parametrize("init", starts().values(), ids=list(starts()))
+def test_sgd_starts_where_the_theory_does(engine, init):
+    activation = "square" if engine == "S4" else "erf"
+    found = run(engine, steps=(0, 5), seed=[0, 4], init=init, activation=activation)
+    theory = integrate(point(init=init, activation=activation), times=[0.0], regime="classical", seed=[0, 4])
+    for name in ("overlap_student_teacher", "overlap_student", "risk"):
+        # rounding; given overlaps go through a Cholesky factor and back
+        np.testing.assert_allclose(
+            found[name][:, 0], theory[name][:, 0], rtol=1e-11, atol=1e-12, err_msg=name
+        )
+    teacher = theory.overlap_teacher  # without the dimension where it is the same for every seed
+    np.testing.assert_allclose(
+        found.overlap_teacher, np.broadcast_to(teacher, found.overlap_teacher.shape), rtol=1e-12, atol=1e-13
+    )
+    assert np.all(np.isfinite(found.risk))
+
+
+@pytest.mark.parametrize("engine", ["S1", "S2", "S3", "S3-factored"])
+@pytest.mark.parametrize(("d", "p", "k"), [(1, 1, 1), (2, 1, 2), (2, 7, 2), (3, 5, 1), (5, 2, 3), (40, 1, 1)])
+def test_the_smallest_shapes_run(engine, d, p, k):
+    found = run(engine, d=d, p=p, k=k, seed=range(2))
+    assert found.attrs["status"] == ["done"] * 2
+    assert np.all(np.isfinite(found.risk))
+    eigenvalues = np.linalg.eigvalsh(found.overlap_student)
+    assert np.all(eigenvalues > -1e-12 * eigenvalues[..., -1:])  # rounding
+    Q = found.overlap_student.values
+    np.testing.assert_allclose(Q, np.swapaxes(Q, -1, -2), atol=1e-14)  # rounding
+
+
+@pytest.mark.parametrize("engine", ["S1", "S2", "S3", "S3-factored"])
+def test_a_student_of_weight_zero_stays_where_its_slope_is_zero(engine):
+    """relu has no slope at zero, so planted(ε = 1), W = 0, never moves."""
+    found = run(engine, init={"kind": "planted", "epsilon": 1.0}, activation="relu")
+    np.testing.assert_array_equal(found.overlap_student, 0.0)
+    assert len(np.unique(found.risk)) == 1
+
+
+# ---- activations and engines
+
+
+def able(activation):
+    return [engine for engine in ENGINES if engine != "S4" or activation == "square"]
+
+
+@pytest.mark.parametrize(
+    ("activation", "engine"), [(name, engine) for name in ACTIVATIONS for engine in able(name)]
+)
+def test_every_activation_runs_in_every_engine(activation, engine):
+    found = run(engine, activation=activation, steps=(0, 500), seed=range(6))
+    assert found.attrs["status"] == ["done"] * 6
+    first, last = found.risk.mean("seed").values
+    assert last < first
+
+
+@pytest.mark.parametrize(("student", "teacher"), list(product(ACTIVATIONS, repeat=2)))
+def test_student_and_teacher_may_differ(student, teacher):
+    change = {"activation": student, "teacher_activation": teacher}
+    path = run("S1", **change)
+    assert path.attrs["teacher_activation"] == teacher
+    two_point = pairs(ACTIVATIONS[student], ACTIVATIONS[teacher])
+    P = path.overlap_teacher.values
+    for row in range(len(STEPS)):
+        o = Overlaps(path.overlap_student_teacher.values[row], path.overlap_student.values[row], P)
+        assert path.risk.values[row] == pytest.approx(risk(o, two_point), rel=1e-11)  # rounding
+    for engine in able(student):
+        found = run(engine, **change)
+        assert found.attrs["status"] == "done"
+        if engine in ("S2", "S4"):  # the same path, other roundings
+            np.testing.assert_allclose(found.overlap_student, path.overlap_student, rtol=1e-11, atol=1e-12)
+    assert run("S1", activation=student).attrs["teacher_activation"] == student
+
+
+ARCTAN = Activation(
+    name="arctan",
+    formula="atan(x)",
+    value=np.arctan,
+    slope=lambda x: 1.0 / (1.0 + x * x),
+    curvature=lambda x: -2.0 * x / (1.0 + x * x) ** 2,
+    odd=True,
+)
+
+
+@pytest.mark.parametrize("engine", ["auto", "S2", "S3", "S3-factored"])
+@pytest.mark.parametrize("p", [4, 80])
+@pytest.mark.parametrize("role", ["activation", "teacher_activation"])
+def test_a_new_activation_runs_by_its_formula_alone_and_says_so(engine, p, role, monkeypatch):
+    monkeypatch.setitem(ACTIVATIONS, "arctan", ARCTAN)
+    found = run(engine, p=p, seed=range(2), **{role: "arctan"})
+    assert found.attrs["status"] == ["done"] * 2
+    assert np.all(np.isfinite(found.risk))
+    assert found.attrs["warnings"].startswith("arctan has no compiled kernel")
+    assert found.attrs["engine"] == ("S2" if engine == "auto" else engine)
+
+
+def test_a_new_activation_is_refused_where_only_compiled_ones_run(monkeypatch):
+    monkeypatch.setitem(ACTIVATIONS, "arctan", ARCTAN)
+    for role in ("activation", "teacher_activation"):
+        with pytest.raises(InvalidInput) as info:
+            run("S1", **{role: "arctan"})
+        assert info.value.field == "engine"
+
+
+@pytest.mark.parametrize(
+    ("activation", "engine", "p"),
+    [
+        (name, engine, p)
+        for name in ACTIVATIONS
+        for engine, p in (("S2", 4), ("S2", 310), ("S3", 120), ("S3-factored", 4), ("S4", 12))
+        if engine in able(name)
+    ],
+)
+def test_a_twin_without_a_kernel_walks_the_same_path(activation, engine, p, monkeypatch):
+    """The same name, so the same stream: only the arithmetic differs, by roundings."""
+    compiled = run(engine, p=p, activation=activation)
+    monkeypatch.setitem(ACTIVATIONS, activation, replace(ACTIVATIONS[activation], code=None))
+    plain = run(engine, p=p, activation=activation)
+    assert "no compiled kernel" in plain.attrs["warnings"]
+    assert compiled.attrs["warnings"] == ""
+    # S1 and S2 may serve the collapsed student: blocks differ, paths do not
+    for name in ("risk", "largest_norm", "mean_orthogonal_norm", "cosine"):
+        np.testing.assert_allclose(plain[name], compiled[name], rtol=1e-11, atol=1e-12, err_msg=name)
+
+
+# Far from the borders, which are measured and may move.
+RULE = [
+    (10, 2, 3, "erf", "S1"),
+    (8, 4, 10, "erf", "S1"),
+    (8, 4, 10, "square", "S1"),
+    (2, 1, 5, "tanh", "S1"),
+    (100, 5, 20, "relu", "S1"),
+    (10, 5, 1000, "erf", "S3"),
+    (100, 5, 1000, "erf", "S3"),
+    (10, 5, 1000, "square", "S3"),
+    (300, 5, 1000, "relu", "S3"),
+    (10, 2, 10**6, "erf", "S3"),
+    (300, 5, 300, "erf", "S2"),
+    (100, 5, 150, "tanh", "S2"),
+    (200, 2, 3, "square", "S4"),
+    (4, 2, 3, "square", "S4"),
+    (200, 5, 100, "square", "S4"),
+]
+
+
+@pytest.mark.parametrize(("p", "k", "d", "activation", "engine"), RULE)
+def test_the_engine_is_a_rule_of_the_point_alone(p, k, d, activation, engine):
+    for chains in ({}, {"seed": range(3)}, {"repeat": range(9)}):
+        found = run(p=p, k=k, d=d, activation=activation, steps=(0, 1), overlaps=False, **chains)
+        assert found.attrs["engine"] == engine
+        assert found.attrs["engine_reason"]
+    assert found.attrs["engine_reason"] != "asked for"
+
+
+def test_the_table_of_the_rule_names_every_engine_that_is_chosen():
+    assert {row[-1] for row in RULE} == set(ENGINES) - {"S3-factored"}
+
+
+# ---- divergence
+
+# (engine, p, k, d, gamma) at which some of twelve chains of the square activation diverge by step 300
+UNSTABLE = [
+    ("S1", 4, 2, 6, 0.5),
+    ("S1", 30, 2, 30, 7.5),
+    ("S2", 4, 2, 6, 0.5),
+    ("S2", 320, 2, 60, 120.0),
+    ("S3", 4, 2, 20, 1.0),
+    ("S3", 100, 2, 200, 50.0),
+    ("S3-factored", 4, 2, 20, 1.0),
+    ("S4", 9, 2, 4, 1.125),
+    ("S4", 100, 2, 60, 37.5),
+]
+unstable = pytest.mark.parametrize("case", UNSTABLE, ids=lambda case: "-".join(map(str, case)))
+RECORDS = np.array([0, 10, 64, 100, 300])
+
+
+def diverging(case, repeat):
+    engine, p, k, d, gamma = case
+    return run(
+        engine, RECORDS, repeat=repeat, p=p, k=k, d=d, gamma=gamma, activation="square",
+        observables=list(OBSERVABLES),
+    )  # fmt: skip
+
+
+@cache
+def twelve(case):
+    return diverging(case, range(12))
+
+
+@unstable
+def test_divergence_is_a_status_and_what_came_before_is_kept(case):
+    found = twelve(case)
+    statuses = found.attrs["status"]
+    assert set(statuses) == {"done", "diverged"}
+    for repeat, (status, steps) in enumerate(zip(statuses, found.attrs["steps"], strict=True)):
+        chain = found.isel(repeat=repeat)
+        kept = len(RECORDS) if status == "done" else int(np.searchsorted(RECORDS, steps))
+        assert kept >= 1
+        for name in found.data_vars:
+            if name != "overlap_teacher":
+                assert np.all(np.isfinite(chain[name][:kept])), name
+                assert np.all(np.isnan(chain[name][kept:])), name
+        if status == "done":
+            assert steps == RECORDS[-1]
+        elif steps not in RECORDS:  # found where the simulator looks: after a block since the last record
+            look = found.attrs["block"]
+            since = RECORDS[kept - 1]
+            if found.attrs["engine_form"].startswith("StepLoop"):
+                look, since = inputs_ahead(case[3]), 0
+            assert (steps - since) % look == 0
+
+
+@unstable
+def test_a_diverging_neighbour_changes_nothing(case):
+    together = twelve(case)
+    for repeat in (together.attrs["status"].index("done"), together.attrs["status"].index("diverged")):
+        alone = diverging(case, repeat)
+        assert alone.attrs["status"] == together.attrs["status"][repeat]
+        assert alone.attrs["steps"] == together.attrs["steps"][repeat]
+        for name, values in alone.data_vars.items():
+            other = together[name].isel(repeat=repeat) if "repeat" in together[name].dims else together[name]
+            np.testing.assert_array_equal(other, values, err_msg=name)
+
+
+@engines
+@pytest.mark.parametrize("gamma", [1e3, 1e12])
+def test_a_wild_learning_rate_diverges_in_silence(engine, gamma):
+    found = run(engine, (0, 1, 2, 50), repeat=range(9), p=9, d=6, gamma=gamma, activation="square")
+    assert found.attrs["status"] == ["diverged"] * 9
+    assert np.all(np.isfinite(found.risk[:, 0]))
+
+
+def test_divergence_of_an_activation_without_a_kernel_is_silent_too(monkeypatch):
+    monkeypatch.setitem(ACTIVATIONS, "square", replace(ACTIVATIONS["square"], code=None))
+    for engine in ("S2", "S3", "S3-factored", "S4"):
+        assert run(engine, (0, 50), activation="square", gamma=1e3).attrs["status"] == "diverged"
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"engine": "S5"}, "engine"),
+        ({"engine": None}, "engine"),
+        ({"engine": ["S1"]}, "engine"),
+        ({"engine": "S4"}, "engine"),
+        ({"observables": ["risc"]}, "observables"),
+        ({"observables": "risk"}, "observables"),
+        ({"observables": [None]}, "observables"),
+        ({"overlaps": 1}, "overlaps"),
+        ({"overlaps": "yes"}, "overlaps"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1.5}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"seed": None}, "seed"),
+        ({"seed": []}, "seed"),
+        ({"seed": [1, 1]}, "seed"),
+        ({"seed": "12"}, "seed"),
+        ({"seed": np.zeros((2, 2))}, "seed"),
+        ({"seed": 10**30}, "seed"),
+        ({"repeat": -1}, "repeat"),
+        ({"repeat": [0, -1]}, "repeat"),
+        ({"repeat": [2, 2]}, "repeat"),
+        ({"repeat": []}, "repeat"),
+        ({"repeat": {1}}, "repeat"),
+        ({"times": []}, "times"),
+        ({"times": [-0.1, 1.0]}, "times"),
+        ({"times": [1.0, 0.5]}, "times"),
+        ({"times": [1.0, 1.0]}, "times"),
+        ({"times": [np.nan]}, "times"),
+        ({"times": [np.inf]}, "times"),
+        ({"times": "abc"}, "times"),
+        ({"times": None}, "times"),
+        ({"times": [1e16]}, "times"),
+        ({"checkpoint": 3}, "checkpoint"),
+        ({"point": None}, "point"),
+        ({"point": {**POINT, "p": 0}}, "p"),
+        ({"point": {**POINT, "gamma": -1.0}}, "gamma"),
+        ({"point": {**POINT, "activation": "sigmoid"}}, "activation"),
+        ({"point": {**POINT, "d": 5, "init": {"kind": "symmetric"}}}, "d"),
+    ],
+    ids=str,
+)
+def test_bad_input_names_its_field(change, field):
+    arguments = {"point": POINT, "times": [0.0, 1.0], **change}
+    with pytest.raises(InvalidInput) as info:
+        simulate(arguments.pop("point"), **arguments)
+    assert info.value.field == field
+    assert len(str(info.value)) < 400
+
+
+def test_an_unknown_engine_gets_a_hint():
+    with pytest.raises(InvalidInput, match="S3-factored"):
+        run("S3-factord")
+
+
+# ---- memory
+
+MEMORY = """
+import resource, sys
+import sweep_service as ss
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+def go(p, d, steps):
+    gamma = 0.1
+    times = [0.0, steps * gamma / (p * d)]
+    return ss.simulate({"d": d, "p": p, "k": 2, "gamma": gamma}, times=times)
+go(3, 5, 3), go(3, 100, 3), go(100, 100, 3)
+before = peak()
+found = go(*map(int, sys.argv[1:]))
+print(found.attrs["engine"], before, peak())
+"""
+
+
+@pytest.mark.parametrize(
+    ("p", "d", "bound"),
+    # W, Q and what waits for observables are 8 MB each at p = d = 1000; S3 holds nothing of size d
+    [(1000, 1000, 200), (10, 10**6, 100)],
+)
+def test_memory_is_a_few_matrices(p, d, bound):
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(p), str(d), "300"], capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    engine, before, after = done.stdout.split()
+    print(f"p = {p}, d = {d}, {engine}: {before} MB before, {after} MB at the peak")
+    assert float(after) - float(before) < bound

@@ -50,9 +50,7 @@ class Bundle:
 
 def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration) -> list[Bundle]:
     """The runs with these numbers, each once."""
-    jobs = [
-        (job, cost) for kind, numbers in wanted.items() for job, cost in _jobs(layout, kind, numbers, known)
-    ]
+    jobs = [found for kind, numbers in wanted.items() for found in _jobs(layout, kind, numbers, known)]
     cheap = [(job, cost) for job, cost in jobs if cost < CHEAP]
     dear = [(job, cost) for job, cost in jobs if cost >= CHEAP]
     found = [*_packed(dear), *_packed(cheap)]

@@ -19,9 +19,15 @@ from benchmarks.euler import POINT, STEP, small_flow
 from benchmarks.harness import Row, interleaved, table
 from benchmarks.mean_field import loop, node_flow
 from benchmarks.sampling import start
+from benchmarks.sgd_baselines import ACTIVATIONS, numpy_sgd, weights
+from benchmarks.simulators import Case
+from benchmarks.simulators import row as sgd_row
 from sweep_service.dynamics.mean_field import PairwiseFlow
 from sweep_service.dynamics.overlap_flow import pack
 from sweep_service.dynamics.variance import erf_variance
+from sweep_service.model.activations import ACTIVATIONS as PACKAGE_ACTIVATIONS
+from sweep_service.simulators.simulate import simulate, stream_key
+from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill
 
 # Two ways to sum the same few hundred terms of order one.
 ROUNDING = {"rtol": 1e-12, "atol": 1e-14}
@@ -124,3 +130,51 @@ def test_turns_end_with_the_budget():
     )
     assert turns == ["a", "b", "a", "a"]
     assert [(timed.seconds, timed.value) for timed in best] == [(1.0, "a"), (4.0, "b")]
+
+
+@pytest.mark.parametrize("name", sorted(ACTIVATIONS))
+@pytest.mark.parametrize(("p", "k", "d"), [(10, 2, 3), (3, 4, 17)])
+def test_numpy_loop_is_the_step_loop(name, p, k, d):
+    steps, point = 200, Case(p, k, d, name).point
+    key = chain_key(stream_key(point, 0, 0))
+    x, z = np.empty(-(-steps * d // CHUNK) * CHUNK), np.empty(-(-steps // CHUNK) * CHUNK)
+    fill(key, INPUT, 0, 1.0 / np.sqrt(d), x)
+    fill(key, NOISE, 0, 1.0, z)
+    W, W_star = weights(point)
+    began = W.copy()
+    numpy_sgd(point, W, W_star, zip(x[: steps * d].reshape(steps, d), z[:steps], strict=True))
+    ds = simulate(point, times=[steps * point.delta_t], engine="S1", overlaps=True)
+    M, Q = ds.overlap_student_teacher[0], ds.overlap_student[0]
+    np.testing.assert_allclose(W @ W_star.T / d, M, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(W @ W.T / d, Q, rtol=0.0, atol=1e-12)
+    assert np.max(np.abs(W - began)) > 0.01  # it moved
+
+
+def test_baseline_has_every_activation():
+    assert set(ACTIVATIONS) == set(PACKAGE_ACTIVATIONS)
+
+
+def test_steps_of_a_case_cost_something():
+    row = sgd_row(Case(5, 1, 4, seeds=2), quick=True)
+    assert row.name == "sgd/p5-k1-d4-x2"
+    assert row.ns_per_step == pytest.approx(1e9 * row.ours_seconds)
+    assert row.gemm_fraction is None
+    assert "S1" in row.ours
+    shown = table([row])
+    assert "ns/step" in shown
+    assert "of gemm" not in shown
+
+
+def test_row_of_products_tells_its_share_of_gemm():
+    row = sgd_row(Case(40, 2, 40, engine="S2", gemm=True), quick=True)
+    assert 0.0 < row.gemm_fraction < 1.0
+    assert f"{row.gemm_fraction:.0%}" in table([row])
+
+
+def test_chart_is_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    from benchmarks.chart import main as draw
+
+    output = tmp_path / "cost.png"
+    draw(["--quick", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")

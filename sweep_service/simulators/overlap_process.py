@@ -21,7 +21,7 @@ from sweep_service.kernels import kernel
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.simd import fma, load4, load8, padded, store
 from sweep_service.simulators.chain import Chain, Simulator
-from sweep_service.simulators.rows import add_few_rows, add_rows, copy_row, walk
+from sweep_service.simulators.rows import add_rows, copy_row, walk
 from sweep_service.simulators.streams import fill_radii, fill_steps
 
 # A pivot below this share of p max Q_ii is what rounding left of zero.
@@ -144,8 +144,8 @@ def move_overlaps(
                 fields[b * wide + i] = 0.0
             for r in range(tall):
                 teachers[b * tall + r] = 0.0
-            add_few_rows(L_star_rows, 0, tall, k, Z, b, B, 1.0, 0, teachers, b * tall)
-            add_few_rows(F, 0, wide, rank, Z, b, B, 1.0, 0, fields, b * wide)
+            add_rows(L_star_rows, 0, tall, k, Z, b, B, 1.0, 0, teachers, b * tall)
+            add_rows(F, 0, wide, rank, Z, b, B, 1.0, 0, fields, b * wide)
         walk(fields, teachers, G, noises, C, mask, 0, steps, rate, root_noise, shares, codes, work)
         for b in range(steps):
             # λ + ½‖x‖² c, which makes the change of Q exact
@@ -176,7 +176,7 @@ class OverlapProcess(Simulator):
         super().__init__(chains)
         (chain,) = chains
         n = chain.rows + chain.k
-        self.grain = 8 if n <= 10 else 16 if n <= 40 else 24  # by measurement; a multiple of 8
+        self.grain = 8 if n <= 5 else 16 if n <= 40 else 24  # by measurement; a multiple of 8
         self.mask = chain.mask
         wide = self.mask.size
         start = Overlaps.of(chain.students, chain.teachers)

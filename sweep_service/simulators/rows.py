@@ -7,7 +7,8 @@ from sweep_service.simd import fma, lane, load4, store
 from sweep_service.simulators.activate import activate
 
 
-def _add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
+@kernel(merged=True)
+def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
     """out[to + j] += sign Σ_e c[at + e step] X[start + e wide + j] for begin <= j < wide, e < count."""
     j = begin
     while j + 16 <= wide:  # four sums at once: one alone waits for each of its additions
@@ -27,10 +28,6 @@ def _add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
         for e in range(count):
             total = fma(load4(X, start + e * wide + rest), sign * c[at + e * step], total)
         store(out, to + rest, total)
-
-
-add_rows = kernel()(_add_rows)
-add_few_rows = kernel(merged=True)(_add_rows)  # for inner loops over few neurons
 
 
 @kernel()
@@ -62,7 +59,7 @@ def walk(L, T, G, z, C, mask, first, last, rate, root_noise, shares, codes, work
     for b in range(first, last):
         row = b * wide
         target = answer(codes[1], T, b * tall, tall, work, 0)
-        add_few_rows(C, first * wide, wide, b - first, G, b * B + first, 1, 1.0, 0, L, row)
+        add_rows(C, first * wide, wide, b - first, G, b * B + first, 1, 1.0, 0, L, row)
         reply = answer(codes[0], L, row, wide, C, row)
         push = rate * (target * shares[1] + root_noise * z[b] - reply * shares[0])
         for i in range(0, wide, 4):

@@ -17,7 +17,7 @@ from sweep_service.kernels import kernel
 from sweep_service.simd import CHAINS, fma, lane, load4, load8, padded, store
 from sweep_service.simulators.activate import activate
 from sweep_service.simulators.chain import Chain, Simulator, gram_of
-from sweep_service.simulators.rows import add_few_rows, answer
+from sweep_service.simulators.rows import add_rows, answer
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill, fill_chains
 
 
@@ -125,8 +125,8 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
                 fields[i] = 0.0
             for r in range(k):
                 star_fields[r] = 0.0
-            add_few_rows(W, 0, p, d, xs, x, 1, 1.0, 0, fields, 0)
-            add_few_rows(W_star, 0, k, d, xs, x, 1, 1.0, 0, star_fields, 0)
+            add_rows(W, 0, p, d, xs, x, 1, 1.0, 0, fields, 0)
+            add_rows(W_star, 0, k, d, xs, x, 1, 1.0, 0, star_fields, 0)
             target = answer(codes[1], star_fields, 0, k, star_fields, 0)
             reply = answer(codes[0], fields, 0, p, fields, 0)
             error = fma(root_noise, zs[step - noise_chunk * CHUNK], target * shares[1])

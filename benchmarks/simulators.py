@@ -1,0 +1,154 @@
+"""Exact SGD through `simulate` against a NumPy loop over the steps, both per step of one chain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import sweep_service as ss
+from benchmarks.harness import Row, interleaved, seconds
+from benchmarks.sgd_baselines import drawn, numpy_sgd, weights
+from sweep_service.point import Point
+
+INIT = {"kind": "gaussian", "teacher": "orthonormal"}
+GAMMA, NOISE = 0.1, 1e-3  # stable for every activation
+SETUP_SHARE = 1 / 40  # of a run: starts and the one record, which do not grow with its steps
+SHORTEST, LONGEST = 0.3, 2.5  # seconds of such a run
+BASELINE, TIMES = 0.1, 3  # seconds of the loop that are timed, and how often in each turn: it varies more
+GEMM = 1000  # rows and columns of the product that stands for what the machine can do
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is simulated, for how many seeds together; `gemm` asks for the speed of a matrix product too."""
+
+    p: int
+    k: int
+    d: int
+    activation: str = "erf"
+    seeds: int = 1
+    engine: str = "auto"
+    floor: float | None = None
+    gemm: bool = False
+
+    @property
+    def name(self) -> str:
+        special = [part for part in (self.activation, self.engine) if part not in ("erf", "auto")]
+        seeds = [f"x{self.seeds}"] if self.seeds > 1 else []
+        return "-".join((f"p{self.p}", f"k{self.k}", f"d{self.d}", *special, *seeds))
+
+    @property
+    def point(self) -> Point:
+        return Point.parse(
+            {
+                "d": self.d, "p": self.p, "k": self.k, "gamma": GAMMA, "noise": NOISE,
+                "activation": self.activation, "init": INIT,
+            }
+        )  # fmt: skip
+
+
+FULL = (
+    Case(10, 2, 3, seeds=128, floor=200.0),
+    Case(8, 4, 10, seeds=128, floor=140.0),
+    Case(10, 5, 1000, floor=50.0),
+    Case(100, 5, 1000, floor=18.0),
+    Case(1000, 5, 1000, floor=9.0, gemm=True),
+    Case(5000, 1, 3, "square", floor=1000.0),
+    Case(10, 2, 3),
+    *(Case(10, 2, 3, activation, seeds=128) for activation in ("relu", "tanh", "square")),
+    Case(30, 5, 1000),
+    Case(300, 5, 1000),
+    *(Case(10, 2, 60, engine=engine) for engine in ("S1", "S2", "S3", "S3-factored")),
+)
+QUICK = (
+    Case(10, 2, 3, seeds=8),
+    Case(40, 2, 40, engine="S2", gemm=True),
+    Case(40, 2, 3, "square"),
+    *(Case(5, 2, 20, engine=engine) for engine in ("S1", "S3", "S3-factored")),
+)
+
+
+def sgd(quick: bool) -> Iterator[Row]:
+    for case in QUICK if quick else FULL:
+        yield row(case, quick)
+
+
+def row(case: Case, quick: bool) -> Row:
+    cost = measured(case, quick)
+    attrs, flops = cost.dataset.attrs, 4.0 * case.p * case.d
+    fraction = flops / cost.ours * cost.gemm / (2.0 * GEMM**3) if cost.gemm else None
+    seeds = f"{case.seeds} seeds" if case.seeds > 1 else "one chain"
+    return Row(
+        f"sgd/{case.name}",
+        f"simulate ({attrs['engine']}, {attrs['engine_form']}, blocks of {attrs['block']}, {seeds})",
+        cost.ours,
+        "a NumPy loop of one chain",
+        cost.numpy,
+        floor=case.floor,
+        note=f"Seconds per step of a chain, over {cost.steps} steps.",
+        ns_per_step=1e9 * cost.ours,
+        gemm_fraction=fraction,
+    )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds per step of a chain, by us and by NumPy, and of one matrix product where it was asked for."""
+
+    ours: float
+    numpy: float
+    gemm: float | None
+    steps: int
+    dataset: Any
+
+
+def measured(case: Case, quick: bool) -> Cost:
+    """All in the same turns; the last value of a run shows that it did not diverge."""
+    point = case.point
+    steps = enough_steps(case, quick)
+    W, W_star = weights(point)
+    rng = np.random.default_rng(1)
+
+    def loop(count: int) -> None:
+        numpy_sgd(point, W, W_star, drawn(point.d, count, rng))
+
+    loop(2)
+    short = math.ceil((BASELINE / 10 if quick else BASELINE) / (seconds(partial(loop, 8)) / 8))
+    square = rng.standard_normal((GEMM, GEMM))
+    product = [partial(np.matmul, square, square, out=np.empty_like(square))] if case.gemm else []
+    calls = [partial(run, case, steps), *product, *[partial(loop, short)] * TIMES]
+    ours, *others = interleaved(*calls, repeats=1 if quick else 5)
+    assert np.all(np.isfinite(ours.value.risk)), f"{case.name} diverged"
+    return Cost(
+        ours.seconds / (steps * case.seeds),
+        min(timed.seconds for timed in others[-TIMES:]) / short,
+        others[0].seconds if case.gemm else None,
+        steps,
+        ours.value,
+    )
+
+
+def run(case: Case, steps: int) -> Any:
+    """So many steps with one record at the end, as a user asks for them."""
+    seed = range(case.seeds) if case.seeds > 1 else 0
+    return ss.simulate(
+        case.point, times=[steps * case.point.delta_t], seed=seed, engine=case.engine,
+        observables=["risk"], overlaps=False,
+    )  # fmt: skip
+
+
+def enough_steps(case: Case, quick: bool) -> int:
+    """Steps beside which the time to set a run up is small; compiles by the way."""
+    steps = 64
+    run(case, steps)
+    setup = spent = seconds(partial(run, case, steps))
+    target = 0.02 if quick else min(max(setup / SETUP_SHARE, SHORTEST), LONGEST)
+    while spent < setup + target / 8:
+        steps *= 4
+        spent = seconds(partial(run, case, steps))
+    return math.ceil(steps * target / max(spent - setup, spent / 8))

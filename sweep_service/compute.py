@@ -132,6 +132,14 @@ def _ode(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result
     return Result(values, tuple(failures))
 
 
+def failed_result(layout: Layout, job: Job, error: str) -> Result:
+    """What is stored of a job whose task died."""
+    numbers = job.numbers(layout)
+    values = _empty(layout, job.kind, len(numbers))
+    values["status"][:] = Status.FAILED
+    return Result(values, tuple(Failure(job.kind, int(number), error, "") for number in numbers))
+
+
 def _empty(layout: Layout, kind: Kind, runs: int) -> dict[str, AnyArray]:
     return {
         name: np.full((runs, *variable.shape[len(variable.leading) :]), variable.fill, variable.dtype)

@@ -107,6 +107,27 @@ class SweepDataset:
             block[tuple(place[runs] - c for place, c in zip(places, corner, strict=True))] = values[runs]
             array[where] = block
 
+    def read(self, kind: Kind, numbers: AnyArray, room: Mapping[str, Variable]) -> dict[str, AnyArray]:
+        """Values (run, ...) of runs with these numbers, in the shapes of another sweep's variables."""
+        places, found = self.layout.places(kind, numbers), {}
+        for name, variable in room.items():
+            mine = self.layout.variables[kind][name]
+            inside = tuple(
+                slice(0, min(a, b))
+                for a, b in zip(
+                    mine.shape[len(mine.leading) :], variable.shape[len(variable.leading) :], strict=True
+                )
+            )
+            values = np.full(
+                (len(numbers), *variable.shape[len(variable.leading) :]), variable.fill, variable.dtype
+            )
+            array = self._array(mine.name)
+            for row in range(len(numbers)):
+                where = tuple(int(place[row]) for place in places)
+                values[(row, *inside)] = array[(*where, *inside)]
+            found[name] = values
+        return found
+
     def _array(self, name: str) -> zarr.Array[Any]:
         array = self.group[name]
         assert isinstance(array, zarr.Array)

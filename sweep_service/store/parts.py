@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sweep_service.arrays import AnyArray
-from sweep_service.compute import Failure, Job, Result
+from sweep_service.compute import Failure, Job, Result, failed_result
 from sweep_service.runs import KINDS, Kind
 from sweep_service.store.layout import Layout
 
@@ -37,6 +37,11 @@ class Part:
                     for name in layout.variables[kind]
                 }
         return cls(numbers, values, tuple(failure for result in results for failure in result.failures))
+
+    @classmethod
+    def failed(cls, layout: Layout, jobs: Sequence[Job], error: str) -> Part:
+        """All runs of these jobs, failed for a reason that no run gave."""
+        return cls.of(layout, jobs, [failed_result(layout, job, error) for job in jobs])
 
     def pack(self) -> bytes:
         arrays: dict[str, Any] = {

@@ -152,12 +152,10 @@ class Conductor:
         copies = {kind: Copies(keys[kind]) for kind in layout.variables}
         wanted = {kind: found.unique() for kind, found in copies.items()}
         reuse = self._reusable(layout, wanted)
-        left = {
-            kind: np.setdiff1d(
-                numbers, np.concatenate([[], *(r[kind][1] for _, r in reuse if kind in r)]).astype(int)
-            )
-            for kind, numbers in wanted.items()
-        }
+        left = dict(wanted)
+        for _, found in reuse:
+            for kind, (_, ours) in found.items():
+                left[kind] = np.setdiff1d(left[kind], ours)
         self.estimate_of(layout, left).require(self.limits, self.folder.free_bytes())
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{grid.key.digest[:8]}"
         objects = self.folder.objects

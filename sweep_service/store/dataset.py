@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,20 +91,9 @@ class SweepDataset:
     def _write(self, variable: Variable, places: tuple[AnyArray, ...], values: AnyArray) -> None:
         """Read, change and write each chunk that is touched once."""
         array = self._array(variable.name)
-        n = len(variable.leading)
-        sizes = np.array(variable.chunks[:n])
-        chunks = np.stack(places, axis=-1) // sizes
-        order = np.lexsort(chunks.T[::-1])
-        begins = np.flatnonzero(np.any(np.diff(chunks[order], axis=0, prepend=-1) != 0, axis=1))
-        for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
-            runs = order[begin:end]
-            corner = chunks[runs[0]] * sizes
-            where = tuple(
-                slice(int(c), int(min(c + size, whole)))
-                for c, size, whole in zip(corner, sizes, variable.shape, strict=False)
-            )
+        for runs, where, inside in by_chunk(variable, places):
             block = np.array(array[where])
-            block[tuple(place[runs] - c for place, c in zip(places, corner, strict=True))] = values[runs]
+            block[inside] = values[runs]
             array[where] = block
 
     def read(self, kind: Kind, numbers: AnyArray, room: Mapping[str, Variable]) -> dict[str, AnyArray]:
@@ -112,19 +101,15 @@ class SweepDataset:
         places, found = self.layout.places(kind, numbers), {}
         for name, variable in room.items():
             mine = self.layout.variables[kind][name]
-            inside = tuple(
-                slice(0, min(a, b))
-                for a, b in zip(
-                    mine.shape[len(mine.leading) :], variable.shape[len(variable.leading) :], strict=True
-                )
-            )
-            values = np.full(
-                (len(numbers), *variable.shape[len(variable.leading) :]), variable.fill, variable.dtype
+            theirs = variable.shape[len(variable.leading) :]
+            values = np.full((len(numbers), *theirs), variable.fill, variable.dtype)
+            corner = tuple(
+                slice(0, min(pair)) for pair in zip(mine.shape[len(mine.leading) :], theirs, strict=True)
             )
             array = self._array(mine.name)
-            for row in range(len(numbers)):
-                where = tuple(int(place[row]) for place in places)
-                values[(row, *inside)] = array[(*where, *inside)]
+            for runs, where, inside in by_chunk(mine, places):
+                block = np.asarray(array[where])[inside]
+                values[(runs, *corner)] = block[(slice(None), *corner)]
             found[name] = values
         return found
 
@@ -137,6 +122,25 @@ class SweepDataset:
         """The status of each run, in the order of their numbers."""
         array = np.asarray(self._array(f"{kind}_{STATUS}")[...])
         return array[self.layout.places(kind, np.arange(self.layout.runs.count(kind)))]
+
+
+def by_chunk(
+    variable: Variable, places: tuple[AnyArray, ...]
+) -> Iterator[tuple[AnyArray, tuple[slice, ...], tuple[AnyArray, ...]]]:
+    """Runs that share a chunk: which they are, where the chunk is, and where in it they are."""
+    n = len(variable.leading)
+    sizes = np.array(variable.chunks[:n])
+    chunks = np.stack(places, axis=-1) // sizes
+    order = np.lexsort(chunks.T[::-1])
+    begins = np.flatnonzero(np.any(np.diff(chunks[order], axis=0, prepend=-1) != 0, axis=1))
+    for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+        runs = order[begin:end]
+        corner = chunks[runs[0]] * sizes
+        where = tuple(
+            slice(int(c), int(min(c + size, whole)))
+            for c, size, whole in zip(corner, sizes, variable.shape[:n], strict=True)
+        )
+        yield runs, where, tuple(place[runs] - c for place, c in zip(places, corner, strict=True))
 
 
 def coordinates(layout: Layout) -> xr.Dataset:

@@ -1,0 +1,91 @@
+"""What the tests of the simulators share: runs counted in steps, SGD in plain NumPy, comparisons of laws."""
+
+import numpy as np
+from scipy import stats
+
+import sweep_service as ss
+from sweep_service.point import Point
+from sweep_service.simulators.simulate import stream_key
+from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill
+
+GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
+LOST = 1e300  # in the place of a diverged chain: larger than all others, and equal to its like
+
+
+def run(point, steps, **settings):
+    """`simulate`, recorded after given numbers of steps: risk, M and Q."""
+    steps, settings = np.asarray(steps), {"observables": ["risk"], "overlaps": True, **settings}
+    ds = ss.simulate(point, times=steps * Point.parse(point).delta_t, **settings)
+    np.testing.assert_array_equal(ds.step, steps)
+    return ds
+
+
+def features(ds):
+    """Risk, and entries of Q and M on and off the diagonal: (chain, time, feature)."""
+    Q, M = ds.overlap_student.values, ds.overlap_student_teacher.values
+    kept = [ds.risk.values, Q[..., 0, 0], Q[..., 0, -1], M[..., 0, 0], M[..., -1, -1]]
+    stacked = np.stack(kept, axis=-1)
+    return np.where(np.isfinite(stacked), stacked, LOST).reshape(-1, *stacked.shape[-2:])
+
+
+def entries(ds):
+    """All different entries of M and Q at the last time, (chain, entry)."""
+    p = ds.sizes["student"]
+    last, lower = ds.isel(time=-1), np.tril_indices(p)
+    M, Q = last.overlap_student_teacher.values, last.overlap_student.values
+    return np.hstack([M.reshape(len(M), -1), Q[:, lower[0], lower[1]]])
+
+
+def smallest_p(one, other):
+    """The smallest Kolmogorov-Smirnov p-value over all features of two samples (chain, ...)."""
+    pairs = zip(one.reshape(len(one), -1).T, other.reshape(len(other), -1).T, strict=True)
+    return min(stats.ks_2samp(a, b).pvalue for a, b in pairs)
+
+
+def largest_z(one, other):
+    """Of the differences of all means and all covariances of two samples (chain, entry)."""
+    found = []
+    for moments in (lambda x: x, _products):
+        a, b = moments(one), moments(other)
+        error = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
+        found.append(np.max(np.abs(a.mean(axis=0) - b.mean(axis=0)) / error))
+    return max(found)
+
+
+def _products(x):
+    """Centred products, whose means are the covariances."""
+    centred, (a, b) = x - x.mean(axis=0), np.tril_indices(x.shape[1])
+    return centred[:, a] * centred[:, b]
+
+
+def key_of(point, seed=0, repeat=0):
+    return chain_key(stream_key(Point.parse(point), seed, repeat))
+
+
+def normals(key, purpose, count, first=0):
+    """Numbers first..first+count-1 of a stream."""
+    chunk = first // CHUNK
+    out = np.empty(-(-(first + count) // CHUNK) * CHUNK - chunk * CHUNK)
+    fill(key, purpose, chunk, 1.0, out)
+    return out[first - chunk * CHUNK :][:count]
+
+
+def plain_sgd(point, steps, seed=0, repeat=0):
+    """M and Q after each of `steps`, from weights, the definition, and the inputs that S1 draws."""
+    point = Point.parse(point)
+    key, d = key_of(point, seed, repeat), point.d
+    coordinates = point.start(seed).coordinates(d)
+    W, W_star = (np.sqrt(d) * np.pad(x, ((0, 0), (0, d - x.shape[1]))) for x in coordinates)
+    X = normals(key, INPUT, steps[-1] * d).reshape(-1, d) / np.sqrt(d)
+    z = normals(key, NOISE, steps[-1])
+    found = []
+    for step in range(steps[-1] + 1):
+        if step in steps:
+            found.append((W @ W_star.T / d, W @ W.T / d))
+        if step < steps[-1]:
+            x, field = X[step], W @ X[step]
+            y = point.teacher_activation.value(W_star @ x).mean() + np.sqrt(point.noise) * z[step]
+            error = y - point.activation.value(field).mean()
+            W = W + point.gamma / point.p * error * np.outer(point.activation.slope(field), x)
+    M, Q = zip(*found, strict=True)
+    return np.array(M), np.array(Q)

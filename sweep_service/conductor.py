@@ -133,12 +133,65 @@ class Conductor:
         """After a start: forget what was never acknowledged, merge what is there, go on with the rest."""
         self.folder.objects.root.mkdir(parents=True, exist_ok=True)
         self.folder.objects.sweep()
-        known = {sweep.id for sweep in self.ledger.sweeps()}
-        for name in [name for name in self.folder.objects.list() if "/" not in name]:
-            if name.partition(".")[0] not in known:
-                self.folder.remove(name.partition(".")[0])
+        for name in self.strangers():
+            if self._is_empty(name):
+                self.folder.remove(name)  # a submission that died before anybody was told of it
+            else:
+                log.warning("%s is not in the ledger: sweep doctor --rebuild adopts it", name)
         for sweep in self.ledger.sweeps(states=[State.RUNNING]):
             self.merge(sweep.id)
+
+    def strangers(self) -> list[str]:
+        """Sweeps on the disk that the ledger does not know."""
+        known = {sweep.id for sweep in self.ledger.sweeps()}
+        there = {path.name.partition(".")[0] for path in self.folder.objects.root.iterdir()}
+        return sorted(there - known)
+
+    def _is_empty(self, name: str) -> bool:
+        if any(self.folder.objects.list(f"{name}.parts/")):
+            return False
+        try:
+            dataset = self.folder.dataset(name)
+        except (OSError, LookupError, ValueError):
+            return True
+        return not any(np.any(dataset.status(kind)) for kind in dataset.layout.variables)
+
+    def rebuild(self) -> list[str]:
+        """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""
+        adopted = []
+        for name in self.strangers():
+            spec, layout = self.folder.spec(name), self.folder.layout(name)
+            now, runs = utc_now(), sum(layout.runs.count(kind) for kind in layout.variables)
+            row = Sweep(
+                name, layout.grid.key.digest, spec.name, State.PAUSED, now, now, None, "adopted", runs, 0
+            )
+            self.ledger.add(row, [])
+            self.merge(name)
+            self._requeue(name)
+            adopted.append(name)
+        return adopted
+
+    def _requeue(self, sweep: str) -> None:
+        """Bundles for all runs that are pending."""
+        dataset = self.folder.dataset(sweep)
+        left = {
+            kind: np.intersect1d(
+                np.flatnonzero(dataset.status(kind) == Status.PENDING),
+                self._copies_of(sweep)[kind].unique(),
+            )
+            for kind in dataset.layout.variables
+        }
+        self.ledger.add_bundles(sweep, bundles(dataset.layout, left, self.folder.calibration()))
+        self.ledger.set_state(sweep, State.QUEUED)
+
+    def counts(self, sweep: str) -> dict[str, int]:
+        """Runs by status, as stored."""
+        dataset = self.folder.dataset(sweep)
+        found: Counter[str] = Counter()
+        for kind in dataset.layout.variables:
+            values, numbers = np.unique(dataset.status(kind), return_counts=True)
+            found.update({Status(int(v)).label: int(n) for v, n in zip(values, numbers, strict=True)})
+        return dict(found)
 
     # --- submission
 
@@ -343,16 +396,7 @@ class Conductor:
                 self._mark(sweep, old, Status.PENDING)
             for name in list(self.folder.objects.list(f"{sweep}.failures/")):
                 self.folder.objects.delete(name)
-            dataset = self.folder.dataset(sweep)
-            left = {
-                kind: np.intersect1d(
-                    np.flatnonzero(dataset.status(kind) == Status.PENDING),
-                    self._copies_of(sweep)[kind].unique(),
-                )
-                for kind in dataset.layout.variables
-            }
-            self.ledger.add_bundles(sweep, bundles(dataset.layout, left, self.folder.calibration()))
-            self.ledger.set_state(sweep, State.QUEUED)
+            self._requeue(sweep)
         return self.ledger.sweep(sweep)
 
     def remove(self, sweep: str) -> None:

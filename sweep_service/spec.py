@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_serializer
 
 from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
@@ -37,6 +37,10 @@ class Spaced(_Model):
     start: float
     stop: float
     count: int
+
+    @model_serializer
+    def _as_written(self) -> dict[str, list[float | int]]:
+        return {self.scale: [self.start, self.stop, self.count]}
 
     def values(self) -> Array:
         space = np.linspace if self.scale == "lin" else np.geomspace
@@ -72,6 +76,12 @@ def _axis(value: Any, field: str) -> Axis:
             raise InvalidInput(field, f"{len(value)} values", f"must have 1 to {MOST_VALUES} values")
         return [_scalar(item, field) for item in value]
     return _scalar(value, field)
+
+
+def _listed(axis: Axis) -> list[Scalar]:
+    if isinstance(axis, Spaced):
+        return axis.values().tolist()
+    return axis if isinstance(axis, list) else [axis]
 
 
 def _axes(value: Any) -> Any:
@@ -190,6 +200,27 @@ class SweepSpec(_Model):
             return cls.model_validate(dict(value))
         except ValidationError as error:
             raise _explained(error) from None
+
+    def extended(self, change: str | bytes) -> SweepSpec:
+        """With more values of axes and more seeds; the rest stays, or old runs would not fit."""
+        more = _loaded(change)
+        if not isinstance(more, Mapping):
+            raise InvalidInput("change", more, "must be a mapping with axes or seeds")
+        only_known(more, ("name", "axes", "seeds"), "change")
+        old = json.loads(self.model_dump_json())
+        axes = dict(self.axes)
+        for name, axis in _axes(more.get("axes", {})).items():
+            both = [*_listed(axes.get(name, self.fixed.get(name, []))), *_listed(axis)]
+            axes[name] = list(dict.fromkeys(both))
+        fixed = {name: value for name, value in self.fixed.items() if name not in axes}
+        seeds = self.seeds if "seeds" not in more else _seeds(more["seeds"])
+        union = {
+            name: list(dict.fromkeys([*getattr(self.seeds, name), *getattr(seeds, name)]))
+            for name in ("init", "repeat")
+        }
+        return SweepSpec.parse(
+            {**old, "name": more.get("name", self.name), "axes": axes, "fixed": fixed, "seeds": union}
+        )
 
     @classmethod
     def read(cls, text: str | bytes) -> SweepSpec:

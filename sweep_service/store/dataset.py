@@ -108,7 +108,7 @@ class SweepDataset:
             )
             array = self._array(mine.name)
             for runs, where, inside in by_chunk(mine, places):
-                block = np.asarray(array[where])[inside]
+                block: AnyArray = np.asarray(array[where])[inside]
                 values[(runs, *corner)] = block[(slice(None), *corner)]
             found[name] = values
         return found

@@ -26,9 +26,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 Data = Annotated[Path, typer.Option("--data", envvar="SWEEP_DATA", help="The folder that holds the sweeps.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
-Spec = Annotated[
-    str, typer.Argument(help="A JSON or YAML file, - for standard input, or the name of a preset.")
-]
+Spec = Annotated[str, typer.Argument(help="A JSON or YAML file, - for standard input, or a preset.")]
 Id = Annotated[str, typer.Argument(help="A sweep's id, or the beginning of one.")]
 HERE = Path("sweep-data")
 
@@ -154,6 +152,29 @@ def export(
     found = _found(folder.ledger(), sweep)
     exported(folder.dataset_path(found.id), output)
     _say(as_json, {"id": found.id, "path": str(output)}, str(output))
+
+
+@app.command()
+def rerun(
+    sweep: Id,
+    run: Annotated[str, typer.Argument(help="sgd-12, ode-3")],
+    data: Data = HERE,
+    as_json: Json = False,
+) -> None:
+    """Compute one run again, alone, and show what becomes of it; nothing is stored."""
+    from sweep_service.compute import alone
+    from sweep_service.store.folder import DataFolder
+
+    folder = DataFolder(data)
+    layout = folder.layout(_found(folder.ledger(), sweep).id)
+    kind, _, number = run.partition("-")
+    result = alone(layout, kind, number)
+    status = int(result.values["status"][0])
+    trace = "".join(failure.trace for failure in result.failures)
+    from sweep_service.status import Status
+
+    _say(as_json, {"run": run, "status": Status(status).label, "trace": trace}, trace or Status(status).label)
+    raise typer.Exit(FAILED if trace else DONE)
 
 
 @app.command()

@@ -13,7 +13,8 @@ import xarray as xr
 from sweep_service.arrays import AnyArray
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.errors import RegimeUndefined, Stopped
+from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
+from sweep_service.fields import whole
 from sweep_service.runs import Kind
 from sweep_service.simulators.checkpoint import Checkpoint
 from sweep_service.simulators.simulate import simulate
@@ -130,6 +131,21 @@ def _ode(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result
         if "regime" in values:
             values["regime"][row] = list(REGIMES).index(found.attrs["regime"])
     return Result(values, tuple(failures))
+
+
+def alone(layout: Layout, kind: str, number: str) -> Result:
+    """One run by its name, without its neighbours."""
+    if kind not in layout.variables:
+        raise InvalidInput("run", f"{kind}-{number}", f"must begin with {' or '.join(layout.variables)}")
+    known: Kind = "sgd" if kind == "sgd" else "ode"
+    place = whole(int(number) if number.isdigit() else number, "run", 0, layout.runs.count(known) - 1)
+    first, second, third = (int(at) for at in np.unravel_index(place, layout.runs.shape(known)))
+    job = (
+        Job("sgd", first, 0, (second,), (third,))
+        if known == "sgd"
+        else Job("ode", first, second, (third,), (0,))
+    )
+    return compute(layout, job)
 
 
 def failed_result(layout: Layout, job: Job, error: str) -> Result:

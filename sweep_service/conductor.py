@@ -8,6 +8,7 @@ a part that is merged but still there (merged again, to the same values).
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import platform
@@ -20,11 +21,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import sqlalchemy as sa
 
 from sweep_service.arrays import AnyArray
 from sweep_service.bundles import bundles
 from sweep_service.errors import Stopped
 from sweep_service.estimate import Estimate, Limits, estimate
+from sweep_service.faults import fault
 from sweep_service.grids import Grid
 from sweep_service.runs import Kind
 from sweep_service.spec import SweepSpec
@@ -40,6 +43,7 @@ from sweep_service.version import __version__
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3  # at a bundle whose task dies
+LEAST_ROOM = 4 << 20  # bytes: with less, nothing new is begun
 MERGE_RUNS = 5000  # at once, so that a merge stays below a few hundred megabytes
 
 
@@ -56,6 +60,9 @@ class Executor(Protocol):
 
     def cancel(self, sweep: str) -> None:
         """Drop what it has of a sweep."""
+
+    def rest(self, seconds: float) -> None:
+        """Wait a while, or end with `Stopped`."""
 
 
 class SerialExecutor:
@@ -76,7 +83,7 @@ class SerialExecutor:
         task = self.waiting[0]
         try:
             receipt = run_task(task, self.stopped)
-        except Stopped:
+        except (Stopped, OSError):  # a full disk is no fault of the bundle
             raise
         except Exception as error:  # a bundle that breaks its task is retried, then given up
             receipt = Receipt(task.sweep, task.bundle.key, error=f"{type(error).__name__}: {error}")
@@ -85,6 +92,11 @@ class SerialExecutor:
 
     def cancel(self, sweep: str) -> None:
         self.waiting = [task for task in self.waiting if task.sweep != sweep]
+
+    def rest(self, seconds: float) -> None:
+        if self.stopped is not None and self.stopped():
+            raise Stopped("asked to stop")
+        clock.sleep(seconds)
 
 
 class Copies:
@@ -212,9 +224,12 @@ class Conductor:
         self.estimate_of(layout, left).require(self.limits, self.folder.free_bytes())
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{grid.key.digest[:8]}"
         objects = self.folder.objects
-        objects.put(f"{name}.json", spec.model_dump_json(exclude_defaults=False).encode())
+        objects.put(f"{name}.json", spec.model_dump_json().encode())
+        fault("submit:spec")
         self.folder.put_keys(name, keys)
+        fault("submit:keys")
         dataset = SweepDataset.create(self.folder.dataset_path(name), layout, provenance(spec, grid))
+        fault("submit:dataset")
         self._copies[name] = copies
         reused = 0
         for source, found in reuse:
@@ -223,12 +238,14 @@ class Conductor:
                 values = other.read(kind, theirs, layout.variables[kind])
                 self._write(dataset, name, kind, ours, values)
                 reused += len(ours)
+        fault("submit:reuse")
         some = bundles(layout, left, self.folder.calibration())
         now = utc_now()
         runs = sum(layout.runs.count(kind) for kind in layout.variables)
         state = State.QUEUED if some else State.COMPLETED
         sweep = Sweep(name, grid.key.digest, spec.name, state, now, now, extends, "", runs, reused)
         self.ledger.add(sweep, some)
+        fault("submit:ledger")
         return sweep, True
 
     def estimate_of(self, layout: Layout, left: dict[Kind, AnyArray]) -> Estimate:
@@ -280,10 +297,20 @@ class Conductor:
         return bool(running)
 
     def run(self, sweep: str, watch: Callable[[Sweep], None] = lambda _: None) -> Sweep:
-        """Tick until a sweep has ended."""
-        while not (now := self.ledger.sweep(sweep)).state.ended and now.state is not State.PAUSED:
-            self.tick()
-            watch(now)
+        """Tick until a sweep has ended; while the disk is full, wait for room."""
+        now = self.ledger.sweep(sweep)
+        while not now.state.ended and now.state is not State.PAUSED:
+            try:
+                if self.folder.free_bytes() < LEAST_ROOM:
+                    raise OSError(errno.ENOSPC, "no room")
+                self.tick()
+                now = self.ledger.sweep(sweep)
+                watch(now)
+            except (OSError, sa.exc.OperationalError) as error:
+                if not _is_full(error):
+                    raise
+                watch(replace(now, reason=f"waiting for room on the disk of {self.folder.root}"))
+                self.executor.rest(1.0)
         return self.ledger.sweep(sweep)
 
     def _dispatch(self, sweep: str) -> None:
@@ -336,13 +363,20 @@ class Conductor:
                 counts.update(Status(int(status)).label for status in written)
             for part in parts:
                 for failure in part.failures:
-                    capsule = json.dumps(asdict(failure)).encode()
-                    objects.put(f"{sweep}.failures/{failure.kind}-{failure.number}.json", capsule)
+                    name = f"{failure.kind}-{failure.number}"
+                    capsule = {
+                        **asdict(failure),
+                        "command": f"sweep rerun {sweep} {name} --data {self.folder.root}",
+                    }
+                    objects.put(f"{sweep}.failures/{name}.json", json.dumps(capsule).encode())
+            fault("merge:failures")
             seconds = sum(float(v["seconds"].sum()) for part in parts for v in part.values.values())
             keys = [name.removeprefix(prefix).removesuffix(".npz") for name in taken]
             self.ledger.merged(sweep, keys, seconds, counts)
+            fault("merge:ledger")
             for name in taken:
                 objects.delete(name)
+            fault("merge:removed")
 
     def _write(
         self, dataset: SweepDataset, sweep: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
@@ -363,6 +397,7 @@ class Conductor:
             return
         dataset = self.folder.dataset(sweep)
         failed = any(np.any(dataset.status(kind) == Status.FAILED) for kind in dataset.layout.variables)
+        fault("finish:state")
         self.ledger.set_state(sweep, State.INCOMPLETE if failed else State.COMPLETED)
 
     # --- what a person may ask for
@@ -410,6 +445,11 @@ class Conductor:
             numbers = np.flatnonzero(dataset.status(kind) == old)
             if len(numbers):
                 dataset.write(kind, numbers, {"status": np.full(len(numbers), new, dtype=np.int8)})
+
+
+def _is_full(error: Exception) -> bool:
+    """No room on the disk, as the file system or as SQLite says it."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
 
 
 def provenance(spec: SweepSpec, grid: Grid) -> dict[str, Any]:

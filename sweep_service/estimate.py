@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from sweep_service.grids import Grid
 from sweep_service.runs import Kind
 from sweep_service.store.layout import Layout
 
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
 ABSURD = 3600.0  # seconds of one run from which a cheaper theory is worth naming
 
 
@@ -89,8 +91,19 @@ def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration
         core_seconds=total,
         bytes=layout.bytes,
         dearest={**grid.row(dearest[1]), "core_seconds": dearest[0]},
-        warnings=tuple(f"{text} (at {n} of {len(grid)} points)" for text, n in notes.most_common(20)),
+        warnings=tuple(_summed(notes, len(grid))),
     )
+
+
+def _summed(notes: Mapping[str, int], points: int) -> Iterator[str]:
+    """One line for each kind of warning: those that differ by their numbers alone are one."""
+    kinds: dict[str, tuple[str, int]] = {}
+    for text, count in notes.items():
+        kind = _NUMBER.sub("#", text)
+        first, total = kinds.get(kind, (text, 0))
+        kinds[kind] = (first, total + count)
+    for text, count in kinds.values():
+        yield f"{text} (such at {min(count, points)} of {points} points)" if points > 1 else text
 
 
 def _per_point(layout: Layout, kind: Kind, numbers: AnyArray) -> AnyArray:

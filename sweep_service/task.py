@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from sweep_service.bundles import Bundle
 from sweep_service.compute import compute
 from sweep_service.errors import NotFound
+from sweep_service.faults import fault
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.objects import Objects
@@ -65,8 +66,10 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> Receipt:
     for place, job in enumerate(task.bundle.jobs):
         name = f"{task.sweep}.parts/{task.bundle.key}.{place}.checkpoint"
         results.append(compute(layout, job, stopped, ObjectCheckpoint(folder.objects, name)))
+    fault("task:computed")
     part = Part.of(layout, task.bundle.jobs, results)
     folder.objects.put(part_name(task.sweep, task.bundle.key), part.pack())
+    fault("task:part")
     counts = Counter(
         Status(int(status)).label for values in part.values.values() for status in values["status"]
     )

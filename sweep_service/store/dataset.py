@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import zarr
 from zarr.storage import LocalStore
 
 from sweep_service.arrays import AnyArray
+from sweep_service.faults import fault
 from sweep_service.grids import POINT
 from sweep_service.labels import about
 from sweep_service.runs import Kind
@@ -59,20 +61,24 @@ class SweepDataset:
         fresh = path.with_name(path.name + ".partial")
         store = _Store(fresh)
         labels = coordinates(layout).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
-        labels.to_zarr(store, mode="w", consolidated=False, zarr_format=3)
-        group = zarr.open_group(store, mode="r+")
-        for some in layout.variables.values():
-            for variable in some.values():
-                group.create_array(
-                    variable.name,
-                    shape=variable.shape,
-                    chunks=variable.chunks,
-                    dtype=variable.dtype,
-                    fill_value=variable.fill,
-                    dimension_names=variable.dims,
-                    attributes=dict(variable.attributes),
-                )
-        zarr.consolidate_metadata(store)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", zarr.errors.ZarrUserWarning
+            )  # consolidation is not in version 3 yet
+            labels.to_zarr(store, mode="w", consolidated=False, zarr_format=3)
+            group = zarr.open_group(store, mode="r+")
+            for some in layout.variables.values():
+                for variable in some.values():
+                    group.create_array(
+                        variable.name,
+                        shape=variable.shape,
+                        chunks=variable.chunks,
+                        dtype=variable.dtype,
+                        fill_value=variable.fill,
+                        dimension_names=variable.dims,
+                        attributes=dict(variable.attributes),
+                    )
+            zarr.consolidate_metadata(store)
         store.sync()
         os.replace(fresh, path)
         sync(path.parent)
@@ -85,8 +91,10 @@ class SweepDataset:
         for name in sorted(values, key=lambda name: name == STATUS):
             if name == STATUS:
                 self.store.sync()
+                fault("merge:values")
             self._write(variables[name], places, values[name])
         self.store.sync()
+        fault("merge:status")
 
     def _write(self, variable: Variable, places: tuple[AnyArray, ...], values: AnyArray) -> None:
         """Read, change and write each chunk that is touched once."""
@@ -108,8 +116,9 @@ class SweepDataset:
             )
             array = self._array(mine.name)
             for runs, where, inside in by_chunk(mine, places):
-                block: AnyArray = np.asarray(array[where])[inside]
-                values[(runs, *corner)] = block[(slice(None), *corner)]
+                block = np.asarray(array[where])[inside]
+                place: Any = (runs, *corner)
+                values[place] = block[(slice(None), *corner)]
             found[name] = values
         return found
 

@@ -28,6 +28,7 @@ Data = Annotated[Path, typer.Option("--data", envvar="SWEEP_DATA", help="The fol
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 Spec = Annotated[str, typer.Argument(help="A JSON or YAML file, - for standard input, or a preset.")]
 Id = Annotated[str, typer.Argument(help="A sweep's id, or the beginning of one.")]
+Run = Annotated[str, typer.Argument(help="The name of a run, such as sgd-12 or ode-3.")]
 HERE = Path("sweep-data")
 
 

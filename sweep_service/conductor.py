@@ -13,9 +13,10 @@ import json
 import logging
 import platform
 import subprocess
+import time as clock
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ import sqlalchemy as sa
 
 from sweep_service.arrays import AnyArray
 from sweep_service.bundles import bundles
+from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
 from sweep_service.errors import Stopped
 from sweep_service.estimate import Estimate, Limits, estimate
 from sweep_service.faults import fault
@@ -129,6 +131,7 @@ class Conductor:
         self.ledger: Ledger = folder.ledger()
         self.submitted: dict[str, set[str]] = {}
         self._copies: dict[str, dict[Kind, Copies]] = {}
+        self.reported: dict[str, tuple[float, float]] = {}
         self.recover()
 
     def close(self) -> None:
@@ -371,12 +374,35 @@ class Conductor:
                     objects.put(f"{sweep}.failures/{name}.json", json.dumps(capsule).encode())
             fault("merge:failures")
             seconds = sum(float(v["seconds"].sum()) for part in parts for v in part.values.values())
+            for part in parts:
+                self._learn(dataset.layout, part)
             keys = [name.removeprefix(prefix).removesuffix(".npz") for name in taken]
             self.ledger.merged(sweep, keys, seconds, counts)
             fault("merge:ledger")
             for name in taken:
                 objects.delete(name)
             fault("merge:removed")
+
+    def _learn(self, layout: Layout, part: Part) -> None:
+        """Add up what runs took and what they were predicted to take, by class of work."""
+        grid, plain = layout.grid, Calibration()
+        for kind, numbers in part.numbers.items():
+            first, second, _ = np.unravel_index(numbers, layout.runs.shape(kind))
+            seconds = part.values[kind]["seconds"]
+            for index, place in {
+                (int(a), int(b) if kind == "ode" else 0) for a, b in zip(first, second, strict=True)
+            }:
+                mine = (first == index) & ((second == place) if kind == "ode" else True)
+                point, last, samples = grid.point(index), float(grid.times[-1]), len(grid.times)
+                runs = int(np.sum(mine))
+                if kind == "sgd":
+                    work = sgd_work(point)
+                    price = sgd_seconds(point, last / point.delta_t, samples, runs, plain)
+                else:
+                    work = ode_work(point, grid.regimes[place])
+                    price = ode_seconds(point, grid.regimes[place], last, samples, plain)
+                measured, predicted = self.reported.get(work, (0.0, 0.0))
+                self.reported[work] = (measured + float(np.sum(seconds[mine])), predicted + price * runs)
 
     def _write(
         self, dataset: SweepDataset, sweep: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
@@ -397,6 +423,8 @@ class Conductor:
             return
         dataset = self.folder.dataset(sweep)
         failed = any(np.any(dataset.status(kind) == Status.FAILED) for kind in dataset.layout.variables)
+        self.folder.put_calibration(self.folder.calibration().learned(self.reported))
+        self.reported.clear()
         fault("finish:state")
         self.ledger.set_state(sweep, State.INCOMPLETE if failed else State.COMPLETED)
 

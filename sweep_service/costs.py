@@ -16,6 +16,7 @@ from sweep_service.point import Point
 from sweep_service.simd import padded
 from sweep_service.simulators.choose import COMPILED, FEW_CHAINS, choose_engine, path_engine
 
+WORTH_LEARNING = 0.5  # seconds of measured work
 CALL = 3e-3  # seconds of a call of simulate or integrate, whatever it does
 SAMPLE = 2e-5  # seconds to record one sample
 PAIR = 1.2e-8  # seconds per two-point function of a recorded risk
@@ -29,6 +30,14 @@ class Calibration:
 
     def __call__(self, work: str) -> float:
         return self.factors.get(work, 1.0)
+
+    def learned(self, reported: Mapping[str, tuple[float, float]]) -> Calibration:
+        """After runs that took (measured, predicted without any factor) seconds: half way to what they say."""
+        found = dict(self.factors)
+        for work, (measured, predicted) in reported.items():
+            if measured > WORTH_LEARNING and predicted > 0.0:
+                found[work] = round(math.sqrt(self(work) * measured / predicted), 4)
+        return Calibration(found)
 
 
 def sgd_work(point: Point) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time as clock
@@ -12,7 +11,7 @@ from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds,
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.point import Point
 from sweep_service.simulators.simulate import simulate
-from sweep_service.store.folder import CALIBRATION, DataFolder
+from sweep_service.store.folder import DataFolder
 from sweep_service.version import __version__
 
 _START = {"kind": "gaussian", "orthonormal_teacher": True}
@@ -61,9 +60,6 @@ def measure(folder: DataFolder) -> dict[str, float]:
         factors[ode_work(point, regime)] = (clock.process_time() - began) / ode_seconds(
             point, regime, 100.0, 3, plain
         )
-    rounded = {name: round(value, 4) for name, value in factors.items()}
-    folder.root.mkdir(parents=True, exist_ok=True)
-    fresh = folder.root / f"{CALIBRATION}.partial"
-    fresh.write_text(json.dumps(rounded), "utf-8")
-    fresh.replace(folder.root / CALIBRATION)
-    return rounded
+    known = Calibration({name: round(value, 4) for name, value in factors.items()})
+    folder.put_calibration(known)
+    return dict(known.factors)

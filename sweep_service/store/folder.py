@@ -91,6 +91,12 @@ class DataFolder:
         except (FileNotFoundError, ValueError):
             return Calibration()
 
+    def put_calibration(self, known: Calibration) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        fresh = self.root / f"{CALIBRATION}.partial"
+        fresh.write_text(json.dumps(dict(known.factors)), "utf-8")
+        os.replace(fresh, self.root / CALIBRATION)
+
     def remove(self, sweep: str) -> None:
         """All files of a sweep; the dataset goes first under another name, so that it vanishes whole."""
         path = self.dataset_path(sweep)

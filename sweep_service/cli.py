@@ -235,7 +235,8 @@ def _read_text(path: str) -> bytes:
 
 @contextmanager
 def _conductor(data: Path, stopped: Any = None) -> Iterator[Conductor]:
-    from sweep_service.conductor import Conductor, SerialExecutor
+    from sweep_service.conductor import Conductor
+    from sweep_service.executors import SerialExecutor
     from sweep_service.store.folder import DataFolder
 
     with Conductor(DataFolder(data), SerialExecutor(stopped)) as conductor:

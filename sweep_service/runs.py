@@ -83,3 +83,24 @@ def ode_content(point: Point, regime: str, finite_d: bool) -> str:
 
 def _digest(*parts: str | int) -> bytes:
     return hashlib.sha256("/".join(map(str, parts)).encode()).digest()[: KEY.itemsize]
+
+
+class Copies:
+    """Runs of a sweep with equal keys: computed once, stored at each."""
+
+    def __init__(self, keys: AnyArray) -> None:
+        _, self.first, self.group = np.unique(keys, return_index=True, return_inverse=True)
+        self.order = np.argsort(self.group, kind="stable")
+        self.begin = np.searchsorted(self.group[self.order], np.arange(len(self.first) + 1))
+
+    def unique(self) -> AnyArray:
+        """The first run of each key."""
+        return np.sort(self.first)
+
+    def expand(self, numbers: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """For runs that were computed: the rows of their values, and the numbers they belong to."""
+        groups = self.group[numbers]
+        counts = self.begin[groups + 1] - self.begin[groups]
+        rows = np.repeat(np.arange(len(numbers)), counts)
+        offset = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, self.order[self.begin[groups][rows] + offset]

@@ -64,6 +64,19 @@ class DataFolder:
             file.flush()
             yield
 
+    def acknowledge(self, sweep: str) -> None:
+        """Remember that somebody was told of this sweep: it must outlive even its ledger."""
+        self.objects.put(f"{sweep}.accepted", b"")
+
+    def acknowledged(self, sweep: str) -> bool:
+        return (self.objects.root / f"{sweep}.accepted").exists()
+
+    def sweep_orphans(self) -> None:
+        """Remove what writers that died left behind."""
+        self.objects.sweep()
+        for path in list(self.objects.root.glob("*.partial")):
+            shutil.rmtree(path, ignore_errors=True)
+
     def dataset_path(self, sweep: str) -> Path:
         return self.objects.root / f"{sweep}.zarr"
 
@@ -104,9 +117,8 @@ class DataFolder:
             doomed = path.with_name(path.name + ".removed.partial")
             os.replace(path, doomed)
             shutil.rmtree(doomed, ignore_errors=True)
-        for prefix in (f"{sweep}.parts/", f"{sweep}.failures/", f"{sweep}.json", f"{sweep}.keys"):
-            for name in list(self.objects.list(prefix)):
-                self.objects.delete(name)
+        for name in (f"{sweep}.accepted", f"{sweep}.json", f"{sweep}.keys"):
+            self.objects.delete(name)
         for folder in (f"{sweep}.parts", f"{sweep}.failures"):
             shutil.rmtree(self.objects.root / folder, ignore_errors=True)
 

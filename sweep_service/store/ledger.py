@@ -163,6 +163,14 @@ class Ledger:
             rows = [row for row in now.execute(query) if row.key not in without]
         return [Bundle.of(row.jobs, row.cost) for row in rows[:limit]]
 
+    def bundle(self, sweep: str, key: str) -> Bundle:
+        query = sa.select(_bundles.c.jobs, _bundles.c.cost).where(
+            _bundles.c.sweep == sweep, _bundles.c.key == key
+        )
+        with self.engine.connect() as now:
+            row = now.execute(query).one()
+        return Bundle.of(row.jobs, row.cost)
+
     def merged(self, sweep: str, keys: Sequence[str], seconds: float, counts: Mapping[str, int]) -> None:
         """Mark bundles as merged; seconds and counts are of all of them."""
         with self.engine.begin() as now:

@@ -32,7 +32,7 @@ class Calibration:
         return self.factors.get(work, 1.0)
 
     def learned(self, reported: Mapping[str, tuple[float, float]]) -> Calibration:
-        """After runs that took (measured, predicted without any factor) seconds: half way to what they say."""
+        """After runs that took (measured, predicted by the formulas alone) seconds: half way to them."""
         found = dict(self.factors)
         for work, (measured, predicted) in reported.items():
             if measured > WORTH_LEARNING and predicted > 0.0:

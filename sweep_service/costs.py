@@ -76,23 +76,33 @@ def _step(engine: str, p: int, k: int, d: int, chains: int, compiled: bool) -> f
 
 def ode_work(point: Point, regime: str) -> str:
     """The class of work of a regime at a point: which kind of flow it will be."""
-    if regime == "auto" or not REGIMES[regime].mean_field:
-        return f"ode/{'small' if point.p <= WIDEST else 'wide'}"
-    return f"ode/{regime}"
+    if regime == "auto":
+        regime = "high_dimensional" if point.gamma_over_p > 0.02 and point.p <= 64 else "classical"
+    if REGIMES[regime].mean_field:
+        square = point.activation.name == point.teacher_activation.name == "square"
+        return f"ode/{'square' if square else 'pairs' if point.k > 2 else 'nodes'}"
+    size = "small" if point.p <= WIDEST else "wide"
+    return f"ode/{size}{'-sampling' if regime == 'high_dimensional' else ''}"
 
 
 def ode_seconds(point: Point, regime: str, last: float, samples: int, known: Calibration) -> float:
-    """Of one integration to t = last."""
-    p, k = point.p, point.k
-    decades = 1.0 + math.log10(1.0 + last)
-    if regime != "auto" and REGIMES[regime].mean_field:
-        evaluations = 400.0 * decades
-        each = 2e-5 + 1e-7 * p * (8.0 ** min(k, 3))
-    elif p <= WIDEST:
-        size = p * k + p * (p + 1) / 2
-        evaluations, each = 150.0 * decades, 1e-5 + 4e-8 * size * p + 2e-9 * size**2
-    else:
-        evaluations, each = 300.0 * decades**2, 2e-8 * p * p * 3 + 1e-10 * p**3
-    if point.activation.closed is None or point.activation is not point.teacher_activation:
-        each *= 20.0
-    return known(ode_work(point, regime)) * (evaluations * each + samples * PAIR * (p * p / 2 + p * k)) + CALL
+    """Of one integration to t = last: what was measured to t = 10, and how it grows with each decade after."""
+    p, k, work = point.p, point.k, ode_work(point, regime)
+    infinite = regime in ("mean_field_high_dimensional", "mean_field_projected")
+    fourth = p * p * (p + k) ** 2
+    first, growth = {
+        "ode/small": (0.009 + 4e-4 * p, math.sqrt(1.0 + 0.008 * p * p)),
+        "ode/small-sampling": (0.012 + 4e-7 * fourth, 2.5),
+        "ode/wide": (0.03 + 1.3e-5 * p * p, 2.5),
+        "ode/wide-sampling": (8e-4 * p * p, 2.0),
+        "ode/nodes": (0.05 + p * (6e-4 if infinite or k == 1 else 5e-3), 3.0 if infinite else 1.6),
+        "ode/pairs": (0.05 + p * p * (8e-6 if infinite else 2.5e-5), 2.0),
+        "ode/square": (0.08 + 3e-4 * p, 4.0),
+    }[work]
+    if work != "ode/square" and (
+        point.activation.closed is None or point.activation is not point.teacher_activation
+    ):
+        first *= 20.0  # Mehler's sums and quadrature in place of closed forms
+    decades = min(max(math.log10(max(last, 1e-3)) - 1.0, -1.0), 4.0)
+    recording = samples * PAIR * (p * p / 2 + p * k)
+    return known(work) * (first * growth**decades + recording) + CALL

@@ -24,9 +24,12 @@ SGD = (
 )
 ODE = (
     ({"d": 100, "p": 8, "k": 2, "gamma": 0.1, "noise": 1e-3, "init": _START}, "classical_noise"),
+    ({"d": 100, "p": 8, "k": 2, "gamma": 2.0, "noise": 1e-3, "init": _START}, "high_dimensional"),
     ({"d": 200, "p": 60, "k": 2, "gamma": 0.1, "noise": 1e-3, "init": _START}, "classical_noise"),
+    ({"d": 200, "p": 40, "k": 2, "gamma": 4.0, "noise": 1e-3, "init": _START}, "high_dimensional"),
     ({"d": 10, "p": 100, "k": 2, "gamma": 0.1, "init": _START}, "mean_field"),
-    ({"d": 10, "p": 100, "k": 2, "gamma": 0.1, "init": _START}, "mean_field_high_dimensional"),
+    ({"d": 10, "p": 100, "k": 3, "gamma": 0.1, "init": _START}, "mean_field"),
+    ({"d": 10, "p": 200, "k": 2, "gamma": 0.1, "activation": "square", "init": _START}, "mean_field"),
 )
 
 
@@ -56,9 +59,9 @@ def measure(folder: DataFolder) -> dict[str, float]:
         point = Point.parse(given)
         integrate(point, times=[0.0, 0.1], regime=regime)
         began = clock.process_time()
-        integrate(point, times=[0.0, 10.0, 100.0], regime=regime)
+        integrate(point, times=[0.0, 1.0, 10.0], regime=regime)
         factors[ode_work(point, regime)] = (clock.process_time() - began) / ode_seconds(
-            point, regime, 100.0, 3, plain
+            point, regime, 10.0, 3, plain
         )
     known = Calibration({name: round(value, 4) for name, value in factors.items()})
     folder.put_calibration(known)

@@ -86,16 +86,16 @@ def ode_work(point: Point, regime: str) -> str:
 
 
 def ode_seconds(point: Point, regime: str, last: float, samples: int, known: Calibration) -> float:
-    """Of one integration to t = last: what was measured to t = 10, and how it grows with each decade after."""
+    """Of one integration to t = last: what was measured to t = 10, and how it grows with each decade."""
     p, k, work = point.p, point.k, ode_work(point, regime)
     infinite = regime in ("mean_field_high_dimensional", "mean_field_projected")
     fourth = p * p * (p + k) ** 2
     first, growth = {
-        "ode/small": (0.009 + 4e-4 * p, math.sqrt(1.0 + 0.008 * p * p)),
-        "ode/small-sampling": (0.012 + 4e-7 * fourth, 2.5),
+        "ode/small": (0.012 + 4e-4 * p, math.sqrt(1.0 + 0.012 * p * p)),
+        "ode/small-sampling": (0.013 + 4e-7 * fourth, 2.2 + 1.8e-6 * fourth),
         "ode/wide": (0.03 + 1.3e-5 * p * p, 2.5),
         "ode/wide-sampling": (8e-4 * p * p, 2.0),
-        "ode/nodes": (0.05 + p * (6e-4 if infinite or k == 1 else 5e-3), 3.0 if infinite else 1.6),
+        "ode/nodes": (0.05 + p * (6e-4 if infinite or k == 1 else 1.5e-3), 3.0 if infinite else 4.0),
         "ode/pairs": (0.05 + p * p * (8e-6 if infinite else 2.5e-5), 2.0),
         "ode/square": (0.08 + 3e-4 * p, 4.0),
     }[work]
@@ -104,5 +104,7 @@ def ode_seconds(point: Point, regime: str, last: float, samples: int, known: Cal
     ):
         first *= 20.0  # Mehler's sums and quadrature in place of closed forms
     decades = min(max(math.log10(max(last, 1e-3)) - 1.0, -1.0), 4.0)
-    recording = samples * PAIR * (p * p / 2 + p * k)
+    recording = (
+        0.0 if regime in REGIMES and REGIMES[regime].mean_field else samples * PAIR * (p * p / 2 + p * k)
+    )
     return known(work) * (first * growth**decades + recording) + CALL

@@ -44,27 +44,32 @@ def main() -> None:
 @app.command()
 def run(spec: Spec, data: Data = HERE, as_json: Json = False) -> None:
     """Compute a sweep here, without a server. Ctrl-C leaves it to be resumed by the same command."""
+    asked = read_spec(spec)
     with _interruptible() as stopped, _conductor(data, stopped) as conductor:
-        sweep, new = conductor.submit(read_spec(spec))
-        if not new and not sweep.state.ended:
-            conductor.resume(sweep.id)
-        try:
-            ended = _watched(conductor, sweep, quiet=as_json)
-        except Stopped:
-            _say(
-                as_json,
-                {"id": sweep.id, "state": "interrupted"},
-                "\ninterrupted: the same command goes on from here",
-            )
-            raise typer.Exit(INTERRUPTED) from None
-        path = conductor.folder.dataset_path(sweep.id)
-        about = describe(conductor, ended)
-    _say(
-        as_json,
-        {**about, "path": str(path)},
-        f"{ended.state.value}: {about['counts']}\n{path}\n\n"
-        f"    import xarray as xr\n    ds = xr.open_zarr({str(path)!r})\n",
-    )
+        sweep, _ = conductor.submit(asked)
+        conductor.resume(sweep.id)
+        _to_the_end(conductor, sweep, as_json)
+
+
+@app.command()
+def retry(sweep: Id, data: Data = HERE, as_json: Json = False) -> None:
+    """Compute the failed and cancelled runs of a sweep again."""
+    with _interruptible() as stopped, _conductor(data, stopped) as conductor:
+        _to_the_end(conductor, conductor.retry(_found(conductor.ledger, sweep).id), as_json)
+
+
+def _to_the_end(conductor: Conductor, sweep: Sweep, as_json: bool) -> None:
+    """Compute what is left of a sweep, say where it is, and exit by how it ended."""
+    try:
+        ended = _watched(conductor, sweep, quiet=as_json)
+    except Stopped:
+        left = {"id": sweep.id, "state": "interrupted"}
+        _say(as_json, left, "\ninterrupted: the same command goes on from here")
+        raise typer.Exit(INTERRUPTED) from None
+    path = conductor.folder.dataset_path(sweep.id)
+    about = {**describe(conductor, ended), "path": str(path)}
+    opened = f"    import xarray as xr\n    ds = xr.open_zarr({str(path)!r})\n"
+    _say(as_json, about, f"{ended.state.value}: {about['counts']}\n{path}\n\n{opened}")
     raise typer.Exit(FAILED if ended.state.value == "incomplete" else DONE)
 
 
@@ -109,12 +114,7 @@ def extend(
         old = _found(conductor.ledger, sweep)
         spec = conductor.folder.spec(old.id).extended(_read_text(change))
         new, _ = conductor.submit(spec, extends=old.id)
-        try:
-            ended = _watched(conductor, new, quiet=as_json)
-        except Stopped:
-            raise typer.Exit(INTERRUPTED) from None
-        about = describe(conductor, ended)
-    _say(as_json, about, f"{new.id}: {ended.state.value}, {new.reused} runs were there already")
+        _to_the_end(conductor, new, as_json)
 
 
 @app.command()

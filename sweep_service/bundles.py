@@ -74,6 +74,8 @@ def _packed(jobs: Sequence[tuple[Job, float]]) -> Iterator[Bundle]:
 def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> Iterator[tuple[Job, float]]:
     """Runs of a point (and regime) that form a rectangle of seeds and repeats, no dearer than a bundle."""
     grid = layout.grid
+    if len(numbers) == 0:
+        return
     first, second, third = np.unravel_index(np.sort(numbers), layout.runs.shape(kind))
     group = first if kind == "sgd" else first * len(grid.regimes) + second
     begins = np.flatnonzero(np.diff(group, prepend=-1))

@@ -138,6 +138,8 @@ def by_chunk(
 ) -> Iterator[tuple[AnyArray, tuple[slice, ...], tuple[AnyArray, ...]]]:
     """Runs that share a chunk: which they are, where the chunk is, and where in it they are."""
     n = len(variable.leading)
+    if len(places[0]) == 0:
+        return
     sizes = np.array(variable.chunks[:n])
     chunks = np.stack(places, axis=-1) // sizes
     order = np.lexsort(chunks.T[::-1])

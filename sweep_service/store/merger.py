@@ -72,7 +72,7 @@ class Merger:
             self._keep_failures(sweep, part)
             self._learn(dataset.layout, part)
         fault("merge:failures")
-        return counts, sum(float(v["seconds"].sum()) for part in parts for v in part.values.values())
+        return counts, sum(float(np.nansum(v["seconds"])) for part in parts for v in part.values.values())
 
     def write(
         self, dataset: SweepDataset, sweep: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
@@ -109,7 +109,7 @@ class Merger:
                     work = ode_work(point, grid.regimes[place])
                     price = ode_seconds(point, grid.regimes[place], last, samples, plain)
                 measured, predicted = self.reported.get(work, (0.0, 0.0))
-                took = float(np.sum(part.values[kind]["seconds"][mine]))
+                took = float(np.nansum(part.values[kind]["seconds"][mine]))
                 self.reported[work] = (measured + took, predicted + price * runs)
 
     def keep_learned(self) -> None:

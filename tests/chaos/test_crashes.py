@@ -22,7 +22,7 @@ SPEC = {
     "axes": {"d": [5, 8], "p": [3, 4], "gamma": 0.2, "regime": ["classical_noise", "high_dimensional"]},
     "fixed": {"k": 2, "noise": 1e-3},
     "init": {"kind": "informed", "shared": True},
-    "seeds": 2,
+    "seeds": [1],
     "time": {"max": 1.0, "samples": 4},
     "observables": ["risk"],
 }
@@ -46,7 +46,7 @@ FAILING = """
 import sweep_service.compute as computing
 whole = computing.integrate
 def broken(point, **options):
-    if options["seed"] == 1 and point.p in (4, 7):
+    if point.p in (4, 7):
         raise RuntimeError("out of order")
     return whole(point, **options)
 computing.integrate = broken
@@ -127,7 +127,7 @@ def assert_tidy(data, sweeps):
 def test_the_sweep_under_test_has_several_bundles():
     """Or a second time would never come."""
     _, _, jobs = undisturbed(False, False)
-    assert len(jobs) >= 8
+    assert len(jobs) == 8
     assert set(jobs.values()) == {1}
 
 
@@ -164,7 +164,7 @@ def kill_sometime(cwd, rng, kills, failing):
     """Kill it after random times, at most about as long as it takes."""
     for _ in range(kills):
         child = begin(cwd, failing=failing)
-        clock.sleep(float(rng.uniform(0.0, 1.0)))
+        clock.sleep(float(rng.uniform(0.0, 0.7)))
         child.kill()
         child.wait()
 

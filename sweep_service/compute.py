@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from sweep_service.simulators.checkpoint import Checkpoint
 from sweep_service.simulators.simulate import simulate
 from sweep_service.status import Status
 from sweep_service.store.layout import Layout
+
+# Not the fault of a run: asked to stop, or no room on the disk.
+PASSED_ON = (Stopped, OSError)
 
 
 @dataclass(frozen=True)
@@ -75,18 +79,26 @@ def _sgd(
     grid = layout.grid
     runs = len(job.seeds) * len(job.repeats)
     values = _empty(layout, "sgd", runs)
+    call = partial(
+        simulate,
+        grid.point(job.point),
+        times=grid.times,
+        seed=[grid.seeds[place] for place in job.seeds],
+        repeat=[grid.repeats[place] for place in job.repeats],
+        observables=grid.observables,
+        overlaps=grid.overlaps,
+        stopped=stopped,
+        checkpoint=checkpoint,
+    )
     try:
-        found = simulate(
-            grid.point(job.point),
-            times=grid.times,
-            seed=[grid.seeds[place] for place in job.seeds],
-            repeat=[grid.repeats[place] for place in job.repeats],
-            observables=grid.observables,
-            overlaps=grid.overlaps,
-            stopped=stopped,
-            checkpoint=checkpoint,
-        )
-    except Stopped:
+        try:
+            found = call()
+        except InvalidInput as error:
+            if error.field != "checkpoint" or checkpoint is None:
+                raise
+            checkpoint.clear()  # damaged, or of another version: begin again
+            found = call()
+    except PASSED_ON:
         raise
     except Exception as error:
         values["status"][:] = Status.FAILED
@@ -115,7 +127,7 @@ def _ode(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result
                 overlaps=grid.overlaps,
                 stopped=stopped,
             )
-        except Stopped:
+        except PASSED_ON:
             raise
         except RegimeUndefined:
             values["status"][row] = Status.SKIPPED

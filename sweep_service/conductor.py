@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,6 +32,7 @@ from sweep_service.store.parts import Part
 from sweep_service.submission import Submission
 from sweep_service.task import Receipt, Task, part_name
 
+IS_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3  # at a bundle whose task dies
@@ -43,6 +45,7 @@ class Conductor:
     def __init__(self, folder: DataFolder, executor: Executor, limits: Limits | None = None) -> None:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
         self.submitted: dict[str, set[str]] = {}
+        self.turn = 0
 
     def __enter__(self) -> Conductor:
         with ExitStack() as stack:
@@ -70,12 +73,14 @@ class Conductor:
             if not self.folder.acknowledged(sweep.id):
                 self.folder.acknowledge(sweep.id)
             self.merger.merge(sweep.id)
+            if sweep.state is State.CANCELLED:
+                self._mark(sweep.id, Status.PENDING, Status.CANCELLED)
 
     def strangers(self) -> list[str]:
         """Sweeps on the disk that the ledger does not know."""
         known = {sweep.id for sweep in self.ledger.sweeps()}
         there = {path.name.partition(".")[0] for path in self.folder.objects.root.iterdir()}
-        return sorted(there - known)
+        return sorted(name for name in there - known if IS_ID.fullmatch(name))
 
     def rebuild(self) -> list[str]:
         """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""
@@ -105,7 +110,7 @@ class Conductor:
         for sweep in running:
             if sweep.state is State.QUEUED:
                 self.ledger.set_state(sweep.id, State.RUNNING)
-            self._dispatch(sweep.id)
+        self._dispatch([sweep.id for sweep in running])
         ended = self.executor.poll()
         for receipt in ended:
             self._receive(receipt)
@@ -132,13 +137,19 @@ class Conductor:
                 self.executor.rest(1.0)
         return self.ledger.sweep(sweep)
 
-    def _dispatch(self, sweep: str) -> None:
-        """Keep a few bundles submitted: an executor never holds a whole sweep."""
-        room, mine = self.executor.room(), self.submitted.setdefault(sweep, set())
-        if room > 0:
-            for bundle in self.ledger.pending(sweep, room, sorted(mine)):
-                mine.add(bundle.key)
-                self.executor.submit(Task(str(self.folder.root), sweep, bundle))
+    def _dispatch(self, running: list[str]) -> None:
+        """Keep a few bundles submitted, in turns over the sweeps: an executor never holds a whole one."""
+        hungry = list(running)
+        while hungry and self.executor.room() > 0:
+            self.turn = (self.turn + 1) % len(hungry)
+            sweep = hungry[self.turn]
+            mine = self.submitted.setdefault(sweep, set())
+            found = self.ledger.pending(sweep, 1, sorted(mine))
+            if not found:
+                hungry.remove(sweep)
+                continue
+            mine.add(found[0].key)
+            self.executor.submit(Task(str(self.folder.root), sweep, found[0]))
 
     def _receive(self, receipt: Receipt) -> None:
         self.submitted.get(receipt.sweep, set()).discard(receipt.bundle)
@@ -154,10 +165,15 @@ class Conductor:
     def _finish(self, sweep: str) -> None:
         if self.ledger.totals(sweep)["pending"]:
             return
+        counts = self.counts(sweep)
+        if Status.PENDING.label in counts:  # bundles were lost on the way, by a crash
+            self._requeue(sweep)
+            return
         self.merger.keep_learned()
         fault("finish:state")
-        failed = Status.FAILED.label in self.counts(sweep)
-        self.ledger.set_state(sweep, State.INCOMPLETE if failed else State.COMPLETED)
+        ends = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
+        state = next((state for status, state in ends if status.label in counts), State.COMPLETED)
+        self.ledger.set_state(sweep, state)
 
     def counts(self, sweep: str) -> dict[str, int]:
         """Runs by status, as stored."""
@@ -170,11 +186,12 @@ class Conductor:
 
     def cancel(self, sweep: str) -> Sweep:
         """Give up what is not computed yet."""
-        if not self.ledger.sweep(sweep).state.ended:
+        state = self.ledger.sweep(sweep).state
+        if not state.ended or state is State.CANCELLED:  # again, after a crash in the middle of it
             self._withdraw(sweep)
+            self.ledger.set_state(sweep, State.CANCELLED)
             self.ledger.drop(sweep)
             self._mark(sweep, Status.PENDING, Status.CANCELLED)
-            self.ledger.set_state(sweep, State.CANCELLED)
         return self.ledger.sweep(sweep)
 
     def pause(self, sweep: str) -> Sweep:
@@ -195,6 +212,9 @@ class Conductor:
                 self._mark(sweep, old, Status.PENDING)
             for name in list(self.folder.objects.list(f"{sweep}.failures/")):
                 self.folder.objects.delete(name)
+            counts = self.counts(sweep)
+            counts.pop(Status.PENDING.label, None)
+            self.ledger.recount(sweep, counts)
             self._requeue(sweep)
         return self.ledger.sweep(sweep)
 

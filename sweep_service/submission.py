@@ -58,7 +58,7 @@ class Submission:
             here: Found = {}
             for kind, numbers in self.left.items():
                 stored = dataset.layout.variables.get(kind, {})
-                if not len(numbers) or not set(self.layout.variables[kind]) <= set(stored):
+                if not len(numbers) or not self._needed() <= set(stored):
                     continue
                 _, ours, other = np.intersect1d(self.keys[kind][numbers], theirs[kind], return_indices=True)
                 done = np.isin(dataset.status(kind)[other], FINAL)
@@ -69,6 +69,10 @@ class Submission:
             if here:
                 found.append((sweep.id, here))
         return found
+
+    def _needed(self) -> set[str]:
+        """What must be stored of a run to copy it; which overlaps it has beside M depends on its regime."""
+        return {*self.grid.observables, *(["overlap_student_teacher"] if self.grid.overlaps else [])}
 
     def accept(self, merger: Merger, extends: str | None) -> Sweep:
         """Files first, the ledger last: what dies in between was never acknowledged, and is forgotten."""

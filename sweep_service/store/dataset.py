@@ -14,6 +14,7 @@ import zarr
 from zarr.storage import LocalStore
 
 from sweep_service.arrays import AnyArray
+from sweep_service.errors import TooNew
 from sweep_service.faults import fault
 from sweep_service.grids import POINT
 from sweep_service.labels import about
@@ -54,6 +55,9 @@ class SweepDataset:
         self.path, self.layout = path, layout
         self.store = _Store(path)
         self.group = zarr.open_group(self.store, mode="r+")
+        version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
+        if version > LAYOUT_VERSION:
+            raise TooNew(f"{path.name} has layout {version}; this version reads {LAYOUT_VERSION} and older")
 
     @classmethod
     def create(cls, path: Path, layout: Layout, attributes: Mapping[str, Any]) -> SweepDataset:
@@ -106,11 +110,14 @@ class SweepDataset:
 
     def read(self, kind: Kind, numbers: AnyArray, room: Mapping[str, Variable]) -> dict[str, AnyArray]:
         """Values (run, ...) of runs with these numbers, in the shapes of another sweep's variables."""
-        places, found = self.layout.places(kind, numbers), {}
+        places = self.layout.places(kind, numbers)
+        found: dict[str, AnyArray] = {}
         for name, variable in room.items():
-            mine = self.layout.variables[kind][name]
+            mine = self.layout.variables[kind].get(name)
             theirs = variable.shape[len(variable.leading) :]
-            values = np.full((len(numbers), *theirs), variable.fill, variable.dtype)
+            values = found[name] = np.full((len(numbers), *theirs), variable.fill, variable.dtype)
+            if mine is None:  # none of these runs has it
+                continue
             corner = tuple(
                 slice(0, min(pair)) for pair in zip(mine.shape[len(mine.leading) :], theirs, strict=True)
             )
@@ -119,7 +126,6 @@ class SweepDataset:
                 block = np.asarray(array[where])[inside]
                 place: Any = (runs, *corner)
                 values[place] = block[(slice(None), *corner)]
-            found[name] = values
         return found
 
     def _array(self, name: str) -> zarr.Array[Any]:

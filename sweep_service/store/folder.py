@@ -84,7 +84,7 @@ class DataFolder:
         return SweepDataset(self.dataset_path(sweep), self.layout(sweep))
 
     def spec(self, sweep: str) -> SweepSpec:
-        return SweepSpec.read(self.objects.get(f"{sweep}.json"))
+        return SweepSpec.parse(json.loads(self.objects.get(f"{sweep}.json")))
 
     def layout(self, sweep: str) -> Layout:
         return _layout(str(self.root.resolve()), sweep)
@@ -112,12 +112,13 @@ class DataFolder:
 
     def remove(self, sweep: str) -> None:
         """All files of a sweep; the dataset goes first under another name, so that it vanishes whole."""
+        self.objects.delete(f"{sweep}.accepted")  # from here on nobody will miss it
         path = self.dataset_path(sweep)
         if path.exists():
             doomed = path.with_name(path.name + ".removed.partial")
             os.replace(path, doomed)
             shutil.rmtree(doomed, ignore_errors=True)
-        for name in (f"{sweep}.accepted", f"{sweep}.json", f"{sweep}.keys"):
+        for name in (f"{sweep}.json", f"{sweep}.keys"):
             self.objects.delete(name)
         for folder in (f"{sweep}.parts", f"{sweep}.failures"):
             shutil.rmtree(self.objects.root / folder, ignore_errors=True)
@@ -128,5 +129,5 @@ class DataFolder:
 
 @lru_cache(maxsize=8)  # a worker meets the same sweep again and again
 def _layout(root: str, sweep: str) -> Layout:
-    spec = SweepSpec.read(LocalObjects(Path(root) / "sweeps").get(f"{sweep}.json"))
+    spec = SweepSpec.parse(json.loads(LocalObjects(Path(root) / "sweeps").get(f"{sweep}.json")))
     return Layout(Grid.of(spec, checked=True))

@@ -91,17 +91,22 @@ class Sweep:
 
 class Ledger:
     def __init__(self, path: Path) -> None:
-        self.engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 30.0})
+        where = sa.URL.create("sqlite", database=str(path))
+        self.engine = sa.create_engine(where, connect_args={"timeout": 30.0})
         sa.event.listen(self.engine, "connect", _settings)
         with self.engine.begin() as now:
-            _tables.create_all(now)
-            version = now.scalar(sa.select(_about.c.value).where(_about.c.name == "schema"))
-            if version is None:
-                now.execute(_about.insert().values(name="schema", value=str(SCHEMA_VERSION)))
-            elif int(version) > SCHEMA_VERSION:
+            version = SCHEMA_VERSION
+            if sa.inspect(now).has_table(_about.name):
+                version = int(
+                    now.scalar(sa.select(_about.c.value).where(_about.c.name == "schema")) or version
+                )
+            if version > SCHEMA_VERSION:
                 raise TooNew(
                     f"the ledger has schema {version}; this version reads {SCHEMA_VERSION} and older"
                 )
+            _tables.create_all(now)
+            row = {"name": "schema", "value": str(SCHEMA_VERSION)}
+            now.execute(_about.insert().prefix_with("OR IGNORE").values(row))
 
     def close(self) -> None:
         self.engine.dispose()
@@ -171,19 +176,28 @@ class Ledger:
             row = now.execute(query).one()
         return Bundle.of(row.jobs, row.cost)
 
-    def merged(self, sweep: str, keys: Sequence[str], seconds: float, counts: Mapping[str, int]) -> None:
-        """Mark bundles as merged; seconds and counts are of all of them."""
+    def merged(self, sweep: str, bundles: Mapping[str, tuple[float, Mapping[str, int]]]) -> None:
+        """Mark bundles as merged, each with the seconds it took and its runs by status."""
         with self.engine.begin() as now:
-            for place, key in enumerate(keys):
+            for key, (seconds, counts) in bundles.items():
                 now.execute(
                     _bundles.update()
                     .where(_bundles.c.sweep == sweep, _bundles.c.key == key)
-                    .values(
-                        progress=Progress.MERGED,
-                        seconds=0.0 if place else seconds,
-                        counts="{}" if place else json.dumps(dict(counts)),
-                    )
+                    .values(progress=Progress.MERGED, seconds=seconds, counts=json.dumps(dict(counts)))
                 )
+
+    def recount(self, sweep: str, counts: Mapping[str, int]) -> None:
+        """Runs by status from now on, in place of what the merged bundles said."""
+        with self.engine.begin() as now:
+            now.execute(_bundles.update().where(_bundles.c.sweep == sweep).values(counts="{}"))
+            first = now.scalar(
+                sa.select(_bundles.c.key).where(
+                    _bundles.c.sweep == sweep, _bundles.c.progress == Progress.MERGED
+                )
+            )
+            if first is not None:
+                found = (_bundles.c.sweep == sweep) & (_bundles.c.key == first)
+                now.execute(_bundles.update().where(found).values(counts=json.dumps(dict(counts))))
 
     def tried(self, sweep: str, key: str, error: str) -> int:
         """Count one more failed attempt at a bundle; how many that makes."""

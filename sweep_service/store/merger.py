@@ -7,8 +7,10 @@ stands when the process dies, merging again gives the same dataset.
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 
@@ -49,16 +51,23 @@ class Merger:
                 taken.append(names.pop(0))
                 parts.append(Part.unpack(objects.get(taken[-1])))
                 runs += sum(map(len, parts[-1].numbers.values()))
-            counts, seconds = self._store(dataset, sweep, parts)
+            self._store(dataset, sweep, parts)
             keys = [name.removeprefix(prefix).removesuffix(ENDING) for name in taken]
-            self.ledger.merged(sweep, keys, seconds, counts)
+            self.ledger.merged(sweep, dict(zip(keys, map(partial(self._sums, sweep), parts), strict=True)))
             fault("merge:ledger")
             for name in taken:
                 objects.delete(name)
             fault("merge:removed")
 
-    def _store(self, dataset: SweepDataset, sweep: str, parts: list[Part]) -> tuple[Counter[str], float]:
+    def _sums(self, sweep: str, part: Part) -> tuple[float, dict[str, int]]:
+        """The seconds that a part took, and its runs and their copies by status."""
         counts: Counter[str] = Counter()
+        for kind, numbers in part.numbers.items():
+            rows, _ = self.copies(sweep)[kind].expand(numbers)
+            counts.update(Status(int(status)).label for status in part.values[kind]["status"][rows])
+        return sum(float(np.nansum(v["seconds"])) for v in part.values.values()), dict(counts)
+
+    def _store(self, dataset: SweepDataset, sweep: str, parts: list[Part]) -> None:
         for kind in sorted({kind for part in parts for kind in part.numbers}):
             mine = [part for part in parts if kind in part.numbers]
             numbers = np.concatenate([part.numbers[kind] for part in mine])
@@ -66,13 +75,11 @@ class Merger:
                 name: np.concatenate([part.values[kind][name] for part in mine])
                 for name in mine[0].values[kind]
             }
-            statuses = self.write(dataset, sweep, kind, numbers, values)
-            counts.update(Status(int(status)).label for status in statuses)
+            self.write(dataset, sweep, kind, numbers, values)
         for part in parts:
             self._keep_failures(sweep, part)
             self._learn(dataset.layout, part)
         fault("merge:failures")
-        return counts, sum(float(np.nansum(v["seconds"])) for part in parts for v in part.values.values())
 
     def write(
         self, dataset: SweepDataset, sweep: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
@@ -87,7 +94,7 @@ class Merger:
         """A capsule for each run that failed: its error, its trace, a command that runs it alone."""
         for failure in part.failures:
             name = f"{failure.kind}-{failure.number}"
-            command = f"sweep rerun {sweep} {name} --data {self.folder.root}"
+            command = shlex.join(["sweep", "rerun", sweep, name, "--data", str(self.folder.root.resolve())])
             content = json.dumps({**asdict(failure), "command": command})
             self.folder.objects.put(f"{sweep}.failures/{name}.json", content.encode())
 

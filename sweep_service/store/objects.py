@@ -16,6 +16,7 @@ from typing import Protocol
 from sweep_service.errors import InvalidInput, NotFound
 
 PARTIAL = ".partial"
+LONGEST = 180  # of a part of a name: file systems allow 255, and a fresh file has a longer name
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -38,12 +39,13 @@ class Objects(Protocol):
 
 def checked_name(name: str) -> str:
     """A name that stays below its root, on any file system."""
-    if (
-        not isinstance(name, str)
-        or not all(_NAME.fullmatch(part) for part in name.split("/"))
-        or len(name) > 500
+    parts = name.split("/") if isinstance(name, str) else [""]
+    if not all(_NAME.fullmatch(part) and len(part) <= LONGEST for part in parts) or parts[-1].endswith(
+        PARTIAL
     ):
-        raise InvalidInput("name", name, "must be parts of letters, digits, _ . - joined by slashes")
+        raise InvalidInput(
+            "name", name, f"must be parts of letters, digits, _ . - (at most {LONGEST}) joined by slashes"
+        )
     return name
 
 
@@ -54,7 +56,9 @@ class LocalObjects:
         self.root = Path(root)
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        found = [file.relative_to(self.root).as_posix() for file in self.root.rglob("*") if file.is_file()]
+        folder = self.root / prefix.rpartition("/")[0]  # a sweep's folder may hold a million chunks
+        inside = folder.rglob("*") if "/" in prefix or not prefix else folder.glob(f"{prefix}*")
+        found = [file.relative_to(self.root).as_posix() for file in inside if file.is_file()]
         return iter(sorted(n for n in found if n.startswith(prefix) and not n.endswith(PARTIAL)))
 
     def get(self, name: str) -> bytes:
@@ -88,7 +92,7 @@ class LocalObjects:
 
     def sweep(self) -> int:
         """Remove what writers that died left behind; how many files that were."""
-        orphans = list(self.root.rglob(f"*{PARTIAL}"))
+        orphans = [path for path in self.root.rglob(f"*{PARTIAL}") if path.is_file()]
         for orphan in orphans:
             orphan.unlink(missing_ok=True)
         return len(orphans)
@@ -99,7 +103,7 @@ class LocalObjects:
     def _fresh(self, name: str, content: bytes) -> tuple[Path, Path]:
         """The content in a file of its own, on the disk."""
         path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}")
         try:
             with open(fresh, "xb") as file:
@@ -110,6 +114,14 @@ class LocalObjects:
             fresh.unlink(missing_ok=True)
             raise
         return path, fresh
+
+
+def make_folder(path: Path) -> None:
+    """A folder and those above it, on the disk."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
 
 
 def sync(path: str | os.PathLike[str]) -> None:

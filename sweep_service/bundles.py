@@ -95,12 +95,12 @@ def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> 
             rows.setdefault(repeats, []).append(int(seed))
         for repeats, seeds in rows.items():
             for some in _split(seeds, price * len(repeats)):
-                for few in _split(repeats, price) if len(some) == 1 else [repeats]:
+                for few in _split(repeats, price * len(some), MOST_RUNS // len(some)):
                     yield Job("sgd", index, 0, tuple(some), tuple(few)), price * len(some) * len(few)
 
 
-def _split(places: Sequence[int], price: float) -> Iterator[Sequence[int]]:
+def _split(places: Sequence[int], price: float, most: int = MOST_RUNS) -> Iterator[Sequence[int]]:
     """As many at once as make a bundle, at least one; in eights where that is no dearer, for the lanes."""
-    size = max(1, int(AIM / max(price, 1e-12)))
-    size = min(MOST_RUNS, size - size % 8 if size > 8 else size)
+    size = max(1, min(most, int(AIM / max(price, 1e-12))))
+    size = size - size % 8 if size > 8 else size
     return (places[at : at + size] for at in range(0, len(places), size))

@@ -45,6 +45,7 @@ class Conductor:
     def __init__(self, folder: DataFolder, executor: Executor, limits: Limits | None = None) -> None:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
         self.submitted: dict[str, set[str]] = {}
+        self.unmerged: set[str] = set()  # sweeps with parts that wait
         self.turn = 0
 
     def __enter__(self) -> Conductor:
@@ -106,19 +107,24 @@ class Conductor:
 
     def tick(self) -> bool:
         """Dispatch, collect, merge once; false when there is nothing to do."""
+        self._merge()  # what a full disk has kept from being merged
         running = self.ledger.sweeps(states=[State.RUNNING, State.QUEUED])[::-1]
         for sweep in running:
             if sweep.state is State.QUEUED:
                 self.ledger.set_state(sweep.id, State.RUNNING)
         self._dispatch([sweep.id for sweep in running])
-        ended = self.executor.poll()
-        for receipt in ended:
+        for receipt in self.executor.poll():
+            self.unmerged.add(receipt.sweep)
             self._receive(receipt)
-        for name in {receipt.sweep for receipt in ended}:
-            self.merger.merge(name)
+        self._merge()
         for sweep in running:
             self._finish(sweep.id)
         return bool(running)
+
+    def _merge(self) -> None:
+        for sweep in sorted(self.unmerged):
+            self.merger.merge(sweep)
+            self.unmerged.discard(sweep)
 
     def run(self, sweep: str, watch: Callable[[Sweep], None] = lambda _: None) -> Sweep:
         """Tick until a sweep has ended; while the disk is full, wait for room."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration, ode_seconds, sgd_seconds
-from sweep_service.dynamics.auto import theory_warnings
+from sweep_service.dynamics.auto import point_warnings, theory_warnings
 from sweep_service.errors import LimitExceeded
 from sweep_service.grids import Grid
 from sweep_service.runs import Kind
@@ -66,7 +66,7 @@ def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration
     dearest: tuple[float, int] = (-1.0, 0)
     notes: Counter[str] = Counter()
     for index, point in enumerate(grid.points()):
-        cost = 0.0
+        cost, said = 0.0, set(point_warnings(point))
         chains = int(left["sgd"][index].sum()) if "sgd" in left else 0
         if chains:
             each = float(grid.times[-1]) / point.delta_t
@@ -74,13 +74,14 @@ def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration
             one = sgd_seconds(point, each, len(grid.times), chains, known)
             cost += one * chains
             if one > ABSURD:
-                notes[f"one SGD run takes {one / 3600.0:.3g} hours: mean field may answer the question"] += 1
+                said.add(f"one SGD run takes {one / 3600.0:.3g} hours: mean field may answer the question")
         for place, regime in enumerate(grid.regimes):
             one = ode_seconds(point, regime, float(grid.times[-1]), len(grid.times), known)
             cost += one * int(left["ode"][index, place])
-            notes.update(theory_warnings(point, regime) if regime != "auto" else ())
+            said.update(theory_warnings(point, regime) if regime != "auto" else ())
             if one > ABSURD:
-                notes[f"{regime} at p = {point.p} takes {one / 3600.0:.3g} hours: use mean_field"] += 1
+                said.add(f"{regime} at p = {point.p} takes {one / 3600.0:.3g} hours: use mean_field")
+        notes.update(said)
         total += cost
         dearest = max(dearest, (cost, index))
     return Estimate(

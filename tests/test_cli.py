@@ -256,6 +256,7 @@ COMMANDS = {
     "estimate": ["estimate", "-"],
     "export": ["export", "ID", "out.csv"],
     "rerun": ["rerun", "ID", "sgd-0"],
+    "retry": ["retry", "ID"],
     "presets": ["presets"],
     "doctor": ["doctor"],
 }

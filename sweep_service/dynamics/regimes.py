@@ -228,6 +228,7 @@ REGIMES = {
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
             mean_field_regime(infinite_d=True, projected=True), _needs_projection, mean_field=True,
+            needs=(),
         ),
         Regime(
             "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q)",

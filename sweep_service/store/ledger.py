@@ -94,19 +94,19 @@ class Ledger:
         where = sa.URL.create("sqlite", database=str(path))
         self.engine = sa.create_engine(where, connect_args={"timeout": 30.0})
         sa.event.listen(self.engine, "connect", _settings)
-        with self.engine.begin() as now:
-            version = SCHEMA_VERSION
-            if sa.inspect(now).has_table(_about.name):
-                version = int(
-                    now.scalar(sa.select(_about.c.value).where(_about.c.name == "schema")) or version
+        with self.engine.connect() as now:
+            there = sa.inspect(now).has_table(_about.name)
+            version = (
+                now.scalar(sa.select(_about.c.value).where(_about.c.name == "schema")) if there else None
+            )
+        if version is None:
+            with self.engine.begin() as now:
+                _tables.create_all(now)
+                now.execute(
+                    _about.insert().prefix_with("OR IGNORE").values(name="schema", value=str(SCHEMA_VERSION))
                 )
-            if version > SCHEMA_VERSION:
-                raise TooNew(
-                    f"the ledger has schema {version}; this version reads {SCHEMA_VERSION} and older"
-                )
-            _tables.create_all(now)
-            row = {"name": "schema", "value": str(SCHEMA_VERSION)}
-            now.execute(_about.insert().prefix_with("OR IGNORE").values(row))
+        elif int(version) > SCHEMA_VERSION:
+            raise TooNew(f"the ledger has schema {version}; this one reads {SCHEMA_VERSION} and older")
 
     def close(self) -> None:
         self.engine.dispose()

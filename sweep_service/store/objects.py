@@ -16,7 +16,7 @@ from typing import Protocol
 from sweep_service.errors import InvalidInput, NotFound
 
 PARTIAL = ".partial"
-LONGEST = 180  # of a part of a name: file systems allow 255, and a fresh file has a longer name
+LONGEST = 200  # of a part of a name: file systems allow 255, and a fresh file has a longer name
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -56,10 +56,12 @@ class LocalObjects:
         self.root = Path(root)
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        folder = self.root / prefix.rpartition("/")[0]  # a sweep's folder may hold a million chunks
-        inside = folder.rglob("*") if "/" in prefix or not prefix else folder.glob(f"{prefix}*")
-        found = [file.relative_to(self.root).as_posix() for file in inside if file.is_file()]
-        return iter(sorted(n for n in found if n.startswith(prefix) and not n.endswith(PARTIAL)))
+        folder, _, stem = prefix.rpartition("/")  # look nowhere else: a dataset may have a million chunks
+        found = []
+        for path in (self.root / folder).glob(f"{stem}*"):
+            files = path.rglob("*") if path.is_dir() else [path]
+            found += [file.relative_to(self.root).as_posix() for file in files if file.is_file()]
+        return iter(sorted(name for name in found if not name.endswith(PARTIAL)))
 
     def get(self, name: str) -> bytes:
         try:

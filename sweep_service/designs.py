@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -59,18 +60,23 @@ def _refuse(names: Sequence[str], axes: Mapping[str, object], fixed: Mapping[str
 
 def _zipped(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:
     """A product in which the axes of a group move together."""
-    assert spec.zip is not None
-    groups: list[list[Row]] = []
-    for group in spec.zip:
-        for name in group:
-            if name not in axes:
-                raise unknown_name("zip", name, axes)
-        taken = {name: axes.pop(name) for name in group}
-        lengths = {len(values) for values in taken.values()}
+    if not spec.zip or not all(spec.zip):
+        raise InvalidInput("zip", spec.zip, "must be lists of axes that vary together")
+    names = [name for group in spec.zip for name in group]
+    for name in names:
+        if name not in axes:
+            raise unknown_name("zip", name, axes)
+        if names.count(name) > 1:
+            raise InvalidInput("zip", name, "must not name an axis twice")
+    order, groups = list(axes), list[list[Row]]()
+    together = [sorted(group, key=order.index) for group in spec.zip]
+    together += [[name] for name in order if name not in names]
+    for group in sorted(together, key=lambda group: order.index(group[0])):
+        lengths = {len(axes[name]) for name in group}
         if len(lengths) != 1:
             raise InvalidInput("zip", group, f"must have equal lengths; they have {sorted(lengths)}")
-        groups.append([dict(zip(taken, values, strict=True)) for values in zip(*taken.values(), strict=True)])
-    groups += [[{name: value} for value in values] for name, values in axes.items()]
+        rows = zip(*(axes[name] for name in group), strict=True)
+        groups.append([dict(zip(group, values, strict=True)) for values in rows])
     _require_few(math.prod(map(len, groups)))
     return [{name: value for part in parts for name, value in part.items()} for parts in product(*groups)]
 
@@ -88,36 +94,41 @@ def _scaled(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Sca
     for row in _product({**given, **axes}):
         d, kappa, delta = float(row["d"]), float(row["kappa"]), float(row["delta"])
         step = _step(scaling.p_multiple_of, {**fixed, **row})
-        p = _rounded(_finite(scaling.p0 * d**kappa, "kappa", kappa), step)
-        gamma = _finite(scaling.gamma0 * d**-delta, "delta", delta)
+        p = _rounded(_power(scaling.p0, d, kappa, "kappa"), step)
+        gamma = _power(scaling.gamma0, d, -delta, "delta")
         rows.append({"d": row["d"], "p": p, "gamma": gamma, **{n: v for n, v in row.items() if n != "d"}})
     return rows
 
 
-def _finite(value: float, field: str, exponent: float) -> float:
-    if not 0.0 < value < 1e15:
-        raise InvalidInput(f"axes.{field}", exponent, "leads out of all bounds")
-    return value
+def _power(factor: float, d: float, exponent: float, field: str) -> float:
+    """factor d^exponent, within bounds."""
+    logarithm = math.log(factor) + exponent * math.log(d)
+    if not abs(logarithm) < math.log(1e15):
+        raise InvalidInput(f"axes.{field}", exponent, f"leads out of all bounds at d = {d:g}")
+    return factor * d**exponent
 
 
 def _triangle(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:
     """The lattice at every combination of the other axes."""
     assert spec.triangle is not None
     _refuse(("d", "p", "gamma"), axes, fixed, "follows from the triangle")
+    n = spec.triangle.resolution
+    _require_few(math.prod(map(len, axes.values())) * (n + 1) * (n + 2) // 2)
     rows: list[Row] = []
+    lattice = cache(partial(_lattice, spec.triangle))
     for other in _product(axes):
         values = {**fixed, **other}
         if "k" not in values:
             raise InvalidInput("axes.k", None, "is required, here or in fixed")
         step = _step(spec.triangle.p_multiple_of, values)
-        rows += [{**point, **other} for point in _lattice(spec.triangle, int(values["k"]), step)]
+        rows += [{**point, **other} for point in lattice(int(values["k"]), step)]
     return rows
 
 
 def _lattice(triangle: Triangle, k: int, step: int) -> list[Row]:
     """(d, p, gamma) with one γ/(pd); of d and p the smaller is rounded, the larger kept where γ <= γ_max."""
-    d_min, p_min = triangle.d_min or k + 1, _rounded(triangle.p_min or k, step)
-    most = triangle.gamma_max / triangle.delta_t  # of p·d
+    d_min, p_min = triangle.d_min or k + 1, -(-(triangle.p_min or k) // step) * step
+    most = triangle.gamma_max / triangle.delta_t * (1.0 + 1e-12)  # of p·d, and what rounding takes from it
     if d_min * p_min > most:
         raise InvalidInput(
             "triangle.delta_t", triangle.delta_t,
@@ -141,11 +152,16 @@ def _lattice(triangle: Triangle, k: int, step: int) -> list[Row]:
 
 def _listed(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:
     assert spec.points is not None
+    for name in spec.points[0]:
+        if name in fixed:
+            raise InvalidInput(f"fixed.{name}", fixed[name], "is given in points")
     if axes:
         raise InvalidInput(
             f"axes.{next(iter(axes))}", "given", "or points, not both (only regime may be an axis)"
         )
     names = list(spec.points[0])
+    if not names:
+        raise InvalidInput("points[0]", {}, "must name what differs between points")
     for row, point in enumerate(spec.points):
         if set(point) != set(names):
             raise InvalidInput(

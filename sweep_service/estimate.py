@@ -31,6 +31,12 @@ class Limits:
     core_hours: float = 10_000.0
     bytes: int = 200 << 30
 
+    def require(self, points: int, runs: int) -> None:
+        """Refuse by counts alone, before anything is done for each of them."""
+        for name, found, most in (("points", points, self.points), ("runs", runs, self.runs)):
+            if found > most:
+                raise LimitExceeded(name, found, f"must be at most {most} here")
+
 
 @dataclass(frozen=True)
 class Estimate:

@@ -61,22 +61,24 @@ class Grid:
 
         `checked` says that it was read before, and spares looking at every point again.
         """
-        axes, fixed = _read(spec)
+        axes, fixed, init = _read(spec)
         regimes = _regimes(axes.pop("regime", []), spec.simulate)
         is_product, columns = columns_of(spec, axes, fixed)
         if spec.points is not None:
-            columns = {name: _column(name, values, spec) for name, values in columns.items()}
+            columns = {name: _column(name, columns[name], spec) for name in sorted(columns, key=_order)}
         for name in (*CORE, "k"):
             if name not in columns and name not in fixed:
                 raise InvalidInput(f"axes.{name}", None, "is required, here or in fixed")
         if is_product:
             columns = {name: columns.get(name) or [fixed.pop(name)] for name in CORE} | columns
+        else:
+            columns = {name: columns[name] for name in sorted(columns, key=_order)}
         asked = spec.observables
         grid = cls(
             is_product=is_product,
             axes=columns,
             fixed=_complete(fixed, columns),
-            init=dict(spec.init),
+            init=init,
             regimes=regimes,
             simulate=spec.simulate,
             seeds=tuple(spec.seeds.init),
@@ -165,15 +167,19 @@ class Grid:
         return Key.of(**self.content)
 
 
-def _read(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar]]:
-    """Axes as lists and fixed values, each name once and known, each value of its own type."""
+def _read(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar], dict[str, Any]]:
+    """Axes as lists, fixed values and the start: each name once and known, each value of its own type."""
+    if spec.init.get("kind") == "weights":
+        raise InvalidInput("init.kind", "weights", "is for Python only: a sweep is given overlaps")
     known = _known(spec)
+    zipped = {name for group in spec.zip or [] for name in group}
     axes: dict[str, list[Scalar]] = {}
     fixed: dict[str, Scalar] = {}
+    init = dict(spec.init)
     for name, axis in spec.axes.items():
         if name not in known:
             raise unknown_name("axes (key)", name, known)
-        values = _values(name, axis)
+        values = _values(name, axis, repeats=name in zipped)
         if isinstance(axis, (list, Spaced)) or name == "regime":
             axes[name] = values
         else:
@@ -187,7 +193,18 @@ def _read(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar]]:
             axes[name] = [value]
         else:
             fixed[name] = _typed(name, value, f"fixed.{name}")
-    return axes, fixed
+    for name in [*axes, *fixed]:
+        if name.startswith(INIT) and name.removeprefix(INIT) in init:
+            raise InvalidInput(name, "given", "is in init already")
+    for name in [name for name in fixed if name.startswith(INIT)]:
+        init[name.removeprefix(INIT)] = fixed.pop(name)
+    return {name: axes[name] for name in sorted(axes, key=_order)}, fixed, init
+
+
+def _order(name: str) -> tuple[int, str]:
+    """One order of axes, whatever order they were written in."""
+    known = (*FIELDS, *EXPONENTS)
+    return (known.index(name) if name in known else len(known), name)
 
 
 def _column(name: str, values: Sequence[Scalar], spec: SweepSpec) -> list[Scalar]:
@@ -204,20 +221,21 @@ def _known(spec: SweepSpec) -> list[str]:
 
 def _numbers_of(init: Mapping[str, Any]) -> tuple[str, ...]:
     """The numbers of an initial condition that may be axes."""
-    kind = INITS.get(str(init.get("kind")))
+    name = init.get("kind")
+    kind = INITS.get(name) if isinstance(name, str) else None
     return tuple(kind.parameters) if kind is not None else ()
 
 
-def _values(name: str, axis: Axis) -> list[Scalar]:
+def _values(name: str, axis: Axis, repeats: bool = False) -> list[Scalar]:
     field = f"axes.{name}"
     if isinstance(axis, Spaced):
         if name in (*TEXTS, "regime"):
             raise InvalidInput(field, axis.scale, "must be a list of names")
         values = axis.values().tolist()
-        values = [round(value) for value in values] if name in WHOLE else values
+        values = [_typed(name, round(value) if name in WHOLE else value, field) for value in values]
         return list(dict.fromkeys(values))  # rounding makes duplicates
     values = [_typed(name, value, field) for value in (axis if isinstance(axis, list) else [axis])]
-    if len(set(values)) != len(values):
+    if len(set(values)) != len(values) and not repeats:
         raise InvalidInput(field, values, "must not repeat a value")
     return values
 

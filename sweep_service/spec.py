@@ -19,10 +19,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.fields import number, only_known, seeds, whole
+from sweep_service.identity import canonical
 
 LARGEST_SPEC = 1 << 20  # bytes: what needs more is an axis or a design, not a list
+LARGEST_YAML = 1 << 16  # bytes: its reader is slow
+LARGEST = 1e15  # any number of a spec
+SHORTEST = 1e-12  # the last time
 MOST_VALUES = 100_000  # of one axis, of samples in time, of seeds
 
+LONGEST = 60  # letters of a name that are quoted in an error
+WHOLE = ("d", "p", "k")
 Scalar = int | float | str
 
 
@@ -42,6 +48,20 @@ class Spaced(_Model):
     def _as_written(self) -> dict[str, list[float | int]]:
         return {self.scale: [self.start, self.stop, self.count]}
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        ends = {"type": "array", "minItems": 3, "maxItems": 3, "items": {"type": "number"}}
+        forms = [
+            {
+                "type": "object",
+                "properties": {scale: ends},
+                "required": [scale],
+                "additionalProperties": False,
+            }
+            for scale in ("lin", "log")
+        ]
+        return {"oneOf": forms, "title": "n values from a to b: [a, b, n]"}
+
     def values(self) -> Array:
         space = np.linspace if self.scale == "lin" else np.geomspace
         return space(self.start, self.stop, self.count)
@@ -53,7 +73,7 @@ Axis = Scalar | list[Scalar] | Spaced
 def _scalar(value: Any, field: str) -> Scalar:
     if isinstance(value, str):
         return value
-    found = number(value, field)
+    found = number(value, field, least=-LARGEST, most=LARGEST)
     return int(value) if isinstance(value, (int, np.integer)) else found
 
 
@@ -68,32 +88,34 @@ def _axis(value: Any, field: str) -> Axis:
         where = f"{field}.{scale}"
         if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 3:
             raise InvalidInput(where, ends, "must be [first, last, how many]")
-        bounds: dict[str, float] = {"above": 0.0} if scale == "log" else {}
+        bounds = {"most": LARGEST, **({"above": 0.0} if scale == "log" else {"least": -LARGEST})}
         first, last = (number(end, where, **bounds) for end in ends[:2])
         return Spaced(scale=scale, start=first, stop=last, count=whole(ends[2], where, 1, MOST_VALUES))
-    if isinstance(value, (list, tuple, np.ndarray)):
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
         if not 1 <= len(value) <= MOST_VALUES:
             raise InvalidInput(field, f"{len(value)} values", f"must have 1 to {MOST_VALUES} values")
         return [_scalar(item, field) for item in value]
     return _scalar(value, field)
 
 
-def _listed(axis: Axis) -> list[Scalar]:
+def _listed(name: str, axis: Axis) -> list[Scalar]:
     if isinstance(axis, Spaced):
-        return axis.values().tolist()
+        return [round(value) if name in WHOLE else value for value in axis.values().tolist()]
     return axis if isinstance(axis, list) else [axis]
 
 
 def _axes(value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise InvalidInput("axes", value, "must be a mapping from names to values")
-    return {name: _axis(axis, f"axes.{name}") for name, axis in value.items()}
+    return {name: _axis(axis, f"axes.{str(name)[:LONGEST]}") for name, axis in value.items()}
 
 
 def _scalars(value: Any, field: str) -> Any:
     if not isinstance(value, Mapping):
         raise InvalidInput(field, value, "must be a mapping from names to single values")
-    return {name: _scalar(item, f"{field}.{name}") for name, item in value.items()}
+    return {name: _scalar(item, f"{field}.{str(name)[:LONGEST]}") for name, item in value.items()}
 
 
 def _fixed(value: Any) -> Any:
@@ -143,14 +165,16 @@ class Time(_Model):
 
     def times(self) -> Array:
         first = self.max * 1e-5 if self.min is None else self.min
+        if self.max < SHORTEST:
+            raise InvalidInput("time.max", self.max, f"must be >= {SHORTEST:g}")
         if first > self.max:
             raise InvalidInput("time.min", first, f"must be <= time.max = {self.max:g}")
         spaced = np.geomspace(first, self.max, self.samples) if self.samples > 1 else np.array([self.max])
         tail = np.linspace(self.max / 2, self.max, self.tail) if self.tail else np.empty(0)
-        return np.unique(np.concatenate([[0.0], spaced, tail]))
+        return np.unique(np.minimum(np.concatenate([[0.0], spaced, tail]), self.max))
 
 
-Multiple = Literal["k"] | Annotated[int, Field(ge=1)]
+Multiple = Literal["k"] | Annotated[int, Field(ge=1, le=10**6)]
 
 
 class Scaling(_Model):
@@ -166,8 +190,8 @@ class Triangle(_Model):
 
     delta_t: float = Field(gt=0, lt=1)
     resolution: int = Field(ge=1, le=400)
-    d_min: int | None = Field(default=None, ge=1)  # by default k + 1
-    p_min: int | None = Field(default=None, ge=1)  # by default k
+    d_min: int | None = Field(default=None, ge=1, le=10**12)  # by default k + 1
+    p_min: int | None = Field(default=None, ge=1, le=10**6)  # by default k
     gamma_max: float = Field(default=1.0, gt=0, le=1e12)
     p_multiple_of: Multiple = "k"
 
@@ -197,12 +221,19 @@ class SweepSpec(_Model):
         if not isinstance(value, Mapping):
             raise InvalidInput("spec", value, f"must be a mapping with {', '.join(cls.model_fields)}")
         try:
-            return cls.model_validate(dict(value))
+            plain = {name: canonical(item) if name == "init" else item for name, item in value.items()}
+            json.dumps([plain.get("init"), plain.get("regime_options")], default=_refuse)
+            return cls.model_validate(plain)
+        except (RecursionError, TypeError):
+            allowed = "must hold what JSON can hold: numbers, texts, lists, mappings"
+            raise InvalidInput("init", None, allowed) from None
         except ValidationError as error:
             raise _explained(error) from None
 
     def extended(self, change: str | bytes) -> SweepSpec:
         """With more values of axes and more seeds; the rest stays, or old runs would not fit."""
+        if len(change) > LARGEST_SPEC:
+            raise InvalidInput("change", f"{len(change)} bytes", f"must be at most {LARGEST_SPEC} bytes")
         more = _loaded(change)
         if not isinstance(more, Mapping):
             raise InvalidInput("change", more, "must be a mapping with axes or seeds")
@@ -210,14 +241,16 @@ class SweepSpec(_Model):
         old = json.loads(self.model_dump_json())
         axes = dict(self.axes)
         for name, axis in _axes(more.get("axes", {})).items():
-            both = [*_listed(axes.get(name, self.fixed.get(name, []))), *_listed(axis)]
+            both = [*_listed(name, axes.get(name, self.fixed.get(name, []))), *_listed(name, axis)]
             axes[name] = list(dict.fromkeys(both))
         fixed = {name: value for name, value in self.fixed.items() if name not in axes}
-        seeds = self.seeds if "seeds" not in more else _seeds(more["seeds"])
-        union = {
-            name: list(dict.fromkeys([*getattr(self.seeds, name), *getattr(seeds, name)]))
-            for name in ("init", "repeat")
-        }
+        asked = more.get("seeds", {})
+        asked = asked if isinstance(asked, Mapping) else {"init": asked}
+        only_known(asked, ("init", "repeat"), "seeds")
+        union = {}
+        for name, old_seeds in (("init", self.seeds.init), ("repeat", self.seeds.repeat)):
+            more_seeds = _seed_list(asked[name], f"seeds.{name}") if name in asked else []
+            union[name] = list(dict.fromkeys([*old_seeds, *more_seeds]))
         return SweepSpec.parse(
             {**old, "name": more.get("name", self.name), "axes": axes, "fixed": fixed, "seeds": union}
         )
@@ -234,9 +267,11 @@ class SweepSpec(_Model):
         """A JSON or YAML file."""
         try:
             with open(path, "rb") as file:
-                return cls.read(file.read(LARGEST_SPEC + 1))
-        except OSError as error:
-            raise InvalidInput("spec", str(path), f"cannot be read: {error.strerror}") from None
+                text = file.read(LARGEST_SPEC + 1)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "is no path"
+            raise InvalidInput("spec", str(path), f"cannot be read: {why}") from None
+        return cls.read(text)
 
 
 _PARTS: dict[str, type[BaseModel]] = {"time": Time, "scaling": Scaling, "triangle": Triangle}
@@ -259,6 +294,10 @@ def _explained(error: ValidationError) -> InvalidInput:
     return InvalidInput(".".join(place), problem["input"], message[0].lower() + message[1:])
 
 
+def _refuse(value: Any) -> Any:
+    raise TypeError(type(value))
+
+
 class _Yaml(yaml.SafeLoader):
     """YAML 1.1 without aliases, with which a few lines become billions of items; 1e-3 is a number."""
 
@@ -267,10 +306,24 @@ class _Yaml(yaml.SafeLoader):
             raise yaml.YAMLError("aliases are not allowed")
         return super().compose_node(parent, index)
 
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        if len(names) != len({repr(name) for name in names}):
+            raise yaml.YAMLError("a key is written twice")
+        return super().construct_mapping(node, deep)
 
-_Yaml.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+
+# Numbers as in JSON: YAML's own rules read 1:30 in base sixty, 010 in base eight, and 1e-3 as text.
+_Yaml.yaml_implicit_resolvers = {
+    first: [(tag, rule) for tag, rule in rules if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_NUMBERS = {
+    "int": r"^[-+]?\d{1,40}$",
+    "float": r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?\.(inf|nan)$",
+}
+for _tag, _rule in _NUMBERS.items():
+    _Yaml.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_rule), list("-+.0123456789"))
 
 
 def _loaded(text: str | bytes) -> Any:
@@ -279,12 +332,25 @@ def _loaded(text: str | bytes) -> Any:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
         try:
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=_once)
         except json.JSONDecodeError:
+            if len(text) > LARGEST_YAML:
+                raise InvalidInput(
+                    "spec", f"{len(text)} bytes", f"must be at most {LARGEST_YAML} in YAML"
+                ) from None
             return yaml.load(text, Loader=_Yaml)
+    except InvalidInput:
+        raise
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}" if error.problem_mark else "somewhere"
         raise InvalidInput("spec", line, "is neither JSON nor YAML here") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        why = str(error) if "alias" in str(error) else "is neither JSON nor YAML"
-        raise InvalidInput("spec", None, why) from None
+    except Exception as error:  # a tag that does not fit its value fails in many ways
+        ours = isinstance(error, yaml.YAMLError) and ("alias" in str(error) or "twice" in str(error))
+        raise InvalidInput("spec", None, str(error) if ours else "is neither JSON nor YAML") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise InvalidInput("spec", None, "has a key twice")
+    return found

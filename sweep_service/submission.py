@@ -12,7 +12,7 @@ from sweep_service.estimate import Estimate, Limits, estimate
 from sweep_service.faults import fault
 from sweep_service.grids import Grid
 from sweep_service.provenance import provenance
-from sweep_service.runs import Copies, Kind
+from sweep_service.runs import KINDS, Copies, Kind
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.dataset import SweepDataset
@@ -40,6 +40,8 @@ class Submission:
     def prepare(self, limits: Limits) -> Estimate:
         """Look for runs that are stored, and refuse what is beyond the limits."""
         self.layout = Layout(self.grid)
+        runs = sum(self.layout.runs.count(kind) for kind in KINDS)
+        limits.require(len(self.grid), runs)
         self.keys = self.layout.runs.keys
         self.left = {kind: Copies(self.keys[kind]).unique() for kind in self.layout.variables}
         self.reuse = self._reusable()

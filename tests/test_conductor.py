@@ -590,7 +590,7 @@ def test_a_part_that_is_not_merged_survives_the_loss_of_the_ledger(tmp_path, com
     """One bundle: its part is there, nothing of it is merged."""
     with conducting(tmp_path) as conductor:
         sweep, _ = conductor.submit(spec())
-        conductor._dispatch(sweep.id)
+        conductor._dispatch([sweep.id])
         while conductor.executor.poll():
             pass
     assert [path for path in leftovers(tmp_path) if path.endswith(".npz")]

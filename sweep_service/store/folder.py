@@ -116,7 +116,8 @@ class DataFolder:
         path = self.dataset_path(sweep)
         if path.exists():
             doomed = path.with_name(path.name + ".removed.partial")
-            shutil.rmtree(doomed, ignore_errors=True)
+            if doomed.exists():
+                shutil.rmtree(doomed, ignore_errors=True)
             os.replace(path, doomed)
             shutil.rmtree(doomed, ignore_errors=True)
         for name in (f"{sweep}.json", f"{sweep}.keys"):

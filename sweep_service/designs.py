@@ -22,7 +22,7 @@ def columns_of(
     spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]
 ) -> tuple[bool, dict[str, list[Scalar]]]:
     """Is it a product, and its axes; or the columns of its points."""
-    designs = [name for name in ("zip", "scaling", "triangle", "points") if getattr(spec, name) is not None]
+    designs = [name for name in ("zip", "scaling", "triangle", "points") if getattr(spec, name)]
     if len(designs) > 1:
         raise InvalidInput(designs[1], "given", f"or {designs[0]}, not both: a sweep has one design")
     if spec.scaling is None:
@@ -152,13 +152,13 @@ def _lattice(triangle: Triangle, k: int, step: int) -> list[Row]:
 
 def _listed(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:
     assert spec.points is not None
-    for name in spec.points[0]:
-        if name in fixed:
-            raise InvalidInput(f"fixed.{name}", fixed[name], "is given in points")
     if axes:
         raise InvalidInput(
             f"axes.{next(iter(axes))}", "given", "or points, not both (only regime may be an axis)"
         )
+    for name in spec.points[0]:
+        if name in fixed:
+            raise InvalidInput(f"fixed.{name}", fixed[name], "is given in points")
     names = list(spec.points[0])
     if not names:
         raise InvalidInput("points[0]", {}, "must name what differs between points")

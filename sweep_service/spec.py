@@ -224,11 +224,11 @@ class SweepSpec(_Model):
             plain = {name: canonical(item) if name == "init" else item for name, item in value.items()}
             json.dumps([plain.get("init"), plain.get("regime_options")], default=_refuse)
             return cls.model_validate(plain)
-        except (RecursionError, TypeError):
-            allowed = "must hold what JSON can hold: numbers, texts, lists, mappings"
-            raise InvalidInput("init", None, allowed) from None
         except ValidationError as error:
             raise _explained(error) from None
+        except (RecursionError, TypeError, ValueError):
+            allowed = "must hold what JSON can hold: numbers, texts, lists, mappings"
+            raise InvalidInput("init", None, allowed) from None
 
     def extended(self, change: str | bytes) -> SweepSpec:
         """With more values of axes and more seeds; the rest stays, or old runs would not fit."""

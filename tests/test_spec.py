@@ -304,7 +304,7 @@ BAD = [
     *(bad(f"axes.{name}", ">= 1", **axes(**{name: value})) for name in "dp" for value in (0, -3, [4, 0])),
     bad("fixed.k", ">= 1", fixed={"k": 0}),
     *(bad("axes.d", "whole number", **axes(d=value)) for value in (5.5, [5.5], "5")),
-    bad("d", ">= 1", **axes(d={"lin": [0, 4, 5]})),
+    bad("axes.d", ">= 1", **axes(d={"lin": [0, 4, 5]})),
     bad("d", "k = 6", fixed={"k": 6}, init={"kind": "informed"}),
     bad("d", "(at d = 5, p = 4, gamma = 0.1)", fixed={"k": 6}, init={"kind": "informed"}),
     bad("p", "<= 20000", **axes(p=20_001)),

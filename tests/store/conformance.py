@@ -14,7 +14,8 @@ from sweep_service.errors import InvalidInput, NotFound
 
 OUTSIDE = [
     "", ".", "..", "../x", "a/../b", "a/..", "/a", "//a", "a//b", "a/", "./a", "a/.", "a\0b", "a\nb", "a\n",
-    "a\\b", "a b", "~", ".hidden", "é", "a:b", "*", "-rf", None, 7, b"a", "a" * 5000, "a/" * 400 + "a",
+    "a\\b", "a b", "~", ".hidden", "é", "a:b", "*", "-rf", None, 7, b"a", "a" * 5000,
+    "/".join(["a" * 100] * 50),
     "a" * 300,  # more than a file system takes in one part
     "a.partial",  # would neither be listed nor outlive the next start
 ]  # fmt: skip
@@ -139,6 +140,14 @@ class StoreConformance:
         assert list(objects.list()) == sorted(names)
         for prefix in ("", "b", "b/", "b/1", "b/c/", "b.", "B", "q", "z/a", "z/a/"):
             assert list(objects.list(prefix)) == sorted(n for n in names if n.startswith(prefix)), prefix
+
+    @pytest.mark.parametrize(
+        "prefix", ["../", "..", "/", "a/../", "a/./", ".", "*", "?", "[a]", "a*", "**", "a//", "\0", "a/b/c/"]
+    )
+    def test_a_prefix_that_no_name_has_lists_nothing(self, objects, prefix):
+        objects.put("a/b", b"")
+        objects.put("c", b"")
+        assert list(objects.list(prefix)) == []
 
     def test_objects_may_go_while_they_are_listed(self, objects):
         names = [f"f/{at:02}" for at in range(20)]

@@ -95,8 +95,9 @@ def test_every_state_is_kept_with_its_reason(ledger, state):
 def test_merged_bundles_are_not_pending_and_add_up(ledger):
     some = [bundle(at, at + 1.0) for at in range(4)]
     ledger.add(SWEEP, some)
-    ledger.merged("s", [some[0].key, some[1].key], 7.0, {"done": 3, "failed": 1})
-    ledger.merged("s", [some[3].key], 2.0, {"done": 2})
+    ledger.merged("s", {some[0].key: (3.0, {"done": 2}), some[1].key: (4.0, {"done": 1, "failed": 1})})
+    for _ in range(2):  # the second time is after a crash, and changes nothing
+        ledger.merged("s", {some[3].key: (2.0, {"done": 2}), "never-heard-of": (1.0, {"done": 9})})
     assert ledger.pending("s", 10) == [some[2]]
     assert ledger.totals("s") == {
         "pending": 1, "cost_done": 7.0, "cost_left": 3.0, "seconds": 9.0, "counts": {"done": 5, "failed": 1},
@@ -106,7 +107,7 @@ def test_merged_bundles_are_not_pending_and_add_up(ledger):
 def test_dropped_bundles_are_given_up_and_others_take_their_place(ledger):
     some = [bundle(at) for at in range(3)]
     ledger.add(SWEEP, some)
-    ledger.merged("s", [some[0].key], 1.0, {"done": 1})
+    ledger.merged("s", {some[0].key: (1.0, {"done": 1})})
     ledger.drop("s")
     assert ledger.pending("s", 10) == []
     assert ledger.totals("s")["pending"] == ledger.totals("s")["cost_left"] == 0
@@ -117,10 +118,22 @@ def test_dropped_bundles_are_given_up_and_others_take_their_place(ledger):
 
 def test_a_merged_bundle_may_become_pending_again(ledger):
     ledger.add(SWEEP, [bundle(0)])
-    ledger.merged("s", [bundle(0).key], 1.0, {"failed": 3})
+    ledger.merged("s", {bundle(0).key: (1.0, {"failed": 3})})
     ledger.add_bundles("s", [bundle(0)])
     assert ledger.pending("s", 10) == [bundle(0)]
     assert ledger.totals("s")["counts"] == {}
+
+
+def test_a_recount_replaces_what_bundles_said(ledger):
+    some = [bundle(at) for at in range(3)]
+    ledger.add(SWEEP, some)
+    ledger.recount("s", {"done": 9})
+    assert ledger.totals("s")["counts"] == {}  # nothing is merged that could say so
+    ledger.merged("s", {one.key: (1.0, {"done": 1, "failed": 1}) for one in some[:2]})
+    ledger.recount("s", {"done": 3})
+    ledger.merged("s", {some[2].key: (1.0, {"done": 2})})
+    assert ledger.totals("s")["counts"] == {"done": 5}
+    assert ledger.totals("s")["seconds"] == 3.0
 
 
 def test_attempts_are_counted(ledger):
@@ -310,9 +323,10 @@ def test_a_hundred_thousand_bundles_are_no_matter(ledger):
     timed("add", lambda: ledger.add(SWEEP, some))
     assert len(timed("pending", lambda: ledger.pending("s", 8, [one.key for one in some[:16]]))) == 8
     assert timed("totals", lambda: ledger.totals("s"))["pending"] == MANY
-    keys = [one.key for one in some[:1000]]
-    timed("merged", lambda: ledger.merged("s", keys, 1.0, {"done": 1000}))
+    done = {one.key: (1.0, {"done": 1}) for one in some[:1000]}
+    timed("merged", lambda: ledger.merged("s", done))
     assert ledger.totals("s")["pending"] == MANY - 1000
+    assert ledger.totals("s")["counts"] == {"done": 1000}
     timed("drop", lambda: ledger.drop("s"))
     assert ledger.totals("s")["pending"] == 0
     # Five times what they take on one core of 2.5 GHz; a tick of the conductor asks for two of them.

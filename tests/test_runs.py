@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sweep_service import integrate
 from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import InvalidInput
 from sweep_service.grids import Grid
 from sweep_service.runs import KEY, Copies, Runs
 from sweep_service.spec import SweepSpec

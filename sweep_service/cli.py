@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweep_service.errors import InUse, InvalidInput, NotFound, Stopped, SweepError
+from sweep_service.errors import InvalidInput, NotFound, Stopped, SweepError
 
 if TYPE_CHECKING:
     from sweep_service.conductor import Conductor
+    from sweep_service.estimate import Estimate
     from sweep_service.spec import SweepSpec
+    from sweep_service.store.folder import DataFolder
     from sweep_service.store.ledger import Sweep
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 3
@@ -36,8 +39,8 @@ def main() -> None:
     """Errors that are the caller's to mend are one line, and exit code 2."""
     try:
         app(standalone_mode=True)
-    except (InvalidInput, NotFound, InUse, SweepError) as error:
-        print(f"sweep: {error}", file=sys.stderr)
+    except (SweepError, OSError) as error:
+        print(f"sweep: {printable(str(error))}", file=sys.stderr)
         sys.exit(REFUSED)
 
 
@@ -45,6 +48,11 @@ def main() -> None:
 def run(spec: Spec, data: Data = HERE, as_json: Json = False) -> None:
     """Compute a sweep here, without a server. Ctrl-C leaves it to be resumed by the same command."""
     asked = read_spec(spec)
+    _require_folder(data)
+    if not data.exists():  # a sweep that is refused leaves no trace, not even the folder
+        from sweep_service.estimate import Limits
+
+        _estimated(asked, data).require(Limits(), shutil.disk_usage(_existing(data)).free)
     with _interruptible() as stopped, _conductor(data, stopped) as conductor:
         sweep, _ = conductor.submit(asked)
         conductor.resume(sweep.id)
@@ -70,27 +78,28 @@ def _to_the_end(conductor: Conductor, sweep: Sweep, as_json: bool) -> None:
     about = {**describe(conductor, ended), "path": str(path)}
     opened = f"    import xarray as xr\n    ds = xr.open_zarr({str(path)!r})\n"
     _say(as_json, about, f"{ended.state.value}: {about['counts']}\n{path}\n\n{opened}")
-    raise typer.Exit(FAILED if ended.state.value == "incomplete" else DONE)
+    raise typer.Exit({"incomplete": FAILED, "cancelled": INTERRUPTED}.get(ended.state.value, DONE))
 
 
 @app.command("list")
 def list_sweeps(data: Data = HERE, as_json: Json = False) -> None:
     """The sweeps of a folder, newest first."""
-    from sweep_service.store.folder import DataFolder
-
-    sweeps = DataFolder(data).ledger().sweeps() if data.exists() else []
-    lines = [f"{one.id}  {one.state.value:<10}  {one.runs:>8} runs  {one.name}" for one in sweeps]
+    sweeps = _folder(data).ledger().sweeps() if data.exists() else []
+    lines = [f"{one.id}  {one.state.value:<10}  {one.runs:>8} runs  {printable(one.name)}" for one in sweeps]
     _say(as_json, [_plain(one) for one in sweeps], "\n".join(lines) or "no sweeps yet")
 
 
 @app.command()
 def show(sweep: Id, data: Data = HERE, as_json: Json = False) -> None:
     """One sweep: its state, its counts, where it is."""
-    from sweep_service.store.folder import DataFolder
-
-    folder = DataFolder(data)
+    folder = _folder(data)
     found = _found(folder.ledger(), sweep)
-    about = {**_plain(found), **folder.ledger().totals(found.id), "path": str(folder.dataset_path(found.id))}
+    about = {
+        **_plain(found),
+        **folder.ledger().totals(found.id),
+        "counts": folder.dataset(found.id).counts(),
+        "path": str(folder.dataset_path(found.id)),
+    }
     _say(as_json, about, "\n".join(f"{name:<10} {value}" for name, value in about.items()))
 
 
@@ -129,11 +138,7 @@ def rm(sweep: Id, data: Data = HERE, as_json: Json = False) -> None:
 @app.command()
 def estimate(spec: Spec, data: Data = HERE, as_json: Json = False) -> None:
     """What a sweep would cost, without beginning it."""
-    from sweep_service.estimate import of_grid
-    from sweep_service.grids import Grid
-    from sweep_service.store.folder import DataFolder
-
-    found = of_grid(Grid.of(read_spec(spec)), DataFolder(data).calibration()).content()
+    found = _estimated(read_spec(spec), data).content()
     lines = [f"{name:<13} {value}" for name, value in found.items() if name != "warnings"]
     _say(as_json, found, "\n".join([*lines, *(f"warning: {text}" for text in found["warnings"])]))
 
@@ -147,9 +152,8 @@ def export(
 ) -> None:
     """Write a sweep as netCDF, CSV or JSON."""
     from sweep_service.export import exported
-    from sweep_service.store.folder import DataFolder
 
-    folder = DataFolder(data)
+    folder = _folder(data)
     found = _found(folder.ledger(), sweep)
     exported(folder.dataset_path(found.id), output)
     _say(as_json, {"id": found.id, "path": str(output)}, str(output))
@@ -164,9 +168,8 @@ def rerun(
 ) -> None:
     """Compute one run again, alone, and show what becomes of it; nothing is stored."""
     from sweep_service.compute import alone
-    from sweep_service.store.folder import DataFolder
 
-    folder = DataFolder(data)
+    folder = _folder(data)
     layout = folder.layout(_found(folder.ledger(), sweep).id)
     kind, _, number = run.partition("-")
     result = alone(layout, kind, number)
@@ -209,6 +212,42 @@ def doctor(
     _say(as_json, found, "\n".join(f"{name:<13} {value}" for name, value in found.items()))
 
 
+def _estimated(spec: SweepSpec, data: Path) -> Estimate:
+    from sweep_service.estimate import of_grid
+    from sweep_service.grids import Grid
+    from sweep_service.store.folder import DataFolder
+
+    return of_grid(Grid.of(spec), DataFolder(data).calibration())
+
+
+def _require_folder(data: Path) -> None:
+    if "://" in str(data) or str(data).startswith("s3:"):
+        raise InvalidInput("data", str(data), "must be a folder: object stores are not there yet")
+    if data.exists() and not data.is_dir():
+        raise InvalidInput("data", str(data), "must be a folder")
+
+
+def _folder(data: Path) -> DataFolder:
+    """A folder that is there."""
+    from sweep_service.store.folder import DataFolder
+
+    _require_folder(data)
+    if not data.exists():
+        raise NotFound(f"no data folder at {data}")
+    return DataFolder(data)
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder above that is there."""
+    path = path.resolve()
+    return path if path.exists() else _existing(path.parent)
+
+
+def printable(text: str) -> str:
+    """Without control characters, which would rule the terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def read_spec(spec: str) -> SweepSpec:
     """From a file, standard input, or a preset."""
     from sweep_service.presets import PRESETS, preset
@@ -239,6 +278,7 @@ def _conductor(data: Path, stopped: Any = None) -> Iterator[Conductor]:
     from sweep_service.executors import SerialExecutor
     from sweep_service.store.folder import DataFolder
 
+    _require_folder(data)
     with Conductor(DataFolder(data), SerialExecutor(stopped)) as conductor:
         yield conductor
 
@@ -271,6 +311,7 @@ def _watched(conductor: Conductor, sweep: Sweep, quiet: bool) -> Sweep:
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
     )  # fmt: skip
+    said: list[str] = []  # where there is no terminal, a reason to wait is said once
     with Progress(*columns, console=console) as bar:
         totals = conductor.ledger.totals(sweep.id)
         task = bar.add_task(sweep.id, total=totals["cost_done"] + totals["cost_left"] or 1.0, note="")
@@ -278,6 +319,9 @@ def _watched(conductor: Conductor, sweep: Sweep, quiet: bool) -> Sweep:
         def watch(now: Sweep) -> None:
             totals = conductor.ledger.totals(sweep.id)
             runs = sum(totals["counts"].values())
+            if now.reason and not console.is_terminal and now.reason not in said:
+                said.append(now.reason)
+                print(now.reason, file=sys.stderr, flush=True)
             bar.update(
                 task, completed=totals["cost_done"], note=f"{runs + now.reused}/{now.runs} runs {now.reason}"
             )
@@ -301,7 +345,7 @@ def _plain(sweep: Sweep) -> dict[str, Any]:
 
 def _found(ledger: Any, beginning: str) -> Sweep:
     """The sweep whose id begins like this."""
-    matches = [sweep for sweep in ledger.sweeps() if sweep.id.startswith(beginning)]
+    matches = [sweep for sweep in ledger.sweeps() if beginning and sweep.id.startswith(beginning)]
     if len(matches) != 1:
         many = f"{len(matches)} sweeps begin with" if matches else "no sweep begins with"
         raise NotFound(f"{many} {beginning!r}: sweep list shows them")
@@ -309,7 +353,11 @@ def _found(ledger: Any, beginning: str) -> Sweep:
 
 
 def _say(as_json: bool, content: Any, text: str) -> None:
-    print(json.dumps(content, default=str) if as_json else text)
+    if as_json:
+        from sweep_service.export import plain
+
+        text = json.dumps(plain(content), default=str, allow_nan=False)
+    print(text)
 
 
 if __name__ == "__main__":

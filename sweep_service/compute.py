@@ -150,7 +150,12 @@ def alone(layout: Layout, kind: str, number: str) -> Result:
     if kind not in layout.variables:
         raise InvalidInput("run", f"{kind}-{number}", f"must begin with {' or '.join(layout.variables)}")
     known: Kind = "sgd" if kind == "sgd" else "ode"
-    place = whole(int(number) if number.isdigit() else number, "run", 0, layout.runs.count(known) - 1)
+    place = whole(
+        int(number) if number.isascii() and number.isdigit() else number,
+        "run",
+        0,
+        layout.runs.count(known) - 1,
+    )
     first, second, third = (int(at) for at in np.unravel_index(place, layout.runs.shape(known)))
     job = (
         Job("sgd", first, 0, (second,), (third,))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -93,6 +92,7 @@ class Conductor:
             self.ledger.add(Sweep(name, key, title, State.PAUSED, now, now, None, "adopted", runs, 0), [])
             self.merger.merge(name)
             self._requeue(name)
+            self._finish(name)
             adopted.append(name)
         return adopted
 
@@ -183,12 +183,7 @@ class Conductor:
 
     def counts(self, sweep: str) -> dict[str, int]:
         """Runs by status, as stored."""
-        dataset = self.folder.dataset(sweep)
-        found: Counter[str] = Counter()
-        for kind in dataset.layout.variables:
-            values, numbers = np.unique(dataset.status(kind), return_counts=True)
-            found.update({Status(int(v)).label: int(n) for v, n in zip(values, numbers, strict=True)})
-        return dict(found)
+        return self.folder.dataset(sweep).counts()
 
     def cancel(self, sweep: str) -> Sweep:
         """Give up what is not computed yet."""
@@ -198,6 +193,8 @@ class Conductor:
             self.ledger.set_state(sweep, State.CANCELLED)
             self.ledger.drop(sweep)
             self._mark(sweep, Status.PENDING, Status.CANCELLED)
+            for name in list(self.folder.objects.list(f"{sweep}.parts/")):
+                self.folder.objects.delete(name)
         return self.ledger.sweep(sweep)
 
     def pause(self, sweep: str) -> Sweep:
@@ -256,4 +253,6 @@ class Conductor:
 
 def _is_full(error: Exception) -> bool:
     """No room on the disk, as the file system or as SQLite says it."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
+    texts = ("disk is full", "disk I/O error")
+    number = getattr(error, "errno", None)
+    return number in (errno.ENOSPC, errno.EDQUOT) or any(text in str(error) for text in texts)

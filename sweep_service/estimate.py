@@ -15,7 +15,7 @@ from sweep_service.costs import Calibration, ode_seconds, sgd_seconds
 from sweep_service.dynamics.auto import point_warnings, theory_warnings
 from sweep_service.errors import LimitExceeded
 from sweep_service.grids import Grid
-from sweep_service.runs import Kind
+from sweep_service.runs import KINDS, Kind
 from sweep_service.store.layout import Layout
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
@@ -124,6 +124,7 @@ def _per_point(layout: Layout, kind: Kind, numbers: AnyArray) -> AnyArray:
 def of_grid(grid: Grid, known: Calibration) -> Estimate:
     """Of a whole grid, as if nothing were stored."""
     layout = Layout(grid)
+    Limits().require(len(grid), sum(layout.runs.count(kind) for kind in KINDS))
     wanted: dict[Kind, AnyArray] = {
         kind: np.sort(np.unique(layout.runs.keys[kind], return_index=True)[1]) for kind in layout.variables
     }

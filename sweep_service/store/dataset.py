@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sweep_service.faults import fault
 from sweep_service.grids import POINT
 from sweep_service.labels import about
 from sweep_service.runs import Kind
+from sweep_service.status import Status
 from sweep_service.store.layout import LAYOUT_VERSION, Layout, Variable
 from sweep_service.store.objects import sync
 
@@ -128,6 +130,13 @@ class SweepDataset:
                 values[place] = block[(slice(None), *corner)]
         return found
 
+    def counts(self) -> dict[str, int]:
+        """Runs by status."""
+        found: Counter[str] = Counter()
+        for kind in self.layout.variables:
+            found.update(_labels(self.status(kind)))
+        return dict(found)
+
     def _array(self, name: str) -> zarr.Array[Any]:
         array = self.group[name]
         assert isinstance(array, zarr.Array)
@@ -137,6 +146,11 @@ class SweepDataset:
         """The status of each run, in the order of their numbers."""
         array = np.asarray(self._array(f"{kind}_{STATUS}")[...])
         return array[self.layout.places(kind, np.arange(self.layout.runs.count(kind)))]
+
+
+def _labels(values: AnyArray) -> dict[str, int]:
+    found, numbers = np.unique(values, return_counts=True)
+    return {Status(int(v)).label: int(n) for v, n in zip(found, numbers, strict=True)}
 
 
 def by_chunk(

@@ -57,8 +57,14 @@ class LocalObjects:
 
     def list(self, prefix: str = "") -> Iterator[str]:
         folder, _, stem = prefix.rpartition("/")  # look nowhere else: a dataset may have a million chunks
-        found = []
-        for path in (self.root / folder).glob(f"{stem}*"):
+        if folder and not all(_NAME.fullmatch(part) for part in folder.split("/")):
+            return iter(())
+        found: list[str] = []
+        try:
+            inside = [path for path in (self.root / folder).iterdir() if path.name.startswith(stem)]
+        except (FileNotFoundError, NotADirectoryError):
+            inside = []
+        for path in inside:
             files = path.rglob("*") if path.is_dir() else [path]
             found += [file.relative_to(self.root).as_posix() for file in files if file.is_file()]
         return iter(sorted(name for name in found if not name.endswith(PARTIAL)))

@@ -233,7 +233,7 @@ def _folder(data: Path) -> DataFolder:
 
     _require_folder(data)
     if not data.exists():
-        raise NotFound(f"no data folder at {data}")
+        raise NotFound(f"no sweeps: {data} is not there")
     return DataFolder(data)
 
 

@@ -39,13 +39,10 @@ class Objects(Protocol):
 
 def checked_name(name: str) -> str:
     """A name that stays below its root, on any file system."""
-    parts = name.split("/") if isinstance(name, str) else [""]
-    if not all(_NAME.fullmatch(part) and len(part) <= LONGEST for part in parts) or parts[-1].endswith(
-        PARTIAL
-    ):
-        raise InvalidInput(
-            "name", name, f"must be parts of letters, digits, _ . - (at most {LONGEST}) joined by slashes"
-        )
+    parts = name.split("/") if isinstance(name, str) and len(name) <= 2 * LONGEST else [""]
+    if not all(_NAME.fullmatch(part) and len(part) <= LONGEST for part in parts) or name.endswith(PARTIAL):
+        allowed = f"must be parts of letters, digits, _ . - (at most {LONGEST}) joined by slashes"
+        raise InvalidInput("name", name, allowed)
     return name
 
 
@@ -57,7 +54,9 @@ class LocalObjects:
 
     def list(self, prefix: str = "") -> Iterator[str]:
         folder, _, stem = prefix.rpartition("/")  # look nowhere else: a dataset may have a million chunks
-        if folder and not all(_NAME.fullmatch(part) for part in folder.split("/")):
+        if prefix.startswith("/") or (
+            folder and not all(_NAME.fullmatch(part) for part in folder.split("/"))
+        ):
             return iter(())
         found: list[str] = []
         try:

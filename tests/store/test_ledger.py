@@ -231,7 +231,7 @@ for turn in range(15):
         while True:
             ledger.add(replace(SWEEP, id=f"{turn}-{at}"), [Plain(str(b)) for b in range(300)])
             at += 1
-    time.sleep(rng.random() * 0.1)
+    time.sleep(rng.random() * 0.6)  # a busy machine commits a few sweeps in this time
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 ledger = Ledger(path)

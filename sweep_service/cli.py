@@ -39,8 +39,11 @@ def main() -> None:
     """Errors that are the caller's to mend are one line, and exit code 2."""
     try:
         app(standalone_mode=True)
-    except (SweepError, OSError) as error:
-        print(f"sweep: {printable(str(error))}", file=sys.stderr)
+    except Exception as error:
+        ours = isinstance(error, (SweepError, OSError))
+        if not ours and not type(error).__module__.startswith("sqlalchemy"):  # which --help need not import
+            raise
+        print(f"sweep: {printable(str(error).splitlines()[0])}", file=sys.stderr)
         sys.exit(REFUSED)
 
 

@@ -39,7 +39,7 @@ class Objects(Protocol):
 
 def checked_name(name: str) -> str:
     """A name that stays below its root, on any file system."""
-    parts = name.split("/") if isinstance(name, str) and len(name) <= 2 * LONGEST else [""]
+    parts = name.split("/") if isinstance(name, str) and len(name) <= 500 else [""]
     if not all(_NAME.fullmatch(part) and len(part) <= LONGEST for part in parts) or name.endswith(PARTIAL):
         allowed = f"must be parts of letters, digits, _ . - (at most {LONGEST}) joined by slashes"
         raise InvalidInput("name", name, allowed)

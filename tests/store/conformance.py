@@ -250,7 +250,7 @@ class StoreConformance:
         assert list(objects.list()) == [name]
         assert objects.get(name) == b"1"
 
-    @pytest.mark.parametrize(("size", "rounds"), [(64, 30), (1 << 20, 80)])
+    @pytest.mark.parametrize(("size", "rounds"), [(64, 20), (1 << 20, 80)])
     def test_killed_writer_leaves_the_old_or_the_new_content(self, objects, size, rounds):
         killer = self.start(KILLS, objects, rounds, size, 1)
         out, _ = killer.communicate(timeout=100)

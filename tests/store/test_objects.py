@@ -45,7 +45,7 @@ class LocalMachine(StoreMachine):
         assert not list(self.root.rglob("*.partial"))
 
 
-LocalMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+LocalMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
 TestLocalStates = LocalMachine.TestCase
 
 

@@ -11,10 +11,11 @@ from benchmarks.mean_field import mean_field
 from benchmarks.sampling import sampling
 from benchmarks.simulators import sgd
 from benchmarks.startup import startup
+from benchmarks.store import store
 from benchmarks.wide import wide
 
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 CASES: dict[str, Case] = {
-    case.__name__: case for case in (euler, mean_field, sampling, wide, sgd, crossover, startup)
+    case.__name__: case for case in (euler, mean_field, sampling, wide, sgd, crossover, startup, store)
 }

@@ -2,7 +2,11 @@
 
 SweepError
 ├── InvalidInput            change the input: carries the field, its value and what is allowed
+│   ├── LimitExceeded       ask for less, or raise the limit
 │   └── RegimeUndefined     the input is fine, this limiting theory does not exist there
+├── NotFound                name something that is there
+├── TooNew                  upgrade: the data was written by a later version
+├── InUse                   another process works on this data folder: stop it, or name another folder
 ├── IntegrationFailed       the integrator gave up on a finite solution: report it
 └── Stopped                 the caller asked to stop: nothing is wrong
 
@@ -34,6 +38,22 @@ class InvalidInput(SweepError, ValueError):
 
 class RegimeUndefined(InvalidInput):
     """The limiting theory that was asked for does not exist at this point."""
+
+
+class NotFound(SweepError, LookupError):
+    """Nothing of that name."""
+
+
+class TooNew(SweepError):
+    """Written by a later version than this one."""
+
+
+class InUse(SweepError):
+    """One process at a time may change a data folder."""
+
+
+class LimitExceeded(InvalidInput):
+    """A sweep beyond what this folder accepts."""
 
 
 class IntegrationFailed(SweepError):

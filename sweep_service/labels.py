@@ -17,6 +17,18 @@ from sweep_service.version import __version__
 # The widest student whose overlaps are kept unless asked for.
 WIDEST_STORED = 256
 LONG_NAMES = {
+    "d": "input dimension",
+    "p": "width of the student",
+    "k": "width of the teacher",
+    "gamma": "learning rate",
+    "noise": "variance Δ of the label noise",
+    "activation": "activation of the student",
+    "teacher_activation": "activation of the teacher",
+    "kappa": "exponent of p in d",
+    "delta": "exponent of 1/gamma in d",
+    "regime": "limiting theory",
+    "delta_t": "time of one step, γ/(p d)",
+    "gamma_over_p": "γ/p",
     "time": "time t = ν γ/(p d) after ν steps of SGD",
     "seed": "seed of the initial condition",
     "student": "hidden neuron of the student",
@@ -74,5 +86,8 @@ def _start(point: Point) -> str:
 
 def about(name: str) -> dict[str, str]:
     """The attributes of a variable or coordinate."""
-    text = OBSERVABLES[name].about if name in OBSERVABLES else LONG_NAMES[name]
+    if name.startswith("init."):
+        text = f"{name.removeprefix('init.')} of the initial condition"
+    else:
+        text = OBSERVABLES[name].about if name in OBSERVABLES else LONG_NAMES[name]
     return {"long_name": text, "units": "1"}

@@ -55,10 +55,9 @@ def choose(point: Point, start: Start) -> Choice:
     return Choice("mean_field_high_dimensional", f"{here} and d - k = {D} > {FEW_DIMENSIONS}: Ξ = I")
 
 
-def theory_warnings(point: Point, regime: str) -> list[str]:
-    """Where the chosen theory is stretched."""
+def point_warnings(point: Point) -> list[str]:
+    """What to know about a point whatever is computed there."""
     found = []
-    ratio, mean_field = point.gamma_over_p, REGIMES[regime].mean_field
     if point.delta_t > LARGE_STEP:
         found.append(f"δt = {point.delta_t:.3g} > {LARGE_STEP}: no guarantee for any of the ODEs")
     if point.p % point.k:
@@ -66,6 +65,19 @@ def theory_warnings(point: Point, regime: str) -> list[str]:
             f"p = {point.p} is no multiple of k = {point.k}: not evenly realisable: "
             "R has a floor independent of gamma"
         )
+    for act in {
+        point.activation.name: point.activation,
+        point.teacher_activation.name: point.teacher_activation,
+    }.values():
+        if act.assumptions:
+            found.append(f"{act.name}: {act.assumptions}")
+    return found
+
+
+def theory_warnings(point: Point, regime: str) -> list[str]:
+    """Where the chosen theory is stretched."""
+    found = point_warnings(point)
+    ratio, mean_field = point.gamma_over_p, REGIMES[regime].mean_field
     if mean_field and regime != "mean_field_pde":
         if point.p < 26:
             found.append(
@@ -79,10 +91,4 @@ def theory_warnings(point: Point, regime: str) -> list[str]:
         found.append("label noise leaves the teacher's span, which mean_field_projected does not follow")
     if regime in ("classical", "classical_noise") and ratio > 0.14:
         found.append(f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD")
-    for act in {
-        point.activation.name: point.activation,
-        point.teacher_activation.name: point.teacher_activation,
-    }.values():
-        if act.assumptions:
-            found.append(f"{act.name}: {act.assumptions}")
     return found

@@ -74,6 +74,7 @@ class Regime:
     build: Callable[[Setup], Any]
     refuse: Callable[[Setup], tuple[str, Any, str] | None] = lambda _: None
     mean_field: bool = False
+    needs: tuple[str, ...] = ("d", "gamma", "noise")  # what of a point it looks at, beside p, k and the start
 
     def flow(self, setup: Setup) -> Flow:
         reason = self.refuse(setup)
@@ -204,14 +205,16 @@ REGIMES = {
         Regime(
             "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
             "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
+            needs=("gamma", "noise"),
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
-            overlap_regime(drift),
+            overlap_regime(drift), needs=(),
         ),
         Regime(
             "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
             "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
+            needs=("gamma", "noise"),
         ),
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
@@ -220,10 +223,12 @@ REGIMES = {
         Regime(
             "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
             mean_field_regime(infinite_d=True), _needs_invariance, mean_field=True,
+            needs=("gamma", "noise"),
         ),
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
             mean_field_regime(infinite_d=True, projected=True), _needs_projection, mean_field=True,
+            needs=(),
         ),
         Regime(
             "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q)",

@@ -1,0 +1,106 @@
+"""Runs into bundles: what one task computes, a few seconds of work each.
+
+Runs of one point go together, as their chains share vectors; points go together in the order of the
+grid, as that is how they are merged; the dearest bundles go first, so that none is left for the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sweep_service.arrays import AnyArray
+from sweep_service.compute import Job
+from sweep_service.costs import Calibration, ode_seconds, sgd_seconds
+from sweep_service.identity import Key
+from sweep_service.runs import Kind
+from sweep_service.store.layout import Layout
+
+AIM = 5.0  # seconds of work in a bundle
+MOST_RUNS = 500
+CHEAP = 0.05  # seconds: jobs below it and above it are not mixed, so that bundles are of equal cost
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Jobs for one task, and what they should cost."""
+
+    jobs: tuple[Job, ...]
+    cost: float
+
+    @cached_property
+    def key(self) -> str:
+        return Key.of(jobs=[asdict(job) for job in self.jobs]).digest[:32]
+
+    def text(self) -> str:
+        return json.dumps([asdict(job) for job in self.jobs])
+
+    @classmethod
+    def of(cls, text: str, cost: float) -> Bundle:
+        jobs = tuple(
+            Job(one["kind"], one["point"], one["regime"], tuple(one["seeds"]), tuple(one["repeats"]))
+            for one in json.loads(text)
+        )
+        return cls(jobs, cost)
+
+
+def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration) -> list[Bundle]:
+    """The runs with these numbers, each once."""
+    jobs = [found for kind, numbers in wanted.items() for found in _jobs(layout, kind, numbers, known)]
+    cheap = [(job, cost) for job, cost in jobs if cost < CHEAP]
+    dear = [(job, cost) for job, cost in jobs if cost >= CHEAP]
+    found = [*_packed(dear), *_packed(cheap)]
+    return sorted(found, key=lambda bundle: -bundle.cost)
+
+
+def _packed(jobs: Sequence[tuple[Job, float]]) -> Iterator[Bundle]:
+    waiting: list[Job] = []
+    cost, runs = 0.0, 0
+    for job, price in jobs:
+        size = len(job.seeds) * len(job.repeats)
+        if waiting and (cost + price > AIM or runs + size > MOST_RUNS):
+            yield Bundle(tuple(waiting), cost)
+            waiting, cost, runs = [], 0.0, 0
+        waiting.append(job)
+        cost, runs = cost + price, runs + size
+    if waiting:
+        yield Bundle(tuple(waiting), cost)
+
+
+def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> Iterator[tuple[Job, float]]:
+    """Runs of a point (and regime) that form a rectangle of seeds and repeats, no dearer than a bundle."""
+    grid = layout.grid
+    if len(numbers) == 0:
+        return
+    first, second, third = np.unravel_index(np.sort(numbers), layout.runs.shape(kind))
+    group = first if kind == "sgd" else first * len(grid.regimes) + second
+    begins = np.flatnonzero(np.diff(group, prepend=-1))
+    for begin, end in zip(begins, [*begins[1:], len(group)], strict=True):
+        point, index = grid.point(int(first[begin])), int(first[begin])
+        if kind == "ode":
+            regime = int(second[begin])
+            price = ode_seconds(point, grid.regimes[regime], float(grid.times[-1]), len(grid.times), known)
+            for some in _split(third[begin:end].tolist(), price):
+                yield Job("ode", index, regime, tuple(some), (0,)), price * len(some)
+            continue
+        steps = float(grid.times[-1]) / point.delta_t
+        price = sgd_seconds(point, steps, len(grid.times), end - begin, known)
+        rows: dict[tuple[int, ...], list[int]] = {}
+        for seed in np.unique(second[begin:end]):
+            repeats = tuple(third[begin:end][second[begin:end] == seed].tolist())
+            rows.setdefault(repeats, []).append(int(seed))
+        for repeats, seeds in rows.items():
+            for some in _split(seeds, price * len(repeats)):
+                for few in _split(repeats, price * len(some), MOST_RUNS // len(some)):
+                    yield Job("sgd", index, 0, tuple(some), tuple(few)), price * len(some) * len(few)
+
+
+def _split(places: Sequence[int], price: float, most: int = MOST_RUNS) -> Iterator[Sequence[int]]:
+    """As many at once as make a bundle, at least one; in eights where that is no dearer, for the lanes."""
+    size = max(1, min(most, int(AIM / max(price, 1e-12))))
+    size = size - size % 8 if size > 8 else size
+    return (places[at : at + size] for at in range(0, len(places), size))

@@ -1,0 +1,258 @@
+"""The one loop that moves sweeps forward: dispatch, merge, retry, cancel.
+
+All that it knows it can learn again from the data folder, so it may die at any moment. What a crash
+leaves is in one of four states, each with one way on: a sweep that nobody was told of (forgotten), a
+bundle without a part (computed again), a part that is not merged (merged), a part that is merged but
+still there (merged again, to the same values).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import sqlalchemy as sa
+
+from sweep_service.bundles import bundles
+from sweep_service.estimate import Limits
+from sweep_service.executors import Executor
+from sweep_service.faults import fault
+from sweep_service.spec import SweepSpec
+from sweep_service.status import Status
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.ledger import State, Sweep, utc_now
+from sweep_service.store.merger import Merger
+from sweep_service.store.parts import Part
+from sweep_service.submission import Submission
+from sweep_service.task import Receipt, Task, part_name
+
+IS_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS = 3  # at a bundle whose task dies
+LEAST_ROOM = 4 << 20  # bytes: with less, nothing new is begun
+
+
+class Conductor:
+    """Holds the lock of a data folder while it is open."""
+
+    def __init__(self, folder: DataFolder, executor: Executor, limits: Limits | None = None) -> None:
+        self.folder, self.executor, self.limits = folder, executor, limits or Limits()
+        self.submitted: dict[str, set[str]] = {}
+        self.unmerged: set[str] = set()  # sweeps with parts that wait
+        self.turn = 0
+
+    def __enter__(self) -> Conductor:
+        with ExitStack() as stack:
+            stack.enter_context(self.folder.lock())
+            self.ledger = self.folder.ledger()
+            stack.callback(self.ledger.close)
+            self.merger = Merger(self.folder, self.ledger)
+            self.recover()
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._open.close()
+
+    def recover(self) -> None:
+        """After a start: forget what was never acknowledged, merge what is there, go on with the rest."""
+        self.folder.objects.root.mkdir(parents=True, exist_ok=True)
+        self.folder.sweep_orphans()
+        for name in self.strangers():
+            if self.folder.acknowledged(name):
+                log.warning("%s is not in the ledger: sweep doctor --rebuild adopts it", name)
+            else:
+                self.folder.remove(name)
+        for sweep in self.ledger.sweeps():
+            if not self.folder.acknowledged(sweep.id):
+                self.folder.acknowledge(sweep.id)
+            self.merger.merge(sweep.id)
+            if sweep.state is State.CANCELLED:
+                self._mark(sweep.id, Status.PENDING, Status.CANCELLED)
+
+    def strangers(self) -> list[str]:
+        """Sweeps on the disk that the ledger does not know."""
+        known = {sweep.id for sweep in self.ledger.sweeps()}
+        there = {path.name.partition(".")[0] for path in self.folder.objects.root.iterdir()}
+        return sorted(name for name in there - known if IS_ID.fullmatch(name))
+
+    def rebuild(self) -> list[str]:
+        """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""
+        adopted = []
+        for name in self.strangers():
+            layout, title = self.folder.layout(name), self.folder.spec(name).name
+            now, runs = utc_now(), sum(layout.runs.count(kind) for kind in layout.variables)
+            key = layout.grid.key.digest
+            self.ledger.add(Sweep(name, key, title, State.PAUSED, now, now, None, "adopted", runs, 0), [])
+            self.merger.merge(name)
+            self._requeue(name)
+            self._finish(name)
+            adopted.append(name)
+        return adopted
+
+    def submit(self, spec: SweepSpec, extends: str | None = None) -> tuple[Sweep, bool]:
+        """A new sweep, or the one there is with the same canonical spec; true if it is new."""
+        submission = Submission(spec, self.folder, self.ledger)
+        old = submission.existing()
+        if old is not None:
+            return old, False
+        submission.prepare(self.limits)
+        return submission.accept(self.merger, extends), True
+
+    def tick(self) -> bool:
+        """Dispatch, collect, merge once; false when there is nothing to do."""
+        self._merge()  # what a full disk has kept from being merged
+        running = self.ledger.sweeps(states=[State.RUNNING, State.QUEUED])[::-1]
+        for sweep in running:
+            if sweep.state is State.QUEUED:
+                self.ledger.set_state(sweep.id, State.RUNNING)
+        self._dispatch([sweep.id for sweep in running])
+        for receipt in self.executor.poll():
+            self.unmerged.add(receipt.sweep)
+            self._receive(receipt)
+        self._merge()
+        for sweep in running:
+            self._finish(sweep.id)
+        return bool(running)
+
+    def _merge(self) -> None:
+        for sweep in sorted(self.unmerged):
+            self.merger.merge(sweep)
+            self.unmerged.discard(sweep)
+
+    def run(self, sweep: str, watch: Callable[[Sweep], None] = lambda _: None) -> Sweep:
+        """Tick until a sweep has ended; while the disk is full, wait for room."""
+        now = self.ledger.sweep(sweep)
+        while not now.state.ended and now.state is not State.PAUSED:
+            try:
+                if self.folder.free_bytes() < LEAST_ROOM:
+                    raise OSError(errno.ENOSPC, "no room")
+                self.tick()
+                now = self.ledger.sweep(sweep)
+                watch(now)
+            except (OSError, sa.exc.OperationalError) as error:
+                if not _is_full(error):
+                    raise
+                watch(replace(now, reason=f"waiting for room on the disk of {self.folder.root}"))
+                self.executor.rest(1.0)
+        return self.ledger.sweep(sweep)
+
+    def _dispatch(self, running: list[str]) -> None:
+        """Keep a few bundles submitted, in turns over the sweeps: an executor never holds a whole one."""
+        hungry = list(running)
+        while hungry and self.executor.room() > 0:
+            self.turn = (self.turn + 1) % len(hungry)
+            sweep = hungry[self.turn]
+            mine = self.submitted.setdefault(sweep, set())
+            found = self.ledger.pending(sweep, 1, sorted(mine))
+            if not found:
+                hungry.remove(sweep)
+                continue
+            mine.add(found[0].key)
+            self.executor.submit(Task(str(self.folder.root), sweep, found[0]))
+
+    def _receive(self, receipt: Receipt) -> None:
+        self.submitted.get(receipt.sweep, set()).discard(receipt.bundle)
+        if not receipt.error:
+            return
+        attempts = self.ledger.tried(receipt.sweep, receipt.bundle, receipt.error)
+        log.warning("bundle %s failed (%d): %s", receipt.bundle, attempts, receipt.error)
+        if attempts >= MOST_ATTEMPTS:  # it becomes a part whose runs have all failed
+            bundle = self.ledger.bundle(receipt.sweep, receipt.bundle)
+            part = Part.failed(self.folder.layout(receipt.sweep), bundle.jobs, receipt.error)
+            self.folder.objects.put(part_name(receipt.sweep, bundle.key), part.pack())
+
+    def _finish(self, sweep: str) -> None:
+        if self.ledger.totals(sweep)["pending"]:
+            return
+        counts = self.counts(sweep)
+        if Status.PENDING.label in counts:  # bundles were lost on the way, by a crash
+            self._requeue(sweep)
+            return
+        self.merger.keep_learned()
+        fault("finish:state")
+        ends = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
+        state = next((state for status, state in ends if status.label in counts), State.COMPLETED)
+        self.ledger.set_state(sweep, state)
+
+    def counts(self, sweep: str) -> dict[str, int]:
+        """Runs by status, as stored."""
+        return self.folder.dataset(sweep).counts()
+
+    def cancel(self, sweep: str) -> Sweep:
+        """Give up what is not computed yet."""
+        state = self.ledger.sweep(sweep).state
+        if not state.ended or state is State.CANCELLED:  # again, after a crash in the middle of it
+            self._withdraw(sweep)
+            self.ledger.set_state(sweep, State.CANCELLED)
+            self.ledger.drop(sweep)
+            self._mark(sweep, Status.PENDING, Status.CANCELLED)
+            for name in list(self.folder.objects.list(f"{sweep}.parts/")):
+                self.folder.objects.delete(name)
+        return self.ledger.sweep(sweep)
+
+    def pause(self, sweep: str) -> Sweep:
+        if self.ledger.sweep(sweep).state in (State.QUEUED, State.RUNNING):
+            self._withdraw(sweep)
+            self.ledger.set_state(sweep, State.PAUSED)
+        return self.ledger.sweep(sweep)
+
+    def resume(self, sweep: str) -> Sweep:
+        if self.ledger.sweep(sweep).state is State.PAUSED:
+            self.ledger.set_state(sweep, State.QUEUED)
+        return self.ledger.sweep(sweep)
+
+    def retry(self, sweep: str) -> Sweep:
+        """Compute failed and cancelled runs again."""
+        if self.ledger.sweep(sweep).state.ended:
+            for old in (Status.FAILED, Status.CANCELLED):
+                self._mark(sweep, old, Status.PENDING)
+            for name in list(self.folder.objects.list(f"{sweep}.failures/")):
+                self.folder.objects.delete(name)
+            counts = self.counts(sweep)
+            counts.pop(Status.PENDING.label, None)
+            self.ledger.recount(sweep, counts)
+            self._requeue(sweep)
+        return self.ledger.sweep(sweep)
+
+    def remove(self, sweep: str) -> None:
+        """Cancel it, and leave nothing of it."""
+        self.cancel(sweep)
+        self.ledger.remove(sweep)
+        self.folder.remove(sweep)
+
+    def _withdraw(self, sweep: str) -> None:
+        self.executor.cancel(sweep)
+        self.submitted.pop(sweep, None)
+
+    def _requeue(self, sweep: str) -> None:
+        """Bundles for all runs that are pending."""
+        dataset, copies = self.folder.dataset(sweep), self.merger.copies(sweep)
+        left = {
+            kind: np.intersect1d(
+                np.flatnonzero(dataset.status(kind) == Status.PENDING), copies[kind].unique()
+            )
+            for kind in dataset.layout.variables
+        }
+        self.ledger.add_bundles(sweep, bundles(dataset.layout, left, self.folder.calibration()))
+        self.ledger.set_state(sweep, State.QUEUED)
+
+    def _mark(self, sweep: str, old: Status, new: Status) -> None:
+        dataset = self.folder.dataset(sweep)
+        for kind in dataset.layout.variables:
+            numbers = np.flatnonzero(dataset.status(kind) == old)
+            if len(numbers):
+                dataset.write(kind, numbers, {"status": np.full(len(numbers), new, dtype=np.int8)})
+
+
+def _is_full(error: Exception) -> bool:
+    """No room on the disk, as the file system or as SQLite says it."""
+    texts = ("disk is full", "disk I/O error")
+    number = getattr(error, "errno", None)
+    return number in (errno.ENOSPC, errno.EDQUOT) or any(text in str(error) for text in texts)

@@ -1,0 +1,49 @@
+"""Where a dataset comes from, in its attributes."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sweep_service.grids import Grid
+from sweep_service.spec import SweepSpec
+from sweep_service.store.ledger import utc_now
+from sweep_service.version import __version__
+
+PACKAGES = ("numpy", "scipy", "numba", "xarray", "zarr")
+
+
+def provenance(spec: SweepSpec, grid: Grid) -> dict[str, Any]:
+    environment = {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        **{name: version(name) for name in PACKAGES},
+    }
+    return {
+        "title": spec.name or "sweep",
+        "spec": spec.model_dump_json(),
+        "key": grid.key.digest,
+        "sweep_service_version": __version__,
+        "git": git_state(),
+        "environment": json.dumps(environment),
+        "created": utc_now(),
+    }
+
+
+@cache
+def git_state() -> str:
+    """The commit of the code, where it is a checkout."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        found = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5.0, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return found.stdout.strip()

@@ -1,0 +1,106 @@
+"""Runs: the smallest things with a result and a key, numbered along the axes of a grid.
+
+SGD runs are numbered (point, seed, repeat) and ODE runs (point, regime, seed), last index fastest.
+A run's key says everything that its numbers depend on, and nothing else: equal keys, equal numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from sweep_service.arrays import AnyArray
+from sweep_service.dynamics.integrate import ODE_VERSION
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.grids import Grid
+from sweep_service.identity import Key
+from sweep_service.point import Point
+from sweep_service.simulators.choose import ENGINE_VERSION, choose_engine
+from sweep_service.simulators.simulate import stream_key
+
+Kind = Literal["sgd", "ode"]
+KINDS: tuple[Kind, ...] = ("sgd", "ode")
+KEY = np.dtype("V16")  # half of a SHA-256: enough that no two of 1e12 runs meet
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a grid."""
+
+    grid: Grid
+
+    def shape(self, kind: Kind) -> tuple[int, int, int]:
+        grid = self.grid
+        if kind == "sgd":
+            return len(grid), len(grid.seeds), len(grid.repeats) if grid.simulate else 0
+        return len(grid), len(grid.regimes), len(grid.seeds)
+
+    def count(self, kind: Kind) -> int:
+        return int(np.prod(self.shape(kind)))
+
+    @cached_property
+    def keys(self) -> dict[Kind, AnyArray]:
+        """The key of each run, in the order of their numbers."""
+        found: dict[Kind, list[bytes]] = {"sgd": [], "ode": []}
+        times = Key.of(times=self.grid.times).digest
+        for point in self.grid.points():
+            for kind in KINDS:
+                found[kind] += self._point_keys(kind, point, times)
+        return {kind: np.array(keys, dtype=KEY) for kind, keys in found.items()}
+
+    def _point_keys(self, kind: Kind, point: Point, times: str) -> Iterator[bytes]:
+        grid = self.grid
+        if kind == "sgd" and grid.simulate:
+            engine = choose_engine(point).name
+            for seed in grid.seeds:
+                for repeat in grid.repeats:
+                    stream = stream_key(point, seed, repeat).digest
+                    yield _digest("sgd", stream, times, engine, ENGINE_VERSION)
+        elif kind == "ode":
+            options = Key.of(options=grid.options.content()).digest
+            for regime in grid.regimes:
+                physics = ode_content(point, regime, grid.options.finite_d_factor)
+                for seed in grid.seeds:
+                    start = point.init.key(point.shape, seed).digest
+                    yield _digest("ode", regime, physics, start, options, times, ODE_VERSION)
+
+
+def ode_content(point: Point, regime: str, finite_d: bool) -> str:
+    """What of a point a regime looks at beside its start: a theory without d is computed once for all d."""
+    needs = REGIMES[regime].needs if regime in REGIMES else ("d", "gamma", "noise")
+    if finite_d and "noise" in needs:
+        needs = (*needs, "d")
+    return Key.of(
+        p=point.p, k=point.k, activation=point.activation.name,
+        teacher_activation=point.teacher_activation.name, **{name: getattr(point, name) for name in needs},
+    ).digest  # fmt: skip
+
+
+def _digest(*parts: str | int) -> bytes:
+    return hashlib.sha256("/".join(map(str, parts)).encode()).digest()[: KEY.itemsize]
+
+
+class Copies:
+    """Runs of a sweep with equal keys: computed once, stored at each."""
+
+    def __init__(self, keys: AnyArray) -> None:
+        _, self.first, self.group = np.unique(keys, return_index=True, return_inverse=True)
+        self.order = np.argsort(self.group, kind="stable")
+        self.begin = np.searchsorted(self.group[self.order], np.arange(len(self.first) + 1))
+
+    def unique(self) -> AnyArray:
+        """The first run of each key."""
+        return np.sort(self.first)
+
+    def expand(self, numbers: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """For runs that were computed: the rows of their values, and the numbers they belong to."""
+        groups = self.group[numbers]
+        counts = self.begin[groups + 1] - self.begin[groups]
+        rows = np.repeat(np.arange(len(numbers)), counts)
+        offset = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, self.order[self.begin[groups][rows] + offset]

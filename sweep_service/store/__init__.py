@@ -1,0 +1,1 @@
+"""Sweeps on disk: objects, the labelled dataset, parts and their merger, the ledger."""

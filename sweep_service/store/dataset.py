@@ -1,0 +1,201 @@
+"""The Zarr dataset of a sweep: created whole and empty, then filled run by run by one writer."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+import zarr
+from zarr.storage import LocalStore
+
+from sweep_service.arrays import AnyArray
+from sweep_service.errors import TooNew
+from sweep_service.faults import fault
+from sweep_service.grids import POINT
+from sweep_service.labels import about
+from sweep_service.runs import Kind
+from sweep_service.status import Status
+from sweep_service.store.layout import LAYOUT_VERSION, Layout, Variable
+from sweep_service.store.objects import sync
+
+STATUS = "status"
+
+
+class _Store(LocalStore):
+    """A local store that remembers what was written, for zarr renames into place but never syncs."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.written: set[str] = set()
+
+    async def set(self, key: str, value: Any) -> None:
+        await super().set(key, value)
+        self.written.add(key)
+
+    def sync(self) -> None:
+        """Bring everything written since the last time to the disk."""
+        folders: set[Path] = set()
+        for key in self.written:
+            path = Path(self.root) / key
+            sync(path)
+            folders.update(path.parents[: len(Path(key).parts)])
+        for folder in folders:
+            sync(folder)
+        self.written.clear()
+
+
+class SweepDataset:
+    """The one writer of a sweep's arrays."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path, self.layout = path, layout
+        self.store = _Store(path)
+        self.group = zarr.open_group(self.store, mode="r+")
+        version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
+        if version > LAYOUT_VERSION:
+            raise TooNew(f"{path.name} has layout {version}; this version reads {LAYOUT_VERSION} and older")
+
+    @classmethod
+    def create(cls, path: Path, layout: Layout, attributes: Mapping[str, Any]) -> SweepDataset:
+        """Arrays of their final shape, filled with nothing, under another name until they are complete."""
+        fresh = path.with_name(path.name + ".partial")
+        store = _Store(fresh)
+        labels = coordinates(layout).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", zarr.errors.ZarrUserWarning
+            )  # consolidation is not in version 3 yet
+            labels.to_zarr(store, mode="w", consolidated=False, zarr_format=3)
+            group = zarr.open_group(store, mode="r+")
+            for some in layout.variables.values():
+                for variable in some.values():
+                    group.create_array(
+                        variable.name,
+                        shape=variable.shape,
+                        chunks=variable.chunks,
+                        dtype=variable.dtype,
+                        fill_value=variable.fill,
+                        dimension_names=variable.dims,
+                        attributes=dict(variable.attributes),
+                    )
+            zarr.consolidate_metadata(store)
+        store.sync()
+        os.replace(fresh, path)
+        sync(path.parent)
+        return cls(path, layout)
+
+    def write(self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray]) -> None:
+        """Values (run, ...) of the runs with these numbers; the status last, when the rest is on the disk."""
+        places = self.layout.places(kind, numbers)
+        variables = self.layout.variables[kind]
+        for name in sorted(values, key=lambda name: name == STATUS):
+            if name == STATUS:
+                self.store.sync()
+                fault("merge:values")
+            self._write(variables[name], places, values[name])
+        self.store.sync()
+        fault("merge:status")
+
+    def _write(self, variable: Variable, places: tuple[AnyArray, ...], values: AnyArray) -> None:
+        """Read, change and write each chunk that is touched once."""
+        array = self._array(variable.name)
+        for runs, where, inside in by_chunk(variable, places):
+            block = np.array(array[where])
+            block[inside] = values[runs]
+            array[where] = block
+
+    def read(self, kind: Kind, numbers: AnyArray, room: Mapping[str, Variable]) -> dict[str, AnyArray]:
+        """Values (run, ...) of runs with these numbers, in the shapes of another sweep's variables."""
+        places = self.layout.places(kind, numbers)
+        found: dict[str, AnyArray] = {}
+        for name, variable in room.items():
+            mine = self.layout.variables[kind].get(name)
+            theirs = variable.shape[len(variable.leading) :]
+            values = found[name] = np.full((len(numbers), *theirs), variable.fill, variable.dtype)
+            if mine is None:  # none of these runs has it
+                continue
+            corner = tuple(
+                slice(0, min(pair)) for pair in zip(mine.shape[len(mine.leading) :], theirs, strict=True)
+            )
+            array = self._array(mine.name)
+            for runs, where, inside in by_chunk(mine, places):
+                block = np.asarray(array[where])[inside]
+                place: Any = (runs, *corner)
+                values[place] = block[(slice(None), *corner)]
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """Runs by status."""
+        found: Counter[str] = Counter()
+        for kind in self.layout.variables:
+            found.update(_labels(self.status(kind)))
+        return dict(found)
+
+    def _array(self, name: str) -> zarr.Array[Any]:
+        array = self.group[name]
+        assert isinstance(array, zarr.Array)
+        return array
+
+    def status(self, kind: Kind) -> AnyArray:
+        """The status of each run, in the order of their numbers."""
+        array = np.asarray(self._array(f"{kind}_{STATUS}")[...])
+        return array[self.layout.places(kind, np.arange(self.layout.runs.count(kind)))]
+
+
+def _labels(values: AnyArray) -> dict[str, int]:
+    found, numbers = np.unique(values, return_counts=True)
+    return {Status(int(v)).label: int(n) for v, n in zip(found, numbers, strict=True)}
+
+
+def by_chunk(
+    variable: Variable, places: tuple[AnyArray, ...]
+) -> Iterator[tuple[AnyArray, tuple[slice, ...], tuple[AnyArray, ...]]]:
+    """Runs that share a chunk: which they are, where the chunk is, and where in it they are."""
+    n = len(variable.leading)
+    if len(places[0]) == 0:
+        return
+    sizes = np.array(variable.chunks[:n])
+    chunks = np.stack(places, axis=-1) // sizes
+    order = np.lexsort(chunks.T[::-1])
+    begins = np.flatnonzero(np.any(np.diff(chunks[order], axis=0, prepend=-1) != 0, axis=1))
+    for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+        runs = order[begin:end]
+        corner = chunks[runs[0]] * sizes
+        where = tuple(
+            slice(int(c), int(min(c + size, whole)))
+            for c, size, whole in zip(corner, sizes, variable.shape[:n], strict=True)
+        )
+        yield runs, where, tuple(place[runs] - c for place, c in zip(places, corner, strict=True))
+
+
+def coordinates(layout: Layout) -> xr.Dataset:
+    """Every dimension labelled, and delta_t and gamma/p at every point."""
+    grid = layout.grid
+    dims = {dim for some in layout.variables.values() for v in some.values() for dim in v.dims}
+    found: dict[str, Any] = {"seed": list(grid.seeds), "repeat": list(grid.repeats), "time": grid.times}
+    found["regime"] = np.array(grid.regimes, dtype=object)
+    for dim in ("student", "student_other", "teacher"):
+        found[dim] = np.arange(layout.sizes[dim])
+    found["cosine_bin"] = (2.0 * np.arange(layout.sizes["cosine_bin"]) + 1.0) / layout.sizes[
+        "cosine_bin"
+    ] - 1.0
+    dataset = xr.Dataset(
+        coords={
+            name: xr.Variable(name, values, about(name)) for name, values in found.items() if name in dims
+        }
+    )
+    for name, values in grid.axes.items():
+        text = isinstance(values[0], str)
+        column = np.array(values, dtype=object) if text else np.array(values)
+        dataset = dataset.assign_coords(
+            {name: xr.Variable(name if grid.is_product else POINT, column, about(name))}
+        )
+    for name, where in (("delta_t", layout.delta_t), ("gamma_over_p", layout.gamma_over_p)):
+        dataset = dataset.assign_coords({name: xr.Variable(grid.dims, where, about(name))})
+    return dataset

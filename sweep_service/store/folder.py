@@ -1,0 +1,135 @@
+"""A data folder: the sweeps in it, their ledger, and the lock that lets one process change them.
+
+<data>/ledger.sqlite            how far everything is
+<data>/lock                     held by the one process that writes
+<data>/calibration.json         how fast this machine is
+<data>/sweeps/<id>.json         a spec as it was asked for, with its canonical form
+<data>/sweeps/<id>.keys         the keys of its runs, by which later sweeps find them
+<data>/sweeps/<id>.zarr/        the dataset
+<data>/sweeps/<id>.parts/       results that wait to be merged, and checkpoints
+<data>/sweeps/<id>.failures/    one capsule for each run that failed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from sweep_service.arrays import AnyArray
+from sweep_service.costs import Calibration
+from sweep_service.errors import InUse
+from sweep_service.grids import Grid
+from sweep_service.runs import KINDS, Kind
+from sweep_service.spec import SweepSpec
+from sweep_service.store.dataset import SweepDataset
+from sweep_service.store.layout import Layout
+from sweep_service.store.ledger import Ledger
+from sweep_service.store.objects import LocalObjects
+
+CALIBRATION = "calibration.json"
+
+
+class DataFolder:
+    """Paths and readers; who wants to change something holds the `lock`."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self.objects = LocalObjects(self.root / "sweeps")
+
+    def ledger(self) -> Ledger:
+        self.root.mkdir(parents=True, exist_ok=True)
+        return Ledger(self.root / "ledger.sqlite")
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Free at once when its holder dies, however that happens."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open(self.root / "lock", "a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise InUse(f"{self.root} is in use by process {file.read().strip() or 'unknown'}") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def acknowledge(self, sweep: str) -> None:
+        """Remember that somebody was told of this sweep: it must outlive even its ledger."""
+        self.objects.put(f"{sweep}.accepted", b"")
+
+    def acknowledged(self, sweep: str) -> bool:
+        return (self.objects.root / f"{sweep}.accepted").exists()
+
+    def sweep_orphans(self) -> None:
+        """Remove what writers that died left behind."""
+        self.objects.sweep()
+        for path in list(self.objects.root.glob("*.partial")):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def dataset_path(self, sweep: str) -> Path:
+        return self.objects.root / f"{sweep}.zarr"
+
+    def dataset(self, sweep: str) -> SweepDataset:
+        return SweepDataset(self.dataset_path(sweep), self.layout(sweep))
+
+    def spec(self, sweep: str) -> SweepSpec:
+        return SweepSpec.parse(json.loads(self.objects.get(f"{sweep}.json")))
+
+    def layout(self, sweep: str) -> Layout:
+        return _layout(str(self.root.resolve()), sweep)
+
+    def keys(self, sweep: str) -> dict[Kind, AnyArray]:
+        with np.load(io.BytesIO(self.objects.get(f"{sweep}.keys")), allow_pickle=False) as archive:
+            return {kind: archive[kind] for kind in KINDS}
+
+    def put_keys(self, sweep: str, keys: Mapping[Kind, AnyArray]) -> None:
+        file = io.BytesIO()
+        np.savez(file, **dict(keys))  # type: ignore[arg-type]
+        self.objects.put(f"{sweep}.keys", file.getvalue())
+
+    def calibration(self) -> Calibration:
+        try:
+            return Calibration(json.loads((self.root / CALIBRATION).read_text("utf-8")))
+        except (FileNotFoundError, ValueError):
+            return Calibration()
+
+    def put_calibration(self, known: Calibration) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        fresh = self.root / f"{CALIBRATION}.partial"
+        fresh.write_text(json.dumps(dict(known.factors)), "utf-8")
+        os.replace(fresh, self.root / CALIBRATION)
+
+    def remove(self, sweep: str) -> None:
+        """All files of a sweep; the dataset goes first under another name, so that it vanishes whole."""
+        self.objects.delete(f"{sweep}.accepted")  # from here on nobody will miss it
+        path = self.dataset_path(sweep)
+        if path.exists():
+            doomed = path.with_name(path.name + ".removed.partial")
+            if doomed.exists():
+                shutil.rmtree(doomed, ignore_errors=True)
+            os.replace(path, doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+        for name in (f"{sweep}.json", f"{sweep}.keys"):
+            self.objects.delete(name)
+        for folder in (f"{sweep}.parts", f"{sweep}.failures"):
+            shutil.rmtree(self.objects.root / folder, ignore_errors=True)
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.root).free
+
+
+@lru_cache(maxsize=8)  # a worker meets the same sweep again and again
+def _layout(root: str, sweep: str) -> Layout:
+    spec = SweepSpec.parse(json.loads(LocalObjects(Path(root) / "sweeps").get(f"{sweep}.json")))
+    return Layout(Grid.of(spec, checked=True))

@@ -1,0 +1,125 @@
+"""Parts into the dataset: the one writer, and what each write must wait for.
+
+Values, then statuses, each on the disk before the next; then the ledger; then the part goes. Whatever
+stands when the process dies, merging again gives the same dataset.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from dataclasses import asdict
+from functools import partial
+
+import numpy as np
+
+from sweep_service.arrays import AnyArray
+from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
+from sweep_service.faults import fault
+from sweep_service.runs import Copies, Kind
+from sweep_service.status import Status
+from sweep_service.store.dataset import SweepDataset
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.layout import Layout
+from sweep_service.store.ledger import Ledger
+from sweep_service.store.parts import Part
+
+ENDING = ".npz"
+MERGE_RUNS = 5000  # at once, so that a merge stays below a few hundred megabytes
+
+
+class Merger:
+    def __init__(self, folder: DataFolder, ledger: Ledger) -> None:
+        self.folder, self.ledger = folder, ledger
+        self._copies: dict[str, dict[Kind, Copies]] = {}
+        self.reported: dict[str, tuple[float, float]] = {}  # (measured, predicted) seconds by class of work
+
+    def copies(self, sweep: str) -> dict[Kind, Copies]:
+        if sweep not in self._copies:
+            self._copies[sweep] = {kind: Copies(keys) for kind, keys in self.folder.keys(sweep).items()}
+        return self._copies[sweep]
+
+    def merge(self, sweep: str) -> None:
+        """Bring the parts that are there into the dataset, then into the ledger, then remove them."""
+        objects, prefix = self.folder.objects, f"{sweep}.parts/"
+        names = [name for name in objects.list(prefix) if name.endswith(ENDING)]
+        dataset = self.folder.dataset(sweep) if names else None
+        while names and dataset is not None:
+            taken, parts, runs = list[str](), list[Part](), 0
+            while names and runs < MERGE_RUNS:
+                taken.append(names.pop(0))
+                parts.append(Part.unpack(objects.get(taken[-1])))
+                runs += sum(map(len, parts[-1].numbers.values()))
+            self._store(dataset, sweep, parts)
+            keys = [name.removeprefix(prefix).removesuffix(ENDING) for name in taken]
+            self.ledger.merged(sweep, dict(zip(keys, map(partial(self._sums, sweep), parts), strict=True)))
+            fault("merge:ledger")
+            for name in taken:
+                objects.delete(name)
+            fault("merge:removed")
+
+    def _sums(self, sweep: str, part: Part) -> tuple[float, dict[str, int]]:
+        """The seconds that a part took, and its runs and their copies by status."""
+        counts: Counter[str] = Counter()
+        for kind, numbers in part.numbers.items():
+            rows, _ = self.copies(sweep)[kind].expand(numbers)
+            counts.update(Status(int(status)).label for status in part.values[kind]["status"][rows])
+        return sum(float(np.nansum(v["seconds"])) for v in part.values.values()), dict(counts)
+
+    def _store(self, dataset: SweepDataset, sweep: str, parts: list[Part]) -> None:
+        for kind in sorted({kind for part in parts for kind in part.numbers}):
+            mine = [part for part in parts if kind in part.numbers]
+            numbers = np.concatenate([part.numbers[kind] for part in mine])
+            values = {
+                name: np.concatenate([part.values[kind][name] for part in mine])
+                for name in mine[0].values[kind]
+            }
+            self.write(dataset, sweep, kind, numbers, values)
+        for part in parts:
+            self._keep_failures(sweep, part)
+            self._learn(dataset.layout, part)
+        fault("merge:failures")
+
+    def write(
+        self, dataset: SweepDataset, sweep: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
+    ) -> AnyArray:
+        """Values of runs to all runs with their keys; the statuses that were written."""
+        rows, targets = self.copies(sweep)[kind].expand(numbers)
+        spread = {name: array[rows] for name, array in values.items()}
+        dataset.write(kind, targets, spread)
+        return spread["status"]
+
+    def _keep_failures(self, sweep: str, part: Part) -> None:
+        """A capsule for each run that failed: its error, its trace, a command that runs it alone."""
+        for failure in part.failures:
+            name = f"{failure.kind}-{failure.number}"
+            command = shlex.join(["sweep", "rerun", sweep, name, "--data", str(self.folder.root.resolve())])
+            content = json.dumps({**asdict(failure), "command": command})
+            self.folder.objects.put(f"{sweep}.failures/{name}.json", content.encode())
+
+    def _learn(self, layout: Layout, part: Part) -> None:
+        """Add up what runs took and what they were predicted to take, by class of work."""
+        grid, plain = layout.grid, Calibration()
+        last, samples = float(grid.times[-1]), len(grid.times)
+        for kind, numbers in part.numbers.items():
+            first, second, _ = np.unravel_index(numbers, layout.runs.shape(kind))
+            group = first * max(1, len(grid.regimes)) + (second if kind == "ode" else 0)
+            for one in np.unique(group):
+                mine = group == one
+                index, place = int(first[mine][0]), int(second[mine][0])
+                point, runs = grid.point(index), int(np.sum(mine))
+                if kind == "sgd":
+                    work = sgd_work(point)
+                    price = sgd_seconds(point, last / point.delta_t, samples, runs, plain)
+                else:
+                    work = ode_work(point, grid.regimes[place])
+                    price = ode_seconds(point, grid.regimes[place], last, samples, plain)
+                measured, predicted = self.reported.get(work, (0.0, 0.0))
+                took = float(np.nansum(part.values[kind]["seconds"][mine]))
+                self.reported[work] = (measured + took, predicted + price * runs)
+
+    def keep_learned(self) -> None:
+        """Let estimates to come know what runs took."""
+        self.folder.put_calibration(self.folder.calibration().learned(self.reported))
+        self.reported.clear()

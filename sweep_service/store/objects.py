@@ -1,0 +1,140 @@
+"""Named bytes that survive a crash: the small interface that every backend must fulfil.
+
+Names are relative paths with slashes. `put` and `create` are atomic and durable: after a crash an
+object is there wholly or not at all, and what was acknowledged is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from sweep_service.errors import InvalidInput, NotFound
+
+PARTIAL = ".partial"
+LONGEST = 200  # of a part of a name: file systems allow 255, and a fresh file has a longer name
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+class Objects(Protocol):
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Names that begin with the prefix, in order."""
+
+    def get(self, name: str) -> bytes:
+        """The content; NotFound if there is none."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write, in place of whatever was there."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write if there is nothing of this name; of many who try, one gets true."""
+
+    def delete(self, name: str) -> None:
+        """Remove; nothing happens if it is not there."""
+
+
+def checked_name(name: str) -> str:
+    """A name that stays below its root, on any file system."""
+    parts = name.split("/") if isinstance(name, str) and len(name) <= 500 else [""]
+    if not all(_NAME.fullmatch(part) and len(part) <= LONGEST for part in parts) or name.endswith(PARTIAL):
+        allowed = f"must be parts of letters, digits, _ . - (at most {LONGEST}) joined by slashes"
+        raise InvalidInput("name", name, allowed)
+    return name
+
+
+class LocalObjects:
+    """Files below a folder."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        folder, _, stem = prefix.rpartition("/")  # look nowhere else: a dataset may have a million chunks
+        if prefix.startswith("/") or (
+            folder and not all(_NAME.fullmatch(part) for part in folder.split("/"))
+        ):
+            return iter(())
+        found: list[str] = []
+        try:
+            inside = [path for path in (self.root / folder).iterdir() if path.name.startswith(stem)]
+        except (FileNotFoundError, NotADirectoryError):
+            inside = []
+        for path in inside:
+            files = path.rglob("*") if path.is_dir() else [path]
+            found += [file.relative_to(self.root).as_posix() for file in files if file.is_file()]
+        return iter(sorted(name for name in found if not name.endswith(PARTIAL)))
+
+    def get(self, name: str) -> bytes:
+        try:
+            return self._path(name).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NotFound(f"no object named {name}") from None
+
+    def put(self, name: str, content: bytes) -> None:
+        path, fresh = self._fresh(name, content)
+        try:
+            os.replace(fresh, path)
+            sync(path.parent)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def create(self, name: str, content: bytes) -> bool:
+        path, fresh = self._fresh(name, content)
+        try:
+            os.link(fresh, path)  # fails where a rename would replace
+            sync(path.parent)
+            return True
+        except FileExistsError:
+            return False
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+
+    def sweep(self) -> int:
+        """Remove what writers that died left behind; how many files that were."""
+        orphans = [path for path in self.root.rglob(f"*{PARTIAL}") if path.is_file()]
+        for orphan in orphans:
+            orphan.unlink(missing_ok=True)
+        return len(orphans)
+
+    def _path(self, name: str) -> Path:
+        return self.root / checked_name(name)
+
+    def _fresh(self, name: str, content: bytes) -> tuple[Path, Path]:
+        """The content in a file of its own, on the disk."""
+        path = self._path(name)
+        make_folder(path.parent)
+        fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+        try:
+            with open(fresh, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        return path, fresh
+
+
+def make_folder(path: Path) -> None:
+    """A folder and those above it, on the disk."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Bring a file's content, or a folder's entries, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

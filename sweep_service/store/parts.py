@@ -1,0 +1,72 @@
+"""A part: the result of one bundle as one object, values by run, nothing that needs pickling."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sweep_service.arrays import AnyArray
+from sweep_service.compute import Failure, Job, Result, failed_result
+from sweep_service.runs import KINDS, Kind
+from sweep_service.store.layout import Layout
+
+
+@dataclass(frozen=True)
+class Part:
+    """Numbers and values of the runs of a bundle, by kind, and what failed."""
+
+    numbers: dict[Kind, AnyArray]
+    values: dict[Kind, dict[str, AnyArray]]
+    failures: tuple[Failure, ...]
+
+    @classmethod
+    def of(cls, layout: Layout, jobs: Sequence[Job], results: Sequence[Result]) -> Part:
+        numbers: dict[Kind, AnyArray] = {}
+        values: dict[Kind, dict[str, AnyArray]] = {}
+        for kind in KINDS:
+            mine = [(job, result) for job, result in zip(jobs, results, strict=True) if job.kind == kind]
+            if mine:
+                numbers[kind] = np.concatenate([job.numbers(layout) for job, _ in mine])
+                values[kind] = {
+                    name: np.concatenate([result.values[name] for _, result in mine])
+                    for name in layout.variables[kind]
+                }
+        return cls(numbers, values, tuple(failure for result in results for failure in result.failures))
+
+    @classmethod
+    def failed(cls, layout: Layout, jobs: Sequence[Job], error: str) -> Part:
+        """All runs of these jobs, failed for a reason that no run gave."""
+        return cls.of(layout, jobs, [failed_result(layout, job, error) for job in jobs])
+
+    def pack(self) -> bytes:
+        arrays: dict[str, Any] = {
+            "failures": np.frombuffer(json.dumps([asdict(one) for one in self.failures]).encode(), np.uint8)
+        }
+        for kind, numbers in self.numbers.items():
+            arrays[f"{kind}//numbers"] = numbers
+            arrays |= {f"{kind}/{name}": array for name, array in self.values[kind].items()}
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        return file.getvalue()
+
+    @classmethod
+    def unpack(cls, content: bytes) -> Part:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        failures = tuple(Failure(**one) for one in json.loads(arrays.pop("failures").tobytes()))
+        numbers: dict[Kind, AnyArray] = {}
+        values: dict[Kind, dict[str, AnyArray]] = {}
+        for kind in KINDS:
+            if f"{kind}//numbers" in arrays:
+                numbers[kind] = arrays.pop(f"{kind}//numbers")
+                values[kind] = {
+                    name.removeprefix(f"{kind}/"): array
+                    for name, array in arrays.items()
+                    if name.startswith(f"{kind}/")
+                }
+        return cls(numbers, values, failures)

@@ -1,0 +1,104 @@
+"""A new sweep: what of it is there already, what it will cost, and its files before its ledger row."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+
+from sweep_service.arrays import AnyArray
+from sweep_service.bundles import bundles
+from sweep_service.estimate import Estimate, Limits, estimate
+from sweep_service.faults import fault
+from sweep_service.grids import Grid
+from sweep_service.provenance import provenance
+from sweep_service.runs import KINDS, Copies, Kind
+from sweep_service.spec import SweepSpec
+from sweep_service.status import Status
+from sweep_service.store.dataset import SweepDataset
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.layout import Layout
+from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
+from sweep_service.store.merger import Merger
+
+# What a run that need not be computed again may have ended with.
+FINAL = (Status.DONE, Status.DIVERGED, Status.SKIPPED)
+Found = dict[Kind, tuple[AnyArray, AnyArray]]  # numbers there, numbers here
+
+
+class Submission:
+    """A spec on its way to a sweep; nothing is written before `accept`."""
+
+    def __init__(self, spec: SweepSpec, folder: DataFolder, ledger: Ledger) -> None:
+        self.spec, self.folder, self.ledger = spec, folder, ledger
+        self.grid = Grid.of(spec)
+
+    def existing(self) -> Sweep | None:
+        """The sweep that there is with the same canonical spec."""
+        return next(iter(self.ledger.sweeps(key=self.grid.key.digest)), None)
+
+    def prepare(self, limits: Limits) -> Estimate:
+        """Look for runs that are stored, and refuse what is beyond the limits."""
+        self.layout = Layout(self.grid)
+        runs = sum(self.layout.runs.count(kind) for kind in KINDS)
+        limits.require(len(self.grid), runs)
+        self.keys = self.layout.runs.keys
+        self.left = {kind: Copies(self.keys[kind]).unique() for kind in self.layout.variables}
+        self.reuse = self._reusable()
+        found = estimate(self.layout, self.left, self.folder.calibration())
+        self.folder.root.mkdir(parents=True, exist_ok=True)
+        found.require(limits, self.folder.free_bytes())
+        return found
+
+    def _reusable(self) -> list[tuple[str, Found]]:
+        """Earlier sweeps that hold some of the runs; `left` loses them."""
+        found = []
+        for sweep in self.ledger.sweeps():
+            if not any(len(numbers) for numbers in self.left.values()):
+                break
+            theirs, dataset = self.folder.keys(sweep.id), self.folder.dataset(sweep.id)
+            here: Found = {}
+            for kind, numbers in self.left.items():
+                stored = dataset.layout.variables.get(kind, {})
+                if not len(numbers) or not self._needed() <= set(stored):
+                    continue
+                _, ours, other = np.intersect1d(self.keys[kind][numbers], theirs[kind], return_indices=True)
+                done = np.isin(dataset.status(kind)[other], FINAL)
+                if np.any(done):
+                    here[kind] = (other[done], numbers[ours[done]])
+            for kind, (_, ours) in here.items():
+                self.left[kind] = np.setdiff1d(self.left[kind], ours)
+            if here:
+                found.append((sweep.id, here))
+        return found
+
+    def _needed(self) -> set[str]:
+        """What must be stored of a run to copy it; which overlaps it has beside M depends on its regime."""
+        return {*self.grid.observables, *(["overlap_student_teacher"] if self.grid.overlaps else [])}
+
+    def accept(self, merger: Merger, extends: str | None) -> Sweep:
+        """Files first, the ledger last: what dies in between was never acknowledged, and is forgotten."""
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
+        self.folder.objects.put(f"{name}.json", self.spec.model_dump_json().encode())
+        fault("submit:spec")
+        self.folder.put_keys(name, self.keys)
+        fault("submit:keys")
+        dataset = SweepDataset.create(
+            self.folder.dataset_path(name), self.layout, provenance(self.spec, self.grid)
+        )
+        fault("submit:dataset")
+        reused = 0
+        for source, found in self.reuse:
+            other = self.folder.dataset(source)
+            for kind, (theirs, ours) in found.items():
+                values = other.read(kind, theirs, self.layout.variables[kind])
+                reused += len(merger.write(dataset, name, kind, ours, values))
+        fault("submit:reuse")
+        some = bundles(self.layout, self.left, self.folder.calibration())
+        runs = sum(self.layout.runs.count(kind) for kind in self.layout.variables)
+        state, now = State.QUEUED if some else State.COMPLETED, utc_now()
+        sweep = Sweep(name, self.grid.key.digest, self.spec.name, state, now, now, extends, "", runs, reused)
+        self.ledger.add(sweep, some)
+        fault("submit:ledger")
+        self.folder.acknowledge(name)
+        return sweep

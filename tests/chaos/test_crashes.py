@@ -1,0 +1,261 @@
+"""Processes that are killed: whatever moment it is, the same command ends with the same dataset."""
+
+import json
+import shutil
+import signal
+import sqlite3
+import time as clock
+from collections import Counter
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from sweep_service.faults import POINTS
+from tests.test_cli import DONE, FAILED, INTERRUPTED, nursery, sweep, until
+
+SPEC = {
+    "axes": {"d": [5, 8], "p": [3, 4], "gamma": 0.2, "regime": ["classical_noise", "high_dimensional"]},
+    "fixed": {"k": 2, "noise": 1e-3},
+    "init": {"kind": "informed", "shared": True},
+    "seeds": [1],
+    "time": {"max": 1.0, "samples": 4},
+    "observables": ["risk"],
+}
+EARLIER = {**SPEC, "axes": {**SPEC["axes"], "d": 8, "p": [3, 7]}}
+# Several bundles, and a line for every job that is computed.
+COUNTED = """
+import json
+from dataclasses import asdict
+import sweep_service.bundles as bundling
+import sweep_service.task as tasks
+bundling.AIM = {aim}
+plain = tasks.compute
+def counted(layout, job, *rest):
+    found = plain(layout, job, *rest)
+    with open("jobs", "a") as file:
+        file.write(json.dumps([layout.grid.key.digest[:8], asdict(job)], sort_keys=True) + "\\n")
+    return found
+tasks.compute = counted
+"""
+FAILING = """
+import sweep_service.compute as computing
+whole = computing.integrate
+def broken(point, **options):
+    if point.p in (4, 7):
+        raise RuntimeError("out of order")
+    return whole(point, **options)
+computing.integrate = broken
+"""
+AIM = 0.0  # seconds: a bundle is a run, so that what is computed twice is counted by the run
+ONCE = ("submit:spec", "submit:keys", "submit:dataset", "submit:reuse", "submit:ledger", "finish:state")
+
+
+def begin(cwd, spec=SPEC, fault=None, failing=False, aim=AIM):
+    before = COUNTED.format(aim=aim) + (FAILING if failing else "")
+    env = {"SWEEP_FAULT": fault} if fault else {}
+    return nursery().start(cwd, "run", "-", "--json", text=spec, before=before, env=env)
+
+
+def run(cwd, **options):
+    return begin(cwd, **options).wait()
+
+
+@cache
+def earlier(failing):
+    """A folder with an earlier sweep, whose runs are partly those of the next."""
+    folder = TemporaryDirectory()
+    answer = run(Path(folder.name), spec=EARLIER, failing=failing)
+    assert answer.code == (FAILED if failing else DONE), answer.err
+    return folder
+
+
+def prepared(cwd, failing):
+    shutil.copytree(Path(earlier(failing).name) / "sweep-data", cwd / "sweep-data")
+
+
+def computed(cwd):
+    """How often each job was computed."""
+    path = cwd / "jobs"
+    return Counter(path.read_text().splitlines()) if path.exists() else Counter()
+
+
+def dataset(cwd, answer):
+    with xr.open_zarr(cwd / answer.json["path"], chunks=None) as found:
+        return found.load().drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore")
+
+
+@cache
+def undisturbed(reuse, failing):
+    with TemporaryDirectory() as folder:
+        cwd = Path(folder)
+        if reuse:
+            prepared(cwd, failing)
+        answer = run(cwd, failing=failing)
+        assert answer.code == (FAILED if failing else DONE), answer.err
+        return answer.json, dataset(cwd, answer), computed(cwd)
+
+
+def assert_as_if_nothing_had_happened(cwd, answer, reuse=False, failing=False, lost=0):
+    """The dataset, the ledger and the folder; `lost` jobs may have been computed twice."""
+    about, wanted, jobs = undisturbed(reuse, failing)
+    assert answer.code == (FAILED if failing else DONE), answer.err
+    assert answer.err == ""
+    for name in ("state", "counts", "runs", "reused", "pending", "key", "reason"):
+        assert answer.json[name] == about[name], name
+    xr.testing.assert_equal(dataset(cwd, answer), wanted)
+    found = computed(cwd)
+    assert set(found) == set(jobs)
+    assert sum((found - jobs).values()) <= lost
+    assert_tidy(cwd / "sweep-data", 1 + reuse)
+
+
+def assert_tidy(data, sweeps):
+    """No file of a process that died, and nothing that is not of a known sweep."""
+    endings = (".partial", ".npz", ".checkpoint")
+    assert [path for path in data.rglob("*") if path.name.endswith(endings)] == []
+    with closing(sqlite3.connect(data / "ledger.sqlite")) as ledger:
+        known = {name for (name,) in ledger.execute("select id from sweeps")}
+    assert {path.name.partition(".")[0] for path in (data / "sweeps").iterdir()} == known
+    assert len(known) == sweeps
+
+
+def test_the_sweep_under_test_has_several_bundles():
+    """Or a second time would never come."""
+    _, _, jobs = undisturbed(False, False)
+    assert len(jobs) == 8
+    assert set(jobs.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("times", "reuse", "failing"),
+    [
+        (2, False, False), (1, True, True),
+        pytest.param(1, False, False, marks=pytest.mark.slow),
+        pytest.param(3, False, True, marks=pytest.mark.slow),
+        pytest.param(2, True, False, marks=pytest.mark.slow),
+    ],
+    ids=["again", "reused and failing", "first", "third time, failing", "second time, reused"],
+)  # fmt: skip
+@pytest.mark.parametrize("point", POINTS)
+def test_a_run_killed_at_any_fault_point_goes_on(tmp_path, point, times, reuse, failing):
+    times = 1 if point in ONCE else times
+    if reuse:
+        prepared(tmp_path, failing)
+    killed = run(tmp_path, fault=f"{point}#{times}", failing=failing)
+    assert killed.code == -signal.SIGKILL, killed
+    again = run(tmp_path, failing=failing)
+    # only a bundle whose part was not written yet is computed again
+    assert_as_if_nothing_had_happened(tmp_path, again, reuse, failing, lost=point == "task:computed")
+
+
+def test_a_run_killed_again_and_again_goes_on(tmp_path):
+    """At each point in turn, in one folder."""
+    for point in POINTS:
+        run(tmp_path, fault=point)
+    assert_as_if_nothing_had_happened(tmp_path, run(tmp_path), lost=1)
+
+
+def kill_sometime(cwd, rng, kills, failing):
+    """Kill it after random times, at most about as long as it takes."""
+    for _ in range(kills):
+        child = begin(cwd, failing=failing)
+        clock.sleep(float(rng.uniform(0.0, 0.7)))
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize(
+    "round", [*range(20), *(pytest.param(n, marks=pytest.mark.slow) for n in range(20, 200))]
+)
+def test_a_run_killed_at_random_times_goes_on(tmp_path, round):
+    rng = np.random.default_rng(round)
+    kills, failing = 1 + round % 2, round % 3 == 0
+    kill_sometime(tmp_path, rng, kills, failing)
+    assert_as_if_nothing_had_happened(tmp_path, run(tmp_path, failing=failing), failing=failing, lost=kills)
+
+
+@pytest.mark.parametrize("command", ["cancel", "rm", "extend"])
+@pytest.mark.parametrize("round", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 20))])
+def test_other_commands_may_be_killed_too(tmp_path, command, round):
+    """What they began can be given again, and nothing is left half done."""
+    assert run(tmp_path, fault="merge:removed#2").code < 0
+    (one,) = sweep(tmp_path, "list", "--json").json
+    text = {"axes": {"gamma": [0.4]}} if command == "extend" else ""
+    words = [command, one["id"], *(["-"] if command == "extend" else [])]
+    child = nursery().start(tmp_path, *words, "--json", text=text)
+    clock.sleep(float(np.random.default_rng(round).uniform(0.0, 0.3)))
+    child.kill()
+    child.wait()
+    answer = sweep(tmp_path, *words, "--json", text=text)
+    assert answer.code == DONE or (command == "rm" and "no sweep begins" in answer.err), answer.err
+    data = tmp_path / "sweep-data"
+    assert_tidy(data, {"cancel": 1, "rm": 0, "extend": 2}[command])
+    if command == "cancel":
+        about = sweep(tmp_path, "show", one["id"], "--json").json
+        again = run(tmp_path)
+        assert about["state"] == "cancelled"
+        assert "pending" not in again.json["counts"]
+
+
+LONG = {
+    **SPEC,
+    "axes": {"d": 150, "p": 8, "gamma": 0.1},
+    "init": {"kind": "informed"},
+    "seeds": 1,
+    "time": {"max": 100.0, "samples": 4},
+}  # 1.2 million steps
+OFTEN = "import sweep_service.simulators.run as r\nr.SAVE_EVERY = 0.05\nr.SLICE = 0.02\n"
+STEPS = """
+import sweep_service.simulators.run as r
+plain = r.Run._advance
+def counted(self, first, group, until):
+    before = int(self.position[2])
+    try:
+        plain(self, first, group, until)
+    finally:
+        with open("steps", "a") as file:
+            file.write(f"{int(self.position[2]) - before}\\n")
+r.Run._advance = counted
+"""
+
+
+@cache
+def long_result():
+    with TemporaryDirectory() as folder:
+        answer = sweep(Path(folder), "run", "-", "--json", text=LONG)
+        return dataset(Path(folder), answer)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_long_run_goes_on_from_its_checkpoint(tmp_path, number):
+    child = nursery().start(tmp_path, "run", "-", "--json", text=LONG, before=OFTEN + STEPS)
+    saved = lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.checkpoint"))  # noqa: E731
+    until(saved)
+    child.kill(number)
+    answer = child.wait()
+    if number == signal.SIGINT:
+        assert answer.code == INTERRUPTED
+        assert answer.json["state"] == "interrupted"
+    assert saved()
+    again = sweep(tmp_path, "run", "-", "--json", text=LONG, before=STEPS)
+    assert again.code == DONE, again.err
+    xr.testing.assert_equal(dataset(tmp_path, again), long_result())
+    assert_tidy(tmp_path / "sweep-data", 1)
+    if number == signal.SIGINT:  # no step was taken twice
+        steps = sum(int(line) for line in (tmp_path / "steps").read_text().split())
+        assert steps == int(long_result().sgd_steps.sum())
+
+
+def test_a_killed_process_leaves_its_folder_free_at_once(tmp_path):
+    child = nursery().start(tmp_path, "run", "-", text=LONG)
+    until(lambda: list(tmp_path.glob("sweep-data/sweeps/*.accepted")))
+    child.kill()
+    child.wait()
+    answer = sweep(tmp_path, "cancel", "2", "--json")
+    assert answer.json["state"] == "cancelled"
+    assert json.loads(answer.out)["id"]

@@ -1,0 +1,322 @@
+"""What every backend of `Objects` must do: a class of tests, and a machine of random operations."""
+
+import json
+import random
+import subprocess
+import sys
+import threading
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from sweep_service.errors import InvalidInput, NotFound
+
+OUTSIDE = [
+    "", ".", "..", "../x", "a/../b", "a/..", "/a", "//a", "a//b", "a/", "./a", "a/.", "a\0b", "a\nb", "a\n",
+    "a\\b", "a b", "~", ".hidden", "é", "a:b", "*", "-rf", None, 7, b"a", "a" * 5000,
+    "/".join(["a" * 100] * 50),
+    "a" * 300,  # more than a file system takes in one part
+    "a.partial",  # would neither be listed nor outlive the next start
+]  # fmt: skip
+
+RACE = """
+import sys, time
+from sweep_service.errors import NotFound
+{open}
+me = sys.argv[1]
+while True:
+    try:
+        objects.get("go")
+        break
+    except NotFound:
+        time.sleep(0.001)
+won = [at for at in range(40) if objects.create(f"race/{{at}}", me.encode())]
+print(*won)
+"""
+
+# Children that write version after version of one object are killed at random moments; the parent looks.
+KILLS = """
+import json, os, random, signal, sys, time
+{open}
+rounds, size, random_seed = map(int, sys.argv[1:])
+rng, torn, lost, versions = random.Random(random_seed), 0, 0, 0
+whole = lambda version: version.to_bytes(8, "big") * (size // 8)
+objects.put("kept", whole(0))
+for _ in range(rounds):
+    before = int.from_bytes(objects.get("kept")[:8], "big")
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        version = before
+        while True:
+            version += 1
+            objects.put("kept", whole(version))
+            os.write(tell, version.to_bytes(8, "big"))
+    os.close(tell)
+    os.read(told, 8)
+    time.sleep(rng.random() * 0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    acknowledged = before + 1
+    while word := os.read(told, 8):
+        acknowledged = int.from_bytes(word, "big")
+    os.close(told)
+    content = objects.get("kept")
+    found = int.from_bytes(content[:8], "big")
+    torn += content != whole(found)
+    lost += found not in (acknowledged, acknowledged + 1)
+    versions = found
+print(json.dumps(dict(torn=torn, lost=lost, versions=versions, listed=list(objects.list()))))
+"""
+
+
+class StoreConformance:
+    """Subclass it with a fixture `objects` (an empty store) and with `opening`."""
+
+    def opening(self, objects):
+        """Python source that opens the same store as `objects` in another process."""
+        raise NotImplementedError
+
+    def start(self, source, objects, *arguments):
+        code = source.format(open=self.opening(objects))
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+        )
+
+    def test_what_is_put_is_got(self, objects):
+        objects.put("a", b"one")
+        objects.put("folder/deep/b.json", b"two")
+        assert objects.get("a") == b"one"
+        assert objects.get("folder/deep/b.json") == b"two"
+
+    def test_put_replaces_longer_and_shorter(self, objects):
+        for content in (b"short", b"much longer than before", b""):
+            objects.put("a", content)
+            assert objects.get("a") == content
+        assert list(objects.list()) == ["a"]
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"\0", bytes(range(256)) * 5, b"\r\n\n\r\x1a", b"\xff\xfe"], ids=len
+    )
+    def test_any_bytes_come_back(self, objects, content):
+        objects.put("a", content)
+        assert objects.create("b", content)
+        assert objects.get("a") == objects.get("b") == content
+
+    def test_fifty_megabytes_come_back(self, objects):
+        content = random.Random(0).randbytes(50_000_000)
+        objects.put("large", content)
+        assert objects.get("large") == content
+
+    def test_missing_name_is_not_found(self, objects):
+        objects.put("folder/a", b"")
+        for name in ("a", "folder", "folder/b", "folder/a/b", "nowhere/at/all"):
+            with pytest.raises(NotFound, match=name):
+                objects.get(name)
+
+    def test_deleted_is_gone_and_may_come_again(self, objects):
+        objects.put("a", b"1")
+        objects.delete("a")
+        assert list(objects.list()) == []
+        with pytest.raises(NotFound):
+            objects.get("a")
+        assert objects.create("a", b"2")
+        assert objects.get("a") == b"2"
+
+    def test_delete_of_a_missing_name_does_nothing(self, objects):
+        objects.put("b", b"")
+        objects.delete("a")
+        objects.delete("nowhere/at/all")
+        assert list(objects.list()) == ["b"]
+
+    def test_new_store_is_empty(self, objects):
+        assert list(objects.list()) == list(objects.list("a")) == []
+
+    def test_names_are_listed_in_order_by_prefix(self, objects):
+        names = ["b/2", "b/10", "a", "b.x", "b-y", "bb", "b/c/d", "B", "a_", "z/a", "b_"]
+        for name in names:
+            objects.put(name, name.encode())
+        assert list(objects.list()) == sorted(names)
+        for prefix in ("", "b", "b/", "b/1", "b/c/", "b.", "B", "q", "z/a", "z/a/"):
+            assert list(objects.list(prefix)) == sorted(n for n in names if n.startswith(prefix)), prefix
+
+    @pytest.mark.parametrize(
+        "prefix", ["../", "..", "/", "a/../", "a/./", ".", "*", "?", "[a]", "a*", "**", "a//", "\0", "a/b/c/"]
+    )
+    def test_a_prefix_that_no_name_has_lists_nothing(self, objects, prefix):
+        objects.put("a/b", b"")
+        objects.put("c", b"")
+        assert list(objects.list(prefix)) == []
+
+    def test_objects_may_go_while_they_are_listed(self, objects):
+        names = [f"f/{at:02}" for at in range(20)]
+        for name in names:
+            objects.put(name, b"")
+        seen = []
+        for name in objects.list("f/"):
+            seen.append(name)
+            objects.delete(name)
+        assert seen == names
+        assert list(objects.list()) == []
+
+    def test_create_keeps_what_is_there(self, objects):
+        assert objects.create("a", b"first") is True
+        assert objects.create("a", b"second") is False
+        assert objects.get("a") == b"first"
+        objects.put("b", b"put")
+        assert objects.create("b", b"created") is False
+        assert objects.get("b") == b"put"
+        assert list(objects.list()) == ["a", "b"]
+
+    def test_of_16_threads_one_creates(self, objects):
+        for turn in range(20):
+            barrier, won = threading.Barrier(16), []
+
+            def attempt(me, turn=turn, barrier=barrier, won=won):
+                barrier.wait()
+                if objects.create(f"turn/{turn}", b"%d" % me):
+                    won.append(me)
+
+            threads = [threading.Thread(target=attempt, args=(me,)) for me in range(16)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(won) == 1
+            assert objects.get(f"turn/{turn}") == b"%d" % won[0]
+        assert len(list(objects.list())) == 20
+
+    def test_of_many_processes_one_creates(self, objects):
+        racers = {me: self.start(RACE, objects, me) for me in range(6)}
+        objects.put("go", b"")
+        won = {}
+        for me, racer in racers.items():
+            out, _ = racer.communicate(timeout=60)
+            assert racer.returncode == 0
+            for name in out.split():
+                assert name not in won, f"{me} and {won[name]} both created {name}"
+                won[name] = me
+        assert len(won) == 40
+        assert all(objects.get(f"race/{name}") == str(me).encode() for name, me in won.items())
+
+    def test_many_writers_of_one_name_leave_one_of_their_contents(self, objects):
+        contents = [bytes([me]) * 200_000 for me in range(8)]
+        threads = [threading.Thread(target=objects.put, args=("a", content)) for content in contents]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert objects.get("a") in contents
+        assert list(objects.list()) == ["a"]
+
+    def test_readers_see_the_old_or_the_new(self, objects):
+        contents = [bytes([version]) * 100_000 for version in range(30)]
+        objects.put("a", contents[0])
+        seen, done = [], threading.Event()
+
+        def read():
+            while not done.is_set():
+                content = objects.get("a")
+                seen.append(content[0] if content in contents else "torn")
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for content in contents:
+            objects.put("a", content)
+        done.set()
+        reader.join()
+        assert len(seen) > 1
+        assert "torn" not in seen
+        assert seen == sorted(seen)
+
+    @pytest.mark.parametrize("name", OUTSIDE, ids=lambda name: repr(name)[:20])
+    def test_name_that_leaves_the_root_is_refused(self, objects, name):
+        for call in (
+            lambda: objects.put(name, b""),
+            lambda: objects.create(name, b""),
+            lambda: objects.get(name),
+            lambda: objects.delete(name),
+        ):
+            with pytest.raises(InvalidInput) as error:
+                call()
+            assert error.value.field == "name"
+        assert list(objects.list()) == []
+
+    @pytest.mark.parametrize("name", ["a" * 200, "/".join(["a" * 90] * 5), "a.b-c_d/0", "_/9..x"])
+    def test_name_of_allowed_parts_is_taken(self, objects, name):
+        objects.put(name, b"1")
+        assert objects.create(name, b"2") is False
+        assert list(objects.list()) == [name]
+        assert objects.get(name) == b"1"
+
+    @pytest.mark.parametrize(("size", "rounds"), [(64, 20), (1 << 20, 80)])
+    def test_killed_writer_leaves_the_old_or_the_new_content(self, objects, size, rounds):
+        killer = self.start(KILLS, objects, rounds, size, 1)
+        out, _ = killer.communicate(timeout=100)
+        assert killer.returncode == 0
+        found = json.loads(out)
+        assert found["torn"] == found["lost"] == 0
+        assert found["versions"] >= rounds
+        assert found["listed"] == ["kept"]
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Random operations, among them crashes, against a dict. A subclass opens a store in `start`."""
+
+    names = st.sampled_from(["a", "b.json", "f/a", "f/b", "f/g/c", "f.x", "f-x", "g", "Z"])
+    contents = st.binary(max_size=20)
+
+    def start(self):
+        """An empty store."""
+        raise NotImplementedError
+
+    def crash(self, objects, name, content):
+        """Leave behind what a writer leaves that dies before it is done."""
+
+    def recover(self, objects):
+        """What is done at the next start."""
+
+    @initialize()
+    def begin(self):
+        self.objects, self.model = self.start(), {}
+
+    @rule(name=names, content=contents)
+    def put(self, name, content):
+        self.objects.put(name, content)
+        self.model[name] = content
+
+    @rule(name=names, content=contents)
+    def create(self, name, content):
+        assert self.objects.create(name, content) is (name not in self.model)
+        self.model.setdefault(name, content)
+
+    @rule(name=names)
+    def delete(self, name):
+        self.objects.delete(name)
+        self.model.pop(name, None)
+
+    @rule(name=names)
+    def get(self, name):
+        if name in self.model:
+            assert self.objects.get(name) == self.model[name]
+        else:
+            with pytest.raises(NotFound):
+                self.objects.get(name)
+
+    @rule(prefix=st.sampled_from(["a", "f", "f/", "f/g/", "f.", "q"]))
+    def list_some(self, prefix):
+        assert list(self.objects.list(prefix)) == sorted(n for n in self.model if n.startswith(prefix))
+
+    @rule(name=names, content=contents)
+    def writer_dies(self, name, content):
+        self.crash(self.objects, name, content)
+
+    @rule()
+    def start_again(self):
+        self.recover(self.objects)
+
+    @invariant()
+    def lists_what_there_is(self):
+        if hasattr(self, "objects"):
+            assert list(self.objects.list()) == sorted(self.model)

@@ -1,0 +1,468 @@
+"""The stored dataset: its shape and labels, what is written where, and in which order."""
+
+import json
+import math
+import warnings
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from hypothesis import given, settings
+
+from sweep_service.compute import Job, compute
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import TooNew
+from sweep_service.grids import Grid
+from sweep_service.spec import SweepSpec
+from sweep_service.status import Status
+from sweep_service.store import dataset as module
+from sweep_service.store import layout as layout_module
+from sweep_service.store.dataset import SweepDataset
+from sweep_service.store.layout import Layout
+from sweep_service.store.parts import Part
+
+BASE = {"fixed": {"k": 2}, "time": {"max": 1.0, "samples": 4}, "observables": ["risk"]}
+CORE = {"d": [10, 20, 30], "p": 2, "gamma": {"log": [0.1, 0.4, 3]}}
+TWO = ["classical", "high_dimensional"]
+
+# A spec, the dimensions of its sgd_risk and those of its ode_risk; without one of them, None.
+DESIGNS = {
+    "product": (
+        {"axes": {**CORE, "regime": TWO}, "seeds": {"init": 2, "repeat": 3}},
+        ("d", "p", "gamma", "seed", "repeat", "time"),
+        ("d", "p", "gamma", "regime", "seed", "time"),
+    ),
+    "other axes, written in another order": (
+        {
+            "axes": {"noise": [0.0, 0.1], "regime": TWO, "k": [1, 2, 3], "gamma": 0.5, "p": [2, 3], "d": [7]},
+            "fixed": {},
+        },
+        ("d", "p", "gamma", "k", "noise", "seed", "repeat", "time"),
+        ("d", "p", "gamma", "regime", "k", "noise", "seed", "time"),
+    ),
+    "activations": (
+        {"axes": {**CORE, "activation": ["erf", "square"], "regime": "auto"}},
+        ("d", "p", "gamma", "activation", "seed", "repeat", "time"),
+        ("d", "p", "gamma", "regime", "activation", "seed", "time"),
+    ),
+    "a number of the start": (
+        {"axes": {**CORE, "init.scale": [0.5, 1.0]}},
+        ("d", "p", "gamma", "init.scale", "seed", "repeat", "time"),
+        None,
+    ),
+    "theory alone": ({"axes": {**CORE, "regime": TWO}, "simulate": False}, None,
+                     ("d", "p", "gamma", "regime", "seed", "time")),
+    "points": (
+        {
+            "points": [{"d": 10, "p": 2, "gamma": 0.1, "activation": "erf"},
+                       {"d": 20, "p": 4, "gamma": 0.3, "activation": "relu"}],
+            "axes": {"regime": TWO},
+        },
+        ("point", "seed", "repeat", "time"),
+        ("point", "regime", "seed", "time"),
+    ),
+    "zip": (
+        {"axes": {"d": [10, 20], "gamma": [0.1, 0.2], "p": [2, 3], "regime": TWO}, "zip": [["d", "gamma"]]},
+        ("point", "seed", "repeat", "time"),
+        ("point", "regime", "seed", "time"),
+    ),
+    "scaling": (
+        {"axes": {"d": [10, 20], "kappa": [0.0, 0.5], "delta": 0.0}, "scaling": {"p0": 2, "gamma0": 1}},
+        ("point", "seed", "repeat", "time"),
+        None,
+    ),
+    "triangle": (
+        {"axes": {"regime": TWO}, "triangle": {"delta_t": 1e-3, "resolution": 4}},
+        ("point", "seed", "repeat", "time"),
+        ("point", "regime", "seed", "time"),
+    ),
+}  # fmt: skip
+
+
+def layout_of(spec):
+    return Layout(Grid.of(SweepSpec.parse({**BASE, **spec})))
+
+
+def random_values(layout, kind, count, rng):
+    """By name, (run, ...)."""
+    found = {}
+    for name, variable in layout.variables[kind].items():
+        shape = (count, *variable.shape[len(variable.leading) :])
+        most = len(Status) if name == "status" else 7
+        found[name] = (
+            rng.normal(size=shape)
+            if variable.dtype == "float64"
+            else rng.integers(1, most, shape).astype(variable.dtype)
+        )
+    return found
+
+
+def labels(layout, kind, number):
+    """Where a run is, by the values of its coordinates and not by how they are stored."""
+    grid = layout.grid
+    first, second, third = (int(at) for at in np.unravel_index(number, layout.runs.shape(kind)))
+    where = grid.row(first) if grid.is_product else {"point": first}
+    if kind == "sgd":
+        return where | {"seed": grid.seeds[second], "repeat": grid.repeats[third]}
+    return where | {"regime": grid.regimes[second], "seed": grid.seeds[third]}
+
+
+def opened(path):
+    """As anybody would, with every warning an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return xr.open_zarr(path)
+
+
+@pytest.fixture(params=DESIGNS, scope="module")
+def design(request, tmp_path_factory):
+    spec, sgd, ode = DESIGNS[request.param]
+    layout = layout_of(spec)
+    path = tmp_path_factory.mktemp("design") / "s.zarr"
+    SweepDataset.create(path, layout, {"title": "a title", "spec": json.dumps(spec)})
+    return layout, path, {"sgd": sgd, "ode": ode}
+
+
+def test_dimensions_are_in_the_order_of_the_contract(design):
+    layout, path, dims = design
+    ds = opened(path)
+    for kind, expected in dims.items():
+        if expected is None:
+            assert not [name for name in ds.variables if str(name).startswith(f"{kind}_")]
+        else:
+            assert ds[f"{kind}_risk"].dims == expected
+            assert ds[f"{kind}_status"].dims == ds[f"{kind}_seconds"].dims == expected[:-1]
+            assert ds[f"{kind}_risk"].shape == tuple(ds.sizes[dim] for dim in expected)
+    assert ("sgd_steps" in ds) is (dims["sgd"] is not None)
+    assert ("ode_regime" in ds) is ("auto" in layout.grid.regimes)
+    assert ds.sizes.get("point", math.prod(layout.grid.shape)) == len(layout.grid)
+
+
+def test_every_variable_and_coordinate_is_labelled(design):
+    _, path, _ = design
+    ds = opened(path)
+    for name, variable in ds.variables.items():
+        assert variable.attrs["long_name"], name
+        assert variable.attrs["units"], name
+    for name in ds.data_vars:
+        assert set(ds[name].dims) - {"point"} <= set(ds.coords)
+    assert ds.attrs["title"] == "a title"
+    assert ds.attrs["layout_version"] == 1
+
+
+def test_status_has_flags_and_no_fill_value_for_xarray(design):
+    _, path, _ = design
+    ds, group = opened(path), zarr.open_group(path, mode="r")
+    names = [str(name) for name in ds.data_vars if str(name).endswith("_status")]
+    assert names
+    for name in names:
+        status = ds[name]
+        assert status.dtype == np.int8
+        assert list(status.attrs["flag_values"]) == [0, 1, 2, 3, 4, 5]
+        assert status.attrs["flag_meanings"].split() == [
+            "pending", "done", "diverged", "failed", "cancelled", "skipped",
+        ]  # fmt: skip
+        assert "_FillValue" not in status.attrs
+        assert "_FillValue" not in status.encoding
+        assert group[name].fill_value == 0
+        assert np.all(status == Status.PENDING)
+
+
+def test_a_new_dataset_holds_nothing(design):
+    _, path, _ = design
+    for name, variable in opened(path).data_vars.items():
+        empty = np.isnan(variable.values) if variable.dtype.kind == "f" else variable.values == 0
+        assert np.all(empty), name
+
+
+def test_points_have_their_step_and_their_rate_over_width(design):
+    layout, path, _ = design
+    ds = opened(path)
+    for index, point in enumerate(layout.grid.points()):
+        where = layout.grid.row(index) if layout.grid.is_product else {"point": index}
+        here = ds[["delta_t", "gamma_over_p"]].sel(where)
+        assert float(here.delta_t) == pytest.approx(point.gamma / (point.p * point.d), rel=1e-15)
+        assert float(here.gamma_over_p) == pytest.approx(point.gamma / point.p, rel=1e-15)
+
+
+def test_swept_axes_are_coordinates(design):
+    layout, path, _ = design
+    ds = opened(path)
+    for name, values in layout.grid.axes.items():
+        assert ds[name].dims == ((name,) if layout.grid.is_product else ("point",))
+        assert ds[name].values.tolist() == list(values)
+        if isinstance(values[0], str):
+            assert all(isinstance(value, str) for value in ds[name].values.tolist())
+    if layout.grid.regimes:
+        assert ds.regime.values.tolist() == list(layout.grid.regimes)
+    np.testing.assert_array_equal(ds.time, layout.grid.times)
+
+
+def test_metadata_is_consolidated(design):
+    layout, path, _ = design
+    there = json.loads((path / "zarr.json").read_text("utf-8"))
+    stored = {variable.name for some in layout.variables.values() for variable in some.values()}
+    assert stored | {"delta_t", "gamma_over_p", "time"} <= set(there["consolidated_metadata"]["metadata"])
+    assert not list(path.parent.glob("*.partial*"))
+
+
+def test_every_run_lands_where_its_labels_say(design):
+    layout, path, _ = design
+    dataset, rng = SweepDataset(path, layout), np.random.default_rng(0)
+    for kind in layout.variables:
+        count = layout.runs.count(kind)
+        numbers = rng.permutation(count)
+        values = random_values(layout, kind, count, rng)
+        dataset.write(kind, numbers, values)
+        ds = opened(path)
+        for row in rng.permutation(count)[:10]:
+            here = ds.sel(labels(layout, kind, numbers[row]))
+            for name, array in values.items():
+                np.testing.assert_array_equal(here[f"{kind}_{name}"].values, array[row])
+        np.testing.assert_array_equal(dataset.status(kind)[numbers], values["status"])
+        dataset.write(kind, np.arange(count), empty(layout, kind, count))  # for the tests beside this one
+
+
+def empty(layout, kind, count):
+    return {
+        name: np.full((count, *variable.shape[len(variable.leading) :]), variable.fill, variable.dtype)
+        for name, variable in layout.variables[kind].items()
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"axes": {"d": {"lin": [10, 509, 500]}, "p": 4, "gamma": {"lin": [0.1, 1.0, 40]}, "regime": TWO},
+         "time": {"max": 1.0}},
+        {"axes": {"d": {"lin": [10, 209, 200]}, "p": [4, 10], "gamma": [0.1, 0.2, 0.3]}, "seeds": 7,
+         "time": {"max": 1.0, "samples": 30}, "observables": ["risk", "overlaps", "cosine_histogram"]},
+        {"points": [{"d": 10 + at, "p": 4, "gamma": 0.1} for at in range(9000)], "time": {"max": 1.0}},
+        {"axes": {"d": 10, "p": 4, "gamma": 0.1}, "seeds": {"init": 3, "repeat": 3000}, "time": {"max": 1.0}},
+    ],
+    ids=["wide grid", "many numbers per run", "points", "repeats"],
+)  # fmt: skip
+def test_chunks_of_large_arrays_are_of_1_to_4_megabytes(spec):
+    layout = Layout(Grid.of(SweepSpec.parse({**BASE, **spec}), checked=True))
+    large = 0
+    for some in layout.variables.values():
+        for variable in some.values():
+            size = np.dtype(variable.dtype).itemsize
+            if size * math.prod(variable.shape) >= 1 << 22:
+                assert 1e6 <= size * math.prod(variable.chunks) <= 4 << 20, variable.name
+                assert variable.chunks[len(variable.leading) :] == variable.shape[len(variable.leading) :]
+                large += 1
+            else:
+                assert size * math.prod(variable.chunks) <= 4 << 20
+            assert all(1 <= c <= s for c, s in zip(variable.chunks, variable.shape, strict=True))
+    assert large
+
+
+@pytest.mark.parametrize(
+    ("regimes", "stored"),
+    [
+        (["classical"], {"overlap_student_teacher", "overlap_student"}),
+        (["mean_field"], {"overlap_student_teacher", "orthogonal_norm"}),
+        (["classical", "mean_field"], {"overlap_student_teacher", "overlap_student", "orthogonal_norm"}),
+        (["auto"], {"overlap_student_teacher", "overlap_student", "orthogonal_norm", "regime"}),
+    ],
+    ids=["classical", "mean_field", "both", "auto"],
+)
+def test_overlaps_are_those_that_the_regimes_have(regimes, stored):
+    layout = layout_of({"axes": {**CORE, "regime": regimes}, "observables": ["overlaps", "risk"]})
+    assert set(layout.variables["ode"]) == stored | {"risk", "seconds", "status"}
+    assert set(layout.variables["sgd"]) == {
+        "risk", "overlap_student_teacher", "overlap_student", "seconds", "steps", "status",
+    }  # fmt: skip
+    for kind in ("sgd", "ode"):
+        if "overlap_student" in layout.variables[kind]:
+            assert layout.variables[kind]["overlap_student"].trailing == ("time", "student", "student_other")
+
+
+def test_narrow_students_are_padded_with_nan(tmp_path):
+    layout = layout_of(
+        {
+            "axes": {"d": 6, "p": [1, 3], "k": [1, 2], "gamma": 0.5, "regime": ["classical"]}, "fixed": {},
+            "observables": ["risk", "overlaps"], "time": {"max": 0.1, "samples": 2},
+        }
+    )  # fmt: skip
+    dataset = SweepDataset.create(tmp_path / "s.zarr", layout, {})
+    jobs = [Job(kind, point, 0, (0,), (0,)) for point in range(4) for kind in ("sgd", "ode")]
+    part = Part.of(layout, jobs, [compute(layout, job) for job in jobs])
+    for kind in ("sgd", "ode"):
+        dataset.write(kind, part.numbers[kind], part.values[kind])
+    ds = opened(tmp_path / "s.zarr")
+    assert ds.sizes["student"] == ds.sizes["student_other"] == 3
+    assert ds.sizes["teacher"] == 2
+    for kind in ("sgd", "ode"):
+        assert np.all(ds[f"{kind}_status"] == Status.DONE)
+        for p in (1, 3):
+            for k in (1, 2):
+                here = ds.isel(seed=0, d=0, gamma=0).sel(p=p, k=k)
+                for name, shape in (("overlap_student_teacher", (p, k)), ("overlap_student", (p, p))):
+                    there = np.isfinite(here[f"{kind}_{name}"].squeeze().values)
+                    assert np.all(there[:, : shape[0], : shape[1]])
+                    assert there.sum() == there.shape[0] * shape[0] * shape[1]
+
+
+@pytest.fixture(scope="module")
+def chunked(tmp_path_factory):
+    """A dataset of many small chunks, and what should be in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layout_module, "CHUNK_BYTES", 800)
+        layout = layout_of(
+            {
+                "axes": {"d": [5, 6, 7], "p": [2, 3], "gamma": [0.1, 0.2], "k": [1, 2], "regime": TWO},
+                "fixed": {}, "seeds": {"init": 3, "repeat": 2}, "observables": ["risk", "cosine"],
+            }
+        )  # fmt: skip
+        chunks = {v.name: v.chunks for some in layout.variables.values() for v in some.values()}
+    assert chunks["sgd_risk"] != layout.variables["sgd"]["risk"].shape
+    path = tmp_path_factory.mktemp("chunked") / "s.zarr"
+    dataset = SweepDataset.create(path, layout, {})
+    return dataset, {kind: empty(layout, kind, layout.runs.count(kind)) for kind in layout.variables}
+
+
+@settings(max_examples=12, deadline=None)
+@given(kind=st.sampled_from(["sgd", "ode"]), share=st.floats(0.0, 1.0), seed=st.integers(0, 2**32 - 1))
+def test_any_subset_of_runs_can_be_written_and_read(chunked, kind, share, seed):
+    dataset, model = chunked
+    layout, rng = dataset.layout, np.random.default_rng(seed)
+    count = layout.runs.count(kind)
+    numbers = rng.permutation(count)[: max(1, int(share * count))]
+    values = random_values(layout, kind, len(numbers), rng)
+    dataset.write(kind, numbers, values)
+    for name, array in values.items():
+        model[kind][name][numbers] = array
+    some = rng.permutation(count)[:20]
+    found = dataset.read(kind, some, layout.variables[kind])
+    assert set(found) == set(model[kind])
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, model[kind][name][some], err_msg=name)
+    np.testing.assert_array_equal(dataset.status(kind), model[kind]["status"])
+
+
+def test_neighbours_in_a_chunk_stay_as_they_were(chunked):
+    dataset, model = chunked
+    for kind in ("sgd", "ode"):
+        count = dataset.layout.runs.count(kind)
+        everything = dataset.read(kind, np.arange(count), dataset.layout.variables[kind])
+        for name, array in everything.items():
+            np.testing.assert_array_equal(array, model[kind][name], err_msg=name)
+
+
+def test_no_runs_are_written_and_read_without_complaint(tmp_path):
+    layout = layout_of({"axes": CORE})
+    dataset, none = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.array([], dtype=np.int64)
+    dataset.write("sgd", none, empty(layout, "sgd", 0))
+    found = dataset.read("sgd", none, layout.variables["sgd"])
+    assert found["risk"].shape == (0, len(layout.grid.times))
+
+
+def test_runs_are_read_into_the_shapes_of_another_sweep(tmp_path):
+    spec = {"axes": {"d": 5, "p": [2, 4], "gamma": 0.1}, "observables": ["risk", "overlaps"]}
+    small = {**spec, "axes": {**spec["axes"], "p": [2]}}
+    wide, narrow = layout_of(spec), layout_of(small)
+    dataset = SweepDataset.create(tmp_path / "s.zarr", wide, {})
+    values = random_values(wide, "sgd", 2, np.random.default_rng(0))
+    values["overlap_student"][0, :, 2:, :] = values["overlap_student"][0, :, :, 2:] = np.nan
+    dataset.write("sgd", np.arange(2), values)
+    found = dataset.read("sgd", np.array([0]), narrow.variables["sgd"])
+    np.testing.assert_array_equal(found["overlap_student"][0], values["overlap_student"][0, :, :2, :2])
+    back = SweepDataset.create(tmp_path / "t.zarr", narrow, {})
+    back.write("sgd", np.array([0]), found)
+    again = back.read("sgd", np.array([0]), wide.variables["sgd"])
+    np.testing.assert_array_equal(again["overlap_student"][0], values["overlap_student"][0])
+    np.testing.assert_array_equal(again["risk"][0], values["risk"][0])
+
+
+def test_a_half_filled_dataset_opens_and_fills_up_under_its_reader(tmp_path):
+    layout = layout_of({"axes": {**CORE, "regime": TWO}})
+    dataset, rng = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.random.default_rng(0)
+    count = layout.runs.count("ode")
+    values = random_values(layout, "ode", count, rng)
+    halves = np.split(rng.permutation(count), [count // 2])
+    early = xr.open_dataset(tmp_path / "s.zarr", engine="zarr", cache=False)
+    for turn, half in enumerate(halves, 1):
+        dataset.write("ode", half, {name: array[half] for name, array in values.items()})
+        assert int((early.ode_status != Status.PENDING).sum()) == sum(map(len, halves[:turn]))
+        assert int((~early.ode_risk.isnull()).all("time").sum()) == sum(map(len, halves[:turn]))
+    np.testing.assert_array_equal(early.sgd_status, Status.PENDING)
+
+
+def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypatch):
+    layout = layout_of({"axes": CORE})
+    dataset, log = SweepDataset.create(tmp_path / "s.zarr", layout, {}), []
+    put, sync = module._Store.set, module.sync
+
+    async def logged(self, key, value):
+        log.append(("written", str(key)))
+        await put(self, key, value)
+
+    def synced(path):
+        log.append(("synced", str(path)))
+        sync(path)
+
+    monkeypatch.setattr(module._Store, "set", logged)
+    monkeypatch.setattr(module, "sync", synced)
+    numbers = np.arange(layout.runs.count("sgd"))
+    # the status first, for its place in the mapping must not matter
+    values = random_values(layout, "sgd", len(numbers), np.random.default_rng(0))
+    dataset.write("sgd", numbers, {"status": values.pop("status"), **values})
+    written = [key for what, key in log if what == "written"]
+    status = [key for key in written if key.startswith("sgd_status/")]
+    assert status
+    assert {key.split("/")[0] for key in written} == {f"sgd_{name}" for name in (*values, "status")}
+    first = log.index(("written", status[0]))
+    assert all(log.index(("written", key)) < first for key in written if key not in status)
+    for key in written:
+        path = dataset.path / key
+        at = log.index(("written", key))
+        until = len(log) if key in status else first
+        for what in (path, *list(path.parents)[: len(key.split("/"))]):
+            assert ("synced", str(what)) in log[at:until], f"{what} after {key}"
+
+
+def test_a_dataset_appears_whole(tmp_path, monkeypatch):
+    layout, path = layout_of({"axes": CORE}), tmp_path / "s.zarr"
+
+    def dies(*_):
+        raise RuntimeError("here")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(zarr, "consolidate_metadata", dies)
+        SweepDataset.create(path, layout, {})
+    assert not path.exists()
+    dataset = SweepDataset.create(path, layout, {})  # over what the first one left
+    assert dataset.status("sgd").tolist() == [0] * 9
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s.zarr"]
+
+
+def test_statuses_may_be_reset(tmp_path):
+    layout = layout_of({"axes": CORE})
+    dataset, numbers = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.arange(9)
+    for status in (Status.FAILED, Status.PENDING, Status.DONE):
+        dataset.write("sgd", numbers, {"status": np.full(9, status, np.int8)})
+        assert dataset.status("sgd").tolist() == [status] * 9
+
+
+def test_a_dataset_of_a_later_version_is_refused(tmp_path):
+    layout = layout_of({"axes": CORE})
+    SweepDataset.create(tmp_path / "s.zarr", layout, {})
+    zarr.open_group(tmp_path / "s.zarr", mode="r+").attrs["layout_version"] = 99
+    with pytest.raises(TooNew, match="99"):
+        SweepDataset(tmp_path / "s.zarr", layout)
+
+
+def test_the_regime_that_auto_chose_is_stored_by_name(tmp_path):
+    layout = layout_of({"axes": {"d": 50, "p": 2, "gamma": 0.1, "regime": "auto"}, "simulate": False})
+    dataset = SweepDataset.create(tmp_path / "s.zarr", layout, {})
+    job = Job("ode", 0, 0, (0,), (0,))
+    result = compute(layout, job)
+    dataset.write("ode", job.numbers(layout), result.values)
+    chosen = opened(tmp_path / "s.zarr").ode_regime
+    assert chosen.attrs["flag_meanings"].split() == list(REGIMES)
+    assert chosen.attrs["flag_meanings"].split()[int(chosen.squeeze())] in REGIMES
+    assert list(chosen.attrs["flag_values"]) == list(range(len(REGIMES)))

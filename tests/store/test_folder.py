@@ -1,0 +1,204 @@
+"""The data folder: one process at a time changes it, and what is removed is gone."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from sweep_service.costs import Calibration
+from sweep_service.errors import InUse, NotFound
+from sweep_service.grids import Grid
+from sweep_service.runs import KEY
+from sweep_service.spec import SweepSpec
+from sweep_service.store.dataset import SweepDataset
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.layout import Layout
+
+SPEC = SweepSpec.parse(
+    {
+        "axes": {"d": [5, 6], "p": 2, "gamma": {"log": [0.1, 1.0, 3]}, "regime": ["classical"]},
+        "fixed": {"k": 1},
+        "time": {"max": 1.0, "samples": 3},
+        "observables": ["risk"],
+    }
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return DataFolder(tmp_path / "data")
+
+
+def filled(folder, name):
+    """Every kind of file that a sweep has."""
+    folder.objects.put(f"{name}.json", SPEC.model_dump_json().encode())
+    layout = Layout(Grid.of(SPEC))
+    folder.put_keys(name, layout.runs.keys)
+    folder.acknowledge(name)
+    folder.objects.put(f"{name}.parts/0a.npz", b"")
+    folder.objects.put(f"{name}.parts/0a.0.checkpoint", b"")
+    folder.objects.put(f"{name}.failures/sgd-0.json", b"")
+    return SweepDataset.create(folder.dataset_path(name), layout, {})
+
+
+def there(folder):
+    return sorted(path.relative_to(folder.root).as_posix() for path in folder.root.rglob("*"))
+
+
+def test_a_second_holder_is_refused_and_told_who_it_is(folder):
+    with folder.lock():
+        with pytest.raises(InUse, match=str(os.getpid())), DataFolder(folder.root).lock():
+            pass
+        with pytest.raises(InUse), folder.lock():
+            pass
+    with folder.lock():
+        pass
+
+
+def test_an_error_frees_the_lock(folder):
+    with pytest.raises(RuntimeError), folder.lock():
+        raise RuntimeError("here")
+    with folder.lock():
+        pass
+
+
+HOLDER = """
+import subprocess, sys, time
+from sweep_service.store.folder import DataFolder
+with DataFolder(sys.argv[1]).lock():
+    child = subprocess.Popen(["sleep", "60"], close_fds=False)  # which must not inherit the lock
+    print(child.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_lock_keeps_out_another_process_until_that_is_killed(folder):
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, folder.root], stdout=subprocess.PIPE, text=True)
+    child = int(holder.stdout.readline())
+    try:
+        with pytest.raises(InUse, match=f"process {holder.pid}"), folder.lock():
+            pass
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        began = time.monotonic()
+        with folder.lock():
+            assert time.monotonic() - began < 1.0
+        assert (folder.root / "lock").read_text("utf-8") == str(os.getpid())
+    finally:
+        holder.kill()
+        holder.stdout.close()
+        os.kill(child, signal.SIGKILL)
+
+
+def test_readers_need_no_lock(folder):
+    filled(folder, "s")
+    with folder.lock():
+        other = DataFolder(folder.root)
+        assert other.spec("s") == SPEC
+        assert other.dataset("s").status("sgd").tolist() == [0] * 6
+
+
+def test_what_is_removed_leaves_nothing(folder):
+    filled(folder, "s2")
+    before = there(folder)
+    filled(folder, "s")
+    assert there(folder) != before
+    folder.remove("s")
+    assert there(folder) == before
+    folder.remove("s")
+    folder.remove("never-there")
+    assert there(folder) == before
+    assert not folder.acknowledged("s")
+    with pytest.raises(NotFound):
+        folder.spec("s")
+
+
+def test_a_removal_that_was_interrupted_can_be_done_again(folder, monkeypatch):
+    filled(folder, "s")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # it dies before anything goes
+        folder.remove("s")
+    filled(folder, "s")
+    folder.remove("s")
+    folder.sweep_orphans()
+    assert there(folder) == ["sweeps"]
+
+
+def test_an_interrupted_removal_is_never_taken_for_a_sweep(folder, monkeypatch):
+    filled(folder, "s")
+
+    def dies(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shutil, "rmtree", dies)
+        folder.remove("s")
+    assert not folder.dataset_path("s").exists()
+    assert not folder.acknowledged("s")  # or it would be offered for adoption without its dataset
+
+
+def test_orphans_are_swept_and_the_rest_stays(folder):
+    filled(folder, "s")
+    before = there(folder)
+    folder.objects._fresh("s.parts/0b.npz", b"half")
+    chunk = next(folder.dataset_path("s").rglob("zarr.json"))
+    chunk.with_name("c.0123.partial").write_bytes(b"half")
+    for name in ("t.zarr.partial", "u.zarr.removed.partial"):
+        shutil.copytree(folder.dataset_path("s"), folder.objects.root / name)
+    folder.sweep_orphans()
+    assert there(folder) == before
+
+
+def test_spec_keys_and_layout_come_back(folder):
+    filled(folder, "s")
+    layout = Layout(Grid.of(SPEC))
+    assert folder.spec("s") == SPEC
+    assert folder.layout("s").grid.key == layout.grid.key
+    for kind, keys in layout.runs.keys.items():
+        assert folder.keys("s")[kind].dtype == KEY
+        np.testing.assert_array_equal(folder.keys("s")[kind], keys)
+    assert folder.dataset("s").layout is folder.layout("s")
+
+
+def test_keys_of_one_kind_alone_come_back(folder):
+    spec = SweepSpec.parse({**SPEC.model_dump(mode="json"), "simulate": False})
+    keys = Layout(Grid.of(spec)).runs.keys
+    folder.put_keys("s", keys)
+    found = folder.keys("s")
+    assert len(found["sgd"]) == 0
+    np.testing.assert_array_equal(found["ode"], keys["ode"])
+
+
+def test_a_long_list_of_points_can_be_read_back(folder):
+    points = [{"d": 10 + at, "p": 4, "gamma": 0.01 + at * 1e-5} for at in range(30_000)]
+    spec = SweepSpec.parse({"points": points, "fixed": {"k": 2}, "time": {"max": 1.0}})
+    folder.objects.put("s.json", spec.model_dump_json().encode())
+    assert folder.spec("s") == spec
+
+
+def test_an_unknown_sweep_is_not_found(folder):
+    for call in (folder.spec, folder.layout, folder.dataset, folder.keys):
+        with pytest.raises(NotFound, match="nowhere"):
+            call("nowhere")
+    assert not folder.acknowledged("nowhere")
+
+
+def test_calibration_comes_back_and_a_broken_one_is_none(folder):
+    assert folder.calibration() == Calibration()
+    folder.put_calibration(Calibration({"sgd/S1": 1.5}))
+    assert folder.calibration() == Calibration({"sgd/S1": 1.5})
+    folder.put_calibration(Calibration({"sgd/S1": 2.0}))
+    assert folder.calibration()("sgd/S1") == 2.0
+    (folder.root / "calibration.json").write_text("{half", "utf-8")
+    assert folder.calibration() == Calibration()
+    assert [path.name for path in folder.root.iterdir()] == ["calibration.json"]
+
+
+def test_there_is_room(folder):
+    folder.root.mkdir()
+    assert folder.free_bytes() == pytest.approx(shutil.disk_usage(folder.root).free, rel=0.2)

@@ -1,0 +1,138 @@
+"""Files as objects: the conformance of the local backend, and what is particular to files."""
+
+import errno
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from sweep_service.store import objects as module
+from sweep_service.store.objects import LocalObjects
+from tests.store.conformance import StoreConformance, StoreMachine
+
+
+class TestLocalObjects(StoreConformance):
+    @pytest.fixture
+    def objects(self, tmp_path):
+        return LocalObjects(tmp_path / "new" / "store")
+
+    def opening(self, objects):
+        imported = "from sweep_service.store.objects import LocalObjects"
+        return f"{imported}\nobjects = LocalObjects({str(objects.root)!r})"
+
+
+class LocalMachine(StoreMachine):
+    def start(self):
+        self.root = Path(tempfile.mkdtemp())
+        return LocalObjects(self.root)
+
+    def teardown(self):
+        if hasattr(self, "root"):
+            shutil.rmtree(self.root)
+
+    def crash(self, objects, name, content):
+        objects._fresh(name, content)
+
+    def recover(self, objects):
+        objects.sweep()
+        assert not list(self.root.rglob("*.partial"))
+
+
+LocalMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestLocalStates = LocalMachine.TestCase
+
+
+def test_orphans_are_not_listed_and_are_swept(tmp_path):
+    objects = LocalObjects(tmp_path)
+    objects.put("a", b"1")
+    objects.put("folder/b", b"2")
+    for name in ("a", "folder/b", "folder/new"):
+        objects._fresh(name, b"never finished")
+    assert len(list(tmp_path.rglob("*.partial"))) == 3
+    assert list(objects.list()) == ["a", "folder/b"]
+    assert objects.sweep() == 3
+    assert objects.sweep() == 0
+    assert not list(tmp_path.rglob("*.partial"))
+    assert objects.get("a") == b"1"
+    assert objects.get("folder/b") == b"2"
+
+
+def test_a_writer_that_is_killed_leaves_an_orphan_that_is_swept(tmp_path):
+    code = f"""
+import os, signal
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from sweep_service.store.objects import LocalObjects
+LocalObjects({str(tmp_path)!r}).put("a", b"new")
+"""
+    objects = LocalObjects(tmp_path)
+    objects.put("a", b"old")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert objects.get("a") == b"old"
+    assert list(objects.list()) == ["a"]
+    assert objects.sweep() == 1
+
+
+def test_sweep_passes_over_folders(tmp_path):
+    objects = LocalObjects(tmp_path)
+    (tmp_path / "half.zarr.partial").mkdir()
+    objects._fresh("a", b"")
+    assert objects.sweep() == 1
+    assert not list(tmp_path.glob("a*"))
+
+
+@pytest.mark.parametrize("call", ["put", "create"])
+def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_answer(tmp_path, monkeypatch, call):
+    objects, log = LocalObjects(tmp_path), []
+    objects.put("folder/other", b"")
+    fsync = os.fsync
+
+    def synced(handle):
+        log.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "content")
+        fsync(handle)
+
+    for name in ("replace", "link"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *paths, real=real: (log.append("name"), real(*paths)))
+    monkeypatch.setattr(os, "fsync", synced)
+    getattr(objects, call)("folder/a", b"content")
+    assert log == ["content", "name", "folder"]
+
+
+def test_a_new_folder_is_on_the_disk_as_well(tmp_path, monkeypatch):
+    objects, synced = LocalObjects(tmp_path), []
+    monkeypatch.setattr(module, "sync", synced.append)
+    objects.put("new/deep/a", b"")
+    assert {Path(path) for path in synced} >= {tmp_path, tmp_path / "new", tmp_path / "new" / "deep"}
+
+
+@pytest.mark.parametrize("call", ["put", "create"])
+def test_a_full_disk_leaves_the_old_content_and_no_orphan(tmp_path, monkeypatch, call):
+    objects = LocalObjects(tmp_path)
+    objects.put("a", b"old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no room"):
+        getattr(objects, call)("a", b"new")
+    assert objects.get("a") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_listing_a_folder_looks_into_no_other(tmp_path, monkeypatch):
+    objects, seen = LocalObjects(tmp_path), []
+    objects.put("s.parts/a.npz", b"")
+    objects.put("s.zarr/c/0/0", b"")  # a dataset has thousands of these, and parts are listed every second
+    for name in ("scandir", "listdir"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda path=".", real=real: (seen.append(str(path)), real(path))[1])
+    assert list(objects.list("s.parts/")) == ["s.parts/a.npz"]
+    assert not [path for path in seen if ".zarr" in path]

@@ -6,9 +6,10 @@ grid, as that is how they are merged; the dearest bundles go first, so that none
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,12 +17,12 @@ import numpy as np
 from sweep_service.arrays import AnyArray
 from sweep_service.compute import Job
 from sweep_service.costs import Calibration, ode_seconds, sgd_seconds
-from sweep_service.identity import Key
 from sweep_service.runs import Kind
 from sweep_service.store.layout import Layout
 
 AIM = 5.0  # seconds of work in a bundle
 MOST_RUNS = 500
+MOST_BYTES = 32 << 20  # of a part, but for one run that is larger
 CHEAP = 0.05  # seconds: jobs below it and above it are not mixed, so that bundles are of equal cost
 
 
@@ -34,18 +35,21 @@ class Bundle:
 
     @cached_property
     def key(self) -> str:
-        return Key.of(jobs=[asdict(job) for job in self.jobs]).digest[:32]
+        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
+    @cached_property
     def text(self) -> str:
-        return json.dumps([asdict(job) for job in self.jobs])
+        """Its jobs, as the ledger keeps them."""
+        jobs = [[job.kind, job.point, job.regime, job.seeds, job.repeats] for job in self.jobs]
+        return json.dumps(jobs, separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str, cost: float) -> Bundle:
-        jobs = tuple(
-            Job(one["kind"], one["point"], one["regime"], tuple(one["seeds"]), tuple(one["repeats"]))
-            for one in json.loads(text)
+        jobs = (
+            Job(kind, point, regime, tuple(seeds), tuple(repeats))
+            for kind, point, regime, seeds, repeats in json.loads(text)
         )
-        return cls(jobs, cost)
+        return cls(tuple(jobs), cost)
 
 
 def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration) -> list[Bundle]:
@@ -53,53 +57,62 @@ def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration)
     jobs = [found for kind, numbers in wanted.items() for found in _jobs(layout, kind, numbers, known)]
     cheap = [(job, cost) for job, cost in jobs if cost < CHEAP]
     dear = [(job, cost) for job, cost in jobs if cost >= CHEAP]
-    found = [*_packed(dear), *_packed(cheap)]
+    most = {kind: most_runs(layout, kind) for kind in wanted}
+    found = [*_packed(dear, most), *_packed(cheap, most)]
     return sorted(found, key=lambda bundle: -bundle.cost)
 
 
-def _packed(jobs: Sequence[tuple[Job, float]]) -> Iterator[Bundle]:
+def most_runs(layout: Layout, kind: Kind) -> int:
+    """As many runs of a kind as a part may hold."""
+    return max(1, min(MOST_RUNS, MOST_BYTES // layout.run_bytes(kind)))
+
+
+def _packed(jobs: Sequence[tuple[Job, float]], most: Mapping[Kind, int]) -> Iterator[Bundle]:
     waiting: list[Job] = []
-    cost, runs = 0.0, 0
+    cost, full = 0.0, 0.0
     for job, price in jobs:
-        size = len(job.seeds) * len(job.repeats)
-        if waiting and (cost + price > AIM or runs + size > MOST_RUNS):
+        share = len(job.seeds) * len(job.repeats) / most[job.kind]
+        if waiting and (cost + price > AIM or full + share > 1.0):
             yield Bundle(tuple(waiting), cost)
-            waiting, cost, runs = [], 0.0, 0
+            waiting, cost, full = [], 0.0, 0.0
         waiting.append(job)
-        cost, runs = cost + price, runs + size
+        cost, full = cost + price, full + share
     if waiting:
         yield Bundle(tuple(waiting), cost)
 
 
 def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> Iterator[tuple[Job, float]]:
     """Runs of a point (and regime) that form a rectangle of seeds and repeats, no dearer than a bundle."""
-    grid = layout.grid
+    grid, most = layout.grid, most_runs(layout, kind)
     if len(numbers) == 0:
         return
     first, second, third = np.unravel_index(np.sort(numbers), layout.runs.shape(kind))
     group = first if kind == "sgd" else first * len(grid.regimes) + second
     begins = np.flatnonzero(np.diff(group, prepend=-1))
     for begin, end in zip(begins, [*begins[1:], len(group)], strict=True):
-        point, index = grid.point(int(first[begin])), int(first[begin])
+        index = int(first[begin])
+        point = grid.points[index]
         if kind == "ode":
             regime = int(second[begin])
             price = ode_seconds(point, grid.regimes[regime], float(grid.times[-1]), len(grid.times), known)
-            for some in _split(third[begin:end].tolist(), price):
+            for some in _split(third[begin:end].tolist(), price, most):
                 yield Job("ode", index, regime, tuple(some), (0,)), price * len(some)
             continue
         steps = float(grid.times[-1]) / point.delta_t
         price = sgd_seconds(point, steps, len(grid.times), end - begin, known)
+        asked: dict[int, list[int]] = {}
+        for seed, repeat in zip(second[begin:end].tolist(), third[begin:end].tolist(), strict=True):
+            asked.setdefault(seed, []).append(repeat)
         rows: dict[tuple[int, ...], list[int]] = {}
-        for seed in np.unique(second[begin:end]):
-            repeats = tuple(third[begin:end][second[begin:end] == seed].tolist())
-            rows.setdefault(repeats, []).append(int(seed))
+        for seed, some in asked.items():
+            rows.setdefault(tuple(some), []).append(seed)
         for repeats, seeds in rows.items():
-            for some in _split(seeds, price * len(repeats)):
-                for few in _split(repeats, price * len(some), MOST_RUNS // len(some)):
+            for some in _split(seeds, price * len(repeats), most):
+                for few in _split(repeats, price * len(some), max(1, most // len(some))):
                     yield Job("sgd", index, 0, tuple(some), tuple(few)), price * len(some) * len(few)
 
 
-def _split(places: Sequence[int], price: float, most: int = MOST_RUNS) -> Iterator[Sequence[int]]:
+def _split(places: Sequence[int], price: float, most: int) -> Iterator[Sequence[int]]:
     """As many at once as make a bundle, at least one; in eights where that is no dearer, for the lanes."""
     size = max(1, min(most, int(AIM / max(price, 1e-12))))
     size = size - size % 8 if size > 8 else size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -101,14 +101,26 @@ def _sgd(
     except PASSED_ON:
         raise
     except Exception as error:
+        if runs > 1:  # let the others not suffer for one
+            return _one_by_one(layout, job, stopped)
         values["status"][:] = Status.FAILED
-        return Result(values, _failures(layout, job, error, range(runs)))
+        return Result(values, _failures(layout, job, error, [0]))
     flat = found.stack(run=("seed", "repeat")).transpose("run", ...)
     _take(values, flat)
     values["status"][:] = [Status[label.upper()] for label in found.attrs["status"]]
     values["steps"][:] = found.attrs["steps"]
     values["seconds"][:] = found.attrs["seconds"]
     return Result(values)
+
+
+def _one_by_one(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result:
+    found = [
+        _sgd(layout, replace(job, seeds=(seed,), repeats=(repeat,)), stopped, None)
+        for seed in job.seeds
+        for repeat in job.repeats
+    ]
+    values = {name: np.concatenate([one.values[name] for one in found]) for name in found[0].values}
+    return Result(values, tuple(failure for one in found for failure in one.failures))
 
 
 def _ode(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result:
@@ -175,7 +187,7 @@ def failed_result(layout: Layout, job: Job, error: str) -> Result:
 
 def _empty(layout: Layout, kind: Kind, runs: int) -> dict[str, AnyArray]:
     return {
-        name: np.full((runs, *variable.shape[len(variable.leading) :]), variable.fill, variable.dtype)
+        name: np.full((runs, *variable.run_shape), variable.fill, variable.dtype)
         for name, variable in layout.variables[kind].items()
     }
 

@@ -86,10 +86,13 @@ class Conductor:
         """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""
         adopted = []
         for name in self.strangers():
-            layout, title = self.folder.layout(name), self.folder.spec(name).name
-            now, runs = utc_now(), sum(layout.runs.count(kind) for kind in layout.variables)
-            key = layout.grid.key.digest
-            self.ledger.add(Sweep(name, key, title, State.PAUSED, now, now, None, "adopted", runs, 0), [])
+            layout, about = self.folder.layout(name), self.folder.dataset(name).attributes
+            runs = sum(layout.runs.count(kind) for kind in layout.variables)
+            sweep = Sweep(
+                name, layout.grid.key.digest, self.folder.spec(name).name, State.PAUSED,
+                about.get("created", utc_now()), utc_now(), about.get("extends"), "adopted", runs, 0,
+            )  # fmt: skip
+            self.ledger.add(sweep, [])
             self.merger.merge(name)
             self._requeue(name)
             self._finish(name)

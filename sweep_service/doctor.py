@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import time as clock
 from typing import Any
 
 from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
 from sweep_service.dynamics.integrate import integrate
+from sweep_service.kernels import working_time
 from sweep_service.point import Point
 from sweep_service.simulators.simulate import simulate
 from sweep_service.store.folder import DataFolder
@@ -49,18 +49,16 @@ def measure(folder: DataFolder) -> dict[str, float]:
     for given, steps, chains in SGD:
         point = Point.parse(given)
         times, many = [0.0, steps * point.delta_t], list(range(chains))
-        simulate(point, times=[0.0, point.delta_t], seed=many)  # compile
-        began = clock.process_time()
+        began = working_time()
         simulate(point, times=times, seed=many)
-        factors[sgd_work(point)] = (clock.process_time() - began) / (
+        factors[sgd_work(point)] = (working_time() - began) / (
             chains * sgd_seconds(point, steps, 2, chains, plain)
         )
     for given, regime in ODE:
         point = Point.parse(given)
-        integrate(point, times=[0.0, 0.1], regime=regime)
-        began = clock.process_time()
+        began = working_time()
         integrate(point, times=[0.0, 1.0, 10.0], regime=regime)
-        factors[ode_work(point, regime)] = (clock.process_time() - began) / ode_seconds(
+        factors[ode_work(point, regime)] = (working_time() - began) / ode_seconds(
             point, regime, 10.0, 3, plain
         )
     known = Calibration({name: round(value, 4) for name, value in factors.items()})

@@ -6,6 +6,7 @@ SweepError
 │   └── RegimeUndefined     the input is fine, this limiting theory does not exist there
 ├── NotFound                name something that is there
 ├── TooNew                  upgrade: the data was written by a later version
+├── Damaged                 restore a file, or let it be made again
 ├── InUse                   another process works on this data folder: stop it, or name another folder
 ├── IntegrationFailed       the integrator gave up on a finite solution: report it
 └── Stopped                 the caller asked to stop: nothing is wrong
@@ -46,6 +47,10 @@ class NotFound(SweepError, LookupError):
 
 class TooNew(SweepError):
     """Written by a later version than this one."""
+
+
+class Damaged(SweepError):
+    """A file that we wrote cannot be read any more."""
 
 
 class InUse(SweepError):

@@ -71,7 +71,7 @@ def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration
     steps, total = 0.0, 0.0
     dearest: tuple[float, int] = (-1.0, 0)
     notes: Counter[str] = Counter()
-    for index, point in enumerate(grid.points()):
+    for index, point in enumerate(grid.points):
         cost, said = 0.0, set(point_warnings(point))
         chains = int(left["sgd"][index].sum()) if "sgd" in left else 0
         if chains:

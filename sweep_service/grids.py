@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -91,7 +91,7 @@ class Grid:
         if len(grid) > MOST_POINTS:
             raise InvalidInput("axes", f"{len(grid)} points", f"must give at most {MOST_POINTS}")
         if not checked:
-            grid._check()
+            _ = grid.points
         return grid
 
     @property
@@ -132,16 +132,20 @@ class Grid:
             init[name.removeprefix(INIT)] = values.pop(name)
         return Point.parse({**{n: v for n, v in values.items() if n not in EXPONENTS}, "init": init})
 
-    def points(self) -> Iterator[Point]:
-        return (self.point(index) for index in range(len(self)))
-
-    def _check(self) -> None:
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """All of them: for who looks at each more than once, as reading one takes a while."""
+        found: list[Point] = []
         for index in range(len(self)):
             try:
-                self.point(index)
+                point = self.point(index)
             except InvalidInput as error:
                 where = ", ".join(f"{name} = {value}" for name, value in self.row(index).items())
                 raise InvalidInput(error.field, error.value, f"{error.allowed} (at {where})") from None
+            if found and point.init.is_like(found[-1].init):  # one object for most, with one digest
+                point = replace(point, init=found[-1].init)
+            found.append(point)
+        return tuple(found)
 
     @cached_property
     def content(self) -> dict[str, Any]:

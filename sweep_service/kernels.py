@@ -10,12 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import threading
+import time as clock
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,3 +71,34 @@ def kernel(
             numba.config.CACHE_DIR = previous
 
     return decorate
+
+
+class _Compiling(event.Listener):
+    """How long each thread has compiled kernels, or read compiled ones."""
+
+    def __init__(self) -> None:
+        self.mine = threading.local()
+
+    def on_start(self, event: event.Event) -> None:
+        depth = getattr(self.mine, "depth", 0)
+        if depth == 0:
+            self.mine.began = clock.thread_time()
+        self.mine.depth = depth + 1
+
+    def on_end(self, event: event.Event) -> None:
+        self.mine.depth -= 1
+        if self.mine.depth == 0:
+            self.mine.seconds = self.seconds + clock.thread_time() - self.mine.began
+
+    @property
+    def seconds(self) -> float:
+        return getattr(self.mine, "seconds", 0.0)
+
+
+_compiling = _Compiling()
+event.register("numba:compiler_lock", _compiling)
+
+
+def working_time() -> float:
+    """Processor seconds of this thread, without those spent on compiling: what work costs the next time."""
+    return clock.thread_time() - _compiling.seconds

@@ -18,7 +18,7 @@ from sweep_service.version import __version__
 PACKAGES = ("numpy", "scipy", "numba", "xarray", "zarr")
 
 
-def provenance(spec: SweepSpec, grid: Grid) -> dict[str, Any]:
+def provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) -> dict[str, Any]:
     environment = {
         "python": platform.python_version(),
         "system": platform.system(),
@@ -33,6 +33,7 @@ def provenance(spec: SweepSpec, grid: Grid) -> dict[str, Any]:
         "git": git_state(),
         "environment": json.dumps(environment),
         "created": utc_now(),
+        **({"extends": extends} if extends else {}),
     }
 
 

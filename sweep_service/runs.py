@@ -46,27 +46,31 @@ class Runs:
     @cached_property
     def keys(self) -> dict[Kind, AnyArray]:
         """The key of each run, in the order of their numbers."""
-        found: dict[Kind, list[bytes]] = {"sgd": [], "ode": []}
         times = Key.of(times=self.grid.times).digest
-        for point in self.grid.points():
-            for kind in KINDS:
-                found[kind] += self._point_keys(kind, point, times)
-        return {kind: np.array(keys, dtype=KEY) for kind, keys in found.items()}
+        return {
+            "sgd": np.array(list(self._sgd_keys(times)), dtype=KEY),
+            "ode": np.array(list(self._ode_keys(times)), dtype=KEY),
+        }
 
-    def _point_keys(self, kind: Kind, point: Point, times: str) -> Iterator[bytes]:
+    def _sgd_keys(self, times: str) -> Iterator[bytes]:
         grid = self.grid
-        if kind == "sgd" and grid.simulate:
+        for point in grid.points if grid.simulate else ():
             engine = choose_engine(point).name
             for seed in grid.seeds:
                 for repeat in grid.repeats:
                     stream = stream_key(point, seed, repeat).digest
                     yield _digest("sgd", stream, times, engine, ENGINE_VERSION)
-        elif kind == "ode":
-            options = Key.of(options=grid.options.content()).digest
+
+    def _ode_keys(self, times: str) -> Iterator[bytes]:
+        grid = self.grid
+        options = Key.of(options=grid.options.content()).digest
+        last: Point | None = None
+        for point in grid.points if grid.regimes else ():
+            if last is None or point.init is not last.init or point.shape != last.shape:
+                starts, last = [point.init.key(point.shape, seed).digest for seed in grid.seeds], point
             for regime in grid.regimes:
                 physics = ode_content(point, regime, grid.options.finite_d_factor)
-                for seed in grid.seeds:
-                    start = point.init.key(point.shape, seed).digest
+                for start in starts:
                     yield _digest("ode", regime, physics, start, options, times, ODE_VERSION)
 
 

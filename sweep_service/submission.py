@@ -19,7 +19,7 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.layout import Layout
 from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
-from sweep_service.store.merger import Merger
+from sweep_service.store.merger import MERGE_BYTES, Merger
 
 # What a run that need not be computed again may have ended with.
 FINAL = (Status.DONE, Status.DIVERGED, Status.SKIPPED)
@@ -84,15 +84,18 @@ class Submission:
         self.folder.put_keys(name, self.keys)
         fault("submit:keys")
         dataset = SweepDataset.create(
-            self.folder.dataset_path(name), self.layout, provenance(self.spec, self.grid)
+            self.folder.dataset_path(name), self.layout, provenance(self.spec, self.grid, extends)
         )
         fault("submit:dataset")
         reused = 0
         for source, found in self.reuse:
             other = self.folder.dataset(source)
             for kind, (theirs, ours) in found.items():
-                values = other.read(kind, theirs, self.layout.variables[kind])
-                reused += len(merger.write(dataset, name, kind, ours, values))
+                block = max(1, MERGE_BYTES // self.layout.run_bytes(kind))
+                for at in range(0, len(ours), block):
+                    few = slice(at, at + block)
+                    values = other.read(kind, theirs[few], self.layout.variables[kind])
+                    reused += len(merger.write(dataset, name, kind, ours[few], values))
         fault("submit:reuse")
         some = bundles(self.layout, self.left, self.folder.calibration())
         runs = sum(self.layout.runs.count(kind) for kind in self.layout.variables)

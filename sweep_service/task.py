@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time as clock
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from sweep_service.bundles import Bundle
 from sweep_service.compute import compute
 from sweep_service.errors import NotFound
 from sweep_service.faults import fault
+from sweep_service.kernels import working_time
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.objects import Objects
@@ -60,7 +60,7 @@ def part_name(sweep: str, bundle: str) -> str:
 
 def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> Receipt:
     """Compute a bundle and write its part; runs that fail are part of it, `Stopped` passes through."""
-    folder, began = DataFolder(task.root), clock.process_time()
+    folder, began = DataFolder(task.root), working_time()
     layout = folder.layout(task.sweep)
     results = []
     for place, job in enumerate(task.bundle.jobs):
@@ -73,4 +73,4 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> Receipt:
     counts = Counter(
         Status(int(status)).label for values in part.values.values() for status in values["status"]
     )
-    return Receipt(task.sweep, task.bundle.key, clock.process_time() - began, dict(counts))
+    return Receipt(task.sweep, task.bundle.key, working_time() - began, dict(counts))

@@ -117,7 +117,7 @@ def test_keys_tell_bundles_apart_and_survive_their_text(drawn):
     some = bundles(*drawn)
     assert len({bundle.key for bundle in some}) == len(some)
     for bundle in some:
-        again = Bundle.of(bundle.text(), bundle.cost)
+        again = Bundle.of(bundle.text, bundle.cost)
         assert again == bundle
         assert again.key == bundle.key
         assert asdict(again) == asdict(bundle)

@@ -427,7 +427,10 @@ def test_an_export_to_csv_has_a_line_for_each_run_and_time(filled, tmp_path):
 
 
 def test_an_export_to_json_is_json_and_changes_no_text(tmp_path):
-    wild = {"axes": {**SMALL["axes"], "gamma": [0.1, 500.0]}, "fixed": {**SMALL["fixed"], "activation": "square"}}
+    wild = {
+        "axes": {**SMALL["axes"], "gamma": [0.1, 500.0]},
+        "fixed": {**SMALL["fixed"], "activation": "square"},
+    }
     spec = {**SMALL, **wild, "name": "why NaN?", "time": {"max": 2000.0, "samples": 4}}
     known = sweep(tmp_path, "run", "-", "--json", text=spec).json["id"]
     assert sweep(tmp_path, "export", known, "out.json").code == DONE

@@ -149,7 +149,7 @@ def assert_equals_direct_calls(conductor, sweep):
     dataset, layout = stored(conductor, sweep), conductor.folder.layout(sweep.id)
     grid, checked = layout.grid, 0
     bookkeeping = {"status", "steps", "seconds", "regime"}
-    for index, point in enumerate(grid.points()):
+    for index, point in enumerate(grid.points):
         asked = {"times": grid.times, "observables": grid.observables, "overlaps": grid.overlaps}
         for kind in layout.variables:
             names = set(layout.variables[kind]) - bookkeeping

@@ -69,7 +69,7 @@ def test_any_number_or_name_of_a_point_may_be_an_axis(name):
 
 def test_the_teacher_follows_an_axis_of_activations():
     found = grid(**axes(activation=["erf", "relu"]))
-    assert [point.teacher_activation.name for point in found.points()] == ["erf", "relu"] * 4
+    assert [point.teacher_activation.name for point in found.points] == ["erf", "relu"] * 4
 
 
 @pytest.mark.parametrize("name", ["d", "p", "k"])
@@ -92,7 +92,7 @@ def test_spaced_numbers_include_both_ends(scale, space, ends):
 
 def test_columns_agree_with_points():
     for found in (grid(**axes(noise=[0.0, 1.0])), triangle(2), scaled([5, 20], [0.0, 0.5], [0.1])):
-        points = list(found.points())
+        points = list(found.points)
         for name in ("d", "p", "k", "gamma", "noise"):
             assert found.column(name).shape == found.shape
             assert found.column(name).reshape(-1).tolist() == [getattr(point, name) for point in points]

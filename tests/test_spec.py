@@ -786,7 +786,7 @@ def valid_or_refused(value):
     except InvalidInput:
         return
     assert 1 <= len(found) <= 10**6
-    assert all(point.gamma > 0 and point.d >= 1 and point.p >= 1 and point.k >= 1 for point in found.points())
+    assert all(point.gamma > 0 and point.d >= 1 and point.p >= 1 and point.k >= 1 for point in found.points)
     assert np.all(np.isfinite(found.times))
     assert np.all(np.diff(found.times) > 0)
     assert Layout(found).bytes > 0

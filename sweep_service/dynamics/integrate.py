@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import numbers
-import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
 from sweep_service.fields import increasing_times, seeds, switch
+from sweep_service.kernels import working_time
 from sweep_service.labels import WIDEST_STORED, labelled
 from sweep_service.model.observables import OBSERVABLES, States, chosen, observe
 from sweep_service.model.overlaps import inside_norms
@@ -79,7 +79,7 @@ def _run(
     keep: bool,
     stopped: Callable[[], bool] | None,
 ) -> xr.Dataset:
-    began = clock.perf_counter()
+    began = working_time()
     flow, path, error = _solve_finely(setup, choice.regime, times, stopped)
     risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
     states, kept = _states(flow, path, risk, setup.start.overlaps.P)
@@ -109,7 +109,7 @@ def _run(
             "steps": path.steps,
             "evaluations": path.evaluations,
             "quadrature_error": error,
-            "seconds": clock.perf_counter() - began,
+            "seconds": working_time() - began,
             "warnings": "\n".join(found),
         },
     )

@@ -221,12 +221,16 @@ class Init:
             return self.kind
         return hashlib.sha256(b"".join(array.tobytes() for array in self.weights)).hexdigest()
 
+    def is_like(self, other: Init) -> bool:
+        """The same rule for drawing a start; given numbers are not compared."""
+        return self.given is None and other.given is None and self == other
+
     def key(self, shape: Shape, seed: int) -> Key:
-        """The init_key: no d when the overlaps are shared over d."""
+        """The init_key: no d when the overlaps are shared over d, or given."""
         return Key.of(p=shape.p, **self._setting(shape, seed))
 
     def _setting(self, shape: Shape, seed: int) -> dict[str, Any]:
-        d = None if self.shared else shape.d
+        d = None if self.shared or self.given is not None else shape.d
         return {"d": d, "k": shape.k, "init": self.content(), "seed": seed}
 
     def start(self, shape: Shape, seed: int) -> Start:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import Stopped
+from sweep_service.kernels import working_time
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack, unreadable
 from sweep_service.simulators.records import Records, Sample
@@ -48,6 +49,7 @@ class Run:
         self.ends = Ends(pending, np.zeros(chains, np.int64), np.zeros(chains))
         self.position = np.zeros(3, dtype=np.int64)  # first chain of the group, next record, steps done
         self.slice, self.grain, self.saved = 0, 1, clock.monotonic()
+        self.began = 0.0
 
     def __call__(self) -> Ends:
         """Run to the end. A chain that diverges overflows; that is found and kept as its status."""
@@ -56,6 +58,7 @@ class Run:
 
     def _run(self, resumed: Mapping[str, AnyArray] | None) -> Ends:
         while (first := int(self.position[0])) < self.chains:
+            self.began = working_time()
             simulator = self.form(self.chains - first)
             size = simulator.most_chains
             drawn = [self.draw(chain) for chain in range(first, min(first + size, self.chains))]
@@ -86,6 +89,7 @@ class Run:
                 if group.diverged[c] < 0:
                     self.records.add(first + c, c, record, M[c], Q[c])
             self.position[1] += 1
+            self._charge(first, len(place))
             if np.all(group.diverged >= 0):
                 break
         for c in place:
@@ -107,10 +111,16 @@ class Run:
             began = clock.perf_counter()
             group.advance(now, last)
             took = clock.perf_counter() - began
-            self.ends.seconds[first : first + len(group.chains)] += took / len(group.chains)
+            self._charge(first, len(group.chains))
             if last - now == self.slice:
                 self.slice = int(self.slice * min(4.0, max(0.25, SLICE / max(took, 1e-9))))
             self.position[2] = last
+
+    def _charge(self, first: int, chains: int) -> None:
+        """Share the work since the last time among the chains of a group."""
+        now = working_time()
+        self.ends.seconds[first : first + chains] += (now - self.began) / chains
+        self.began = now
 
     def _save(self, group: Simulator) -> None:
         if self.checkpoint is not None:

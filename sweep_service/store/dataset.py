@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections import Counter
@@ -90,24 +91,36 @@ class SweepDataset:
         sync(path.parent)
         return cls(path, layout)
 
-    def write(self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray]) -> None:
-        """Values (run, ...) of the runs with these numbers; the status last, when the rest is on the disk."""
+    def write(
+        self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray], rows: AnyArray | None = None
+    ) -> None:
+        """Values of the runs with these numbers; the status last, when the rest is on the disk.
+
+        `rows` says which row of the values is each run's, where several runs have the same.
+        """
         places = self.layout.places(kind, numbers)
+        rows = np.arange(len(numbers)) if rows is None else rows
         variables = self.layout.variables[kind]
         for name in sorted(values, key=lambda name: name == STATUS):
             if name == STATUS:
                 self.store.sync()
                 fault("merge:values")
-            self._write(variables[name], places, values[name])
+            self._write(variables[name], places, values[name], rows)
         self.store.sync()
         fault("merge:status")
 
-    def _write(self, variable: Variable, places: tuple[AnyArray, ...], values: AnyArray) -> None:
-        """Read, change and write each chunk that is touched once."""
+    def _write(
+        self, variable: Variable, places: tuple[AnyArray, ...], values: AnyArray, rows: AnyArray
+    ) -> None:
+        """Read, change and write each chunk that is touched once; what is replaced whole is not read."""
         array = self._array(variable.name)
         for runs, where, inside in by_chunk(variable, places):
-            block = np.array(array[where])
-            block[inside] = values[runs]
+            size = tuple(part.stop - part.start for part in where)
+            if len(runs) == math.prod(size):
+                block = np.empty((*size, *variable.run_shape), variable.dtype)
+            else:
+                block = np.array(array[where])
+            block[inside] = values[rows[runs]]
             array[where] = block
 
     def read(self, kind: Kind, numbers: AnyArray, room: Mapping[str, Variable]) -> dict[str, AnyArray]:
@@ -116,19 +129,22 @@ class SweepDataset:
         found: dict[str, AnyArray] = {}
         for name, variable in room.items():
             mine = self.layout.variables[kind].get(name)
-            theirs = variable.shape[len(variable.leading) :]
+            theirs = variable.run_shape
             values = found[name] = np.full((len(numbers), *theirs), variable.fill, variable.dtype)
             if mine is None:  # none of these runs has it
                 continue
-            corner = tuple(
-                slice(0, min(pair)) for pair in zip(mine.shape[len(mine.leading) :], theirs, strict=True)
-            )
+            corner = tuple(slice(0, min(pair)) for pair in zip(mine.run_shape, theirs, strict=True))
             array = self._array(mine.name)
             for runs, where, inside in by_chunk(mine, places):
                 block = np.asarray(array[where])[inside]
                 place: Any = (runs, *corner)
                 values[place] = block[(slice(None), *corner)]
         return found
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Where it comes from."""
+        return {name: str(value) for name, value in self.group.attrs.items()}
 
     def counts(self) -> dict[str, int]:
         """Runs by status."""

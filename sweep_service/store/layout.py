@@ -33,25 +33,30 @@ class Variable:
     shape: tuple[int, ...]
     dtype: str
     attributes: Mapping[str, Any]
+    fill: float = 0
 
     @property
     def dims(self) -> tuple[str, ...]:
         return self.leading + self.trailing
 
-    @property
-    def fill(self) -> Any:
-        return np.nan if self.dtype == "float64" else 0
-
     @cached_property
     def chunks(self) -> tuple[int, ...]:
-        """Whole runs, and as many neighbours as make about 2 MB: sized for reading."""
-        n = len(self.leading)
-        room = max(1, CHUNK_BYTES // (np.dtype(self.dtype).itemsize * math.prod(self.shape[n:])))
+        """About 2 MB, sized for reading: neighbouring runs, or some of the times of a large one."""
+        room = CHUNK_BYTES // np.dtype(self.dtype).itemsize
         chunks: list[int] = []
-        for size in reversed(self.shape[:n]):
-            chunks.insert(0, max(1, min(size, room)))
+        for dim, size in zip(reversed(self.dims), reversed(self.shape), strict=True):
+            whole = dim in self.trailing and dim != "time"  # never a part of a sample
+            chunks.insert(0, size if whole else max(1, min(size, room)))
             room //= max(1, size)
-        return (*chunks, *self.shape[n:])
+        return tuple(chunks)
+
+    @property
+    def run_shape(self) -> tuple[int, ...]:
+        return self.shape[len(self.leading) :]
+
+    @property
+    def run_bytes(self) -> int:
+        return math.prod(self.run_shape) * np.dtype(self.dtype).itemsize
 
 
 class Layout:
@@ -127,7 +132,7 @@ class Layout:
                 "flag_values": list(range(len(REGIMES))),
                 "flag_meanings": " ".join(REGIMES),
             }
-            found["regime"] = self._variable(kind, "regime", (), about_regime, "int8")
+            found["regime"] = self._variable(kind, "regime", (), about_regime, "int8", fill=-1)
         found["status"] = self._variable(kind, "status", (), flags, "int8")
         return found
 
@@ -138,20 +143,23 @@ class Layout:
         trailing: tuple[str, ...],
         attributes: Mapping[str, Any] | None = None,
         dtype: str = "float64",
+        fill: float | None = None,
     ) -> Variable:
         leading = self.leading(kind)
         shape = tuple(self.sizes[dim] for dim in (*leading, *trailing))
         labels = attributes or {**about(name), "source": TITLES[kind]}
-        return Variable(f"{kind}_{name}", leading, trailing, shape, dtype, labels)
+        if fill is None:
+            fill = math.nan if dtype == "float64" else 0
+        return Variable(f"{kind}_{name}", leading, trailing, shape, dtype, labels, fill)
+
+    def run_bytes(self, kind: Kind) -> int:
+        """Of one run, uncompressed."""
+        return sum(variable.run_bytes for variable in self.variables[kind].values())
 
     @property
     def bytes(self) -> int:
         """Of all arrays, uncompressed."""
-        return sum(
-            math.prod(v.shape) * np.dtype(v.dtype).itemsize
-            for some in self.variables.values()
-            for v in some.values()
-        )
+        return sum(self.run_bytes(kind) * self.runs.count(kind) for kind in self.variables)
 
 
 def _mean_field(regime: str) -> bool:

@@ -5,7 +5,6 @@ It can be lost: everything in it follows from the stored specs, the status array
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from sweep_service.bundles import Bundle
-from sweep_service.errors import NotFound, TooNew
+from sweep_service.errors import Damaged, NotFound, TooNew
+from sweep_service.status import Status
 
 SCHEMA_VERSION = 1
 
@@ -40,6 +40,8 @@ class Progress(IntEnum):
 
     PENDING, MERGED, DROPPED = range(3)
 
+
+ENDS = tuple(status.label for status in Status if status is not Status.PENDING)
 
 _tables = sa.MetaData()
 _about = sa.Table("about", _tables, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
@@ -67,9 +69,9 @@ _bundles = sa.Table(
     sa.Column("progress", sa.Integer, nullable=False, default=0),
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Float, nullable=False, default=0.0),
-    sa.Column("counts", sa.Text, nullable=False, default="{}"),
     sa.Column("error", sa.Text, nullable=False, default=""),
-    sa.Index("bundles_by_progress", "sweep", "progress", "cost"),
+    *(sa.Column(label, sa.Integer, nullable=False, default=0) for label in ENDS),  # runs by status
+    sa.Index("bundles_by_progress", "sweep", "progress", "cost", "key"),
 )
 
 
@@ -94,11 +96,15 @@ class Ledger:
         where = sa.URL.create("sqlite", database=str(path))
         self.engine = sa.create_engine(where, connect_args={"timeout": 30.0})
         sa.event.listen(self.engine, "connect", _settings)
-        with self.engine.connect() as now:
-            there = sa.inspect(now).has_table(_about.name)
-            version = (
-                now.scalar(sa.select(_about.c.value).where(_about.c.name == "schema")) if there else None
-            )
+        try:
+            with self.engine.connect() as now:
+                there = sa.inspect(now).has_table(_about.name)
+                query = sa.select(_about.c.value).where(_about.c.name == "schema")
+                version = now.scalar(query) if there else None
+        except sa.exc.OperationalError:  # no room, no permission
+            raise
+        except sa.exc.DatabaseError:
+            raise Damaged(f"{path} is no ledger: move it away, then sweep doctor --rebuild") from None
         if version is None:
             with self.engine.begin() as now:
                 _tables.create_all(now)
@@ -127,7 +133,7 @@ class Ledger:
             self._insert(now, sweep, bundles)
 
     def _insert(self, now: sa.Connection, sweep: str, bundles: Iterable[Bundle]) -> None:
-        rows = [{"sweep": sweep, "key": one.key, "jobs": one.text(), "cost": one.cost} for one in bundles]
+        rows = [{"sweep": sweep, "key": one.key, "jobs": one.text, "cost": one.cost} for one in bundles]
         for at in range(0, len(rows), 10_000):
             now.execute(_bundles.insert().prefix_with("OR REPLACE"), rows[at : at + 10_000])
 
@@ -161,7 +167,7 @@ class Ledger:
         query = (
             sa.select(_bundles.c.jobs, _bundles.c.cost, _bundles.c.key)
             .where(_bundles.c.sweep == sweep, _bundles.c.progress == Progress.PENDING)
-            .order_by(_bundles.c.cost.desc(), _bundles.c.key)
+            .order_by(_bundles.c.cost.desc(), _bundles.c.key.desc())
             .limit(limit + len(without))
         )
         with self.engine.connect() as now:
@@ -178,18 +184,23 @@ class Ledger:
 
     def merged(self, sweep: str, bundles: Mapping[str, tuple[float, Mapping[str, int]]]) -> None:
         """Mark bundles as merged, each with the seconds it took and its runs by status."""
-        with self.engine.begin() as now:
-            for key, (seconds, counts) in bundles.items():
-                now.execute(
-                    _bundles.update()
-                    .where(_bundles.c.sweep == sweep, _bundles.c.key == key)
-                    .values(progress=Progress.MERGED, seconds=seconds, counts=json.dumps(dict(counts)))
-                )
+        mark = (
+            _bundles.update()
+            .where(_bundles.c.sweep == sweep, _bundles.c.key == sa.bindparam("bundle"))
+            .values(progress=Progress.MERGED)
+        )
+        rows = [
+            {"bundle": key, "seconds": seconds, **_all_ends(counts)}
+            for key, (seconds, counts) in bundles.items()
+        ]
+        if rows:
+            with self.engine.begin() as now:
+                now.execute(mark, rows)
 
     def recount(self, sweep: str, counts: Mapping[str, int]) -> None:
         """Runs by status from now on, in place of what the merged bundles said."""
         with self.engine.begin() as now:
-            now.execute(_bundles.update().where(_bundles.c.sweep == sweep).values(counts="{}"))
+            now.execute(_bundles.update().where(_bundles.c.sweep == sweep).values(_all_ends({})))
             first = now.scalar(
                 sa.select(_bundles.c.key).where(
                     _bundles.c.sweep == sweep, _bundles.c.progress == Progress.MERGED
@@ -197,7 +208,7 @@ class Ledger:
             )
             if first is not None:
                 found = (_bundles.c.sweep == sweep) & (_bundles.c.key == first)
-                now.execute(_bundles.update().where(found).values(counts=json.dumps(dict(counts))))
+                now.execute(_bundles.update().where(found).values(_all_ends(counts)))
 
     def tried(self, sweep: str, key: str, error: str) -> int:
         """Count one more failed attempt at a bundle; how many that makes."""
@@ -230,26 +241,26 @@ class Ledger:
                 sa.func.count(),
                 sa.func.sum(_bundles.c.cost),
                 sa.func.sum(_bundles.c.seconds),
+                *(sa.func.sum(_bundles.c[label]) for label in ENDS),
             )
             .where(_bundles.c.sweep == sweep)
             .group_by(_bundles.c.progress)
         )
-        counts: dict[str, int] = {}
         with self.engine.connect() as now:
             rows = {int(row[0]): row for row in now.execute(query)}
-            for (text,) in now.execute(
-                sa.select(_bundles.c.counts).where(_bundles.c.sweep == sweep, _bundles.c.counts != "{}")
-            ):
-                for name, number in json.loads(text).items():
-                    counts[name] = counts.get(name, 0) + number
+        sums = {label: sum(int(row[4 + at]) for row in rows.values()) for at, label in enumerate(ENDS)}
         cost = {progress: float(row[2]) for progress, row in rows.items()}
         return {
             "pending": int(rows[Progress.PENDING][1]) if Progress.PENDING in rows else 0,
             "cost_done": cost.get(Progress.MERGED, 0.0),
             "cost_left": cost.get(Progress.PENDING, 0.0),
             "seconds": float(rows[Progress.MERGED][3]) if Progress.MERGED in rows else 0.0,
-            "counts": counts,
+            "counts": {label: number for label, number in sums.items() if number},
         }
+
+
+def _all_ends(counts: Mapping[str, int]) -> dict[str, int]:
+    return {label: counts.get(label, 0) for label in ENDS}
 
 
 def utc_now() -> str:

@@ -7,15 +7,16 @@ stands when the process dies, merging again gives the same dataset.
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from collections import Counter
 from dataclasses import asdict
-from functools import partial
 
 import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
+from sweep_service.errors import Damaged
 from sweep_service.faults import fault
 from sweep_service.runs import Copies, Kind
 from sweep_service.status import Status
@@ -26,7 +27,9 @@ from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
 
 ENDING = ".npz"
-MERGE_RUNS = 5000  # at once, so that a merge stays below a few hundred megabytes
+MERGE_BYTES = 64 << 20  # of parts at once
+MOST_LEARNED = 8  # points and regimes of a part whose prices are compared with what they took
+log = logging.getLogger(__name__)
 
 
 class Merger:
@@ -46,16 +49,24 @@ class Merger:
         names = [name for name in objects.list(prefix) if name.endswith(ENDING)]
         dataset = self.folder.dataset(sweep) if names else None
         while names and dataset is not None:
-            taken, parts, runs = list[str](), list[Part](), 0
-            while names and runs < MERGE_RUNS:
-                taken.append(names.pop(0))
-                parts.append(Part.unpack(objects.get(taken[-1])))
-                runs += sum(map(len, parts[-1].numbers.values()))
-            self._store(dataset, sweep, parts)
-            keys = [name.removeprefix(prefix).removesuffix(ENDING) for name in taken]
-            self.ledger.merged(sweep, dict(zip(keys, map(partial(self._sums, sweep), parts), strict=True)))
+            parts, size = dict[str, Part](), 0
+            while names and size < MERGE_BYTES:
+                name = names.pop(0)
+                content = objects.get(name)
+                try:
+                    parts[name] = Part.unpack(content, dataset.layout)
+                except Damaged as error:  # its bundle is still pending, and is computed again
+                    log.warning("%s is removed: %s", name, error)
+                    objects.delete(name)
+                size += len(content)
+            self._store(dataset, sweep, list(parts.values()))
+            merged = {
+                name.removeprefix(prefix).removesuffix(ENDING): self._sums(sweep, part)
+                for name, part in parts.items()
+            }
+            self.ledger.merged(sweep, merged)
             fault("merge:ledger")
-            for name in taken:
+            for name in parts:
                 objects.delete(name)
             fault("merge:removed")
 
@@ -73,7 +84,7 @@ class Merger:
             numbers = np.concatenate([part.numbers[kind] for part in mine])
             values = {
                 name: np.concatenate([part.values[kind][name] for part in mine])
-                for name in mine[0].values[kind]
+                for name in dataset.layout.variables[kind]
             }
             self.write(dataset, sweep, kind, numbers, values)
         for part in parts:
@@ -84,11 +95,10 @@ class Merger:
     def write(
         self, dataset: SweepDataset, sweep: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
     ) -> AnyArray:
-        """Values of runs to all runs with their keys; the statuses that were written."""
+        """Values of runs to all runs with their keys; the numbers of these."""
         rows, targets = self.copies(sweep)[kind].expand(numbers)
-        spread = {name: array[rows] for name, array in values.items()}
-        dataset.write(kind, targets, spread)
-        return spread["status"]
+        dataset.write(kind, targets, values, rows)
+        return targets
 
     def _keep_failures(self, sweep: str, part: Part) -> None:
         """A capsule for each run that failed: its error, its trace, a command that runs it alone."""
@@ -99,13 +109,14 @@ class Merger:
             self.folder.objects.put(f"{sweep}.failures/{name}.json", content.encode())
 
     def _learn(self, layout: Layout, part: Part) -> None:
-        """Add up what runs took and what they were predicted to take, by class of work."""
+        """Add up what some of the runs took and what they were predicted to take, by class of work."""
         grid, plain = layout.grid, Calibration()
         last, samples = float(grid.times[-1]), len(grid.times)
         for kind, numbers in part.numbers.items():
             first, second, _ = np.unravel_index(numbers, layout.runs.shape(kind))
             group = first * max(1, len(grid.regimes)) + (second if kind == "ode" else 0)
-            for one in np.unique(group):
+            there = np.unique(group)
+            for one in there[:: -(-len(there) // MOST_LEARNED)]:
                 mine = group == one
                 index, place = int(first[mine][0]), int(second[mine][0])
                 point, runs = grid.point(index), int(np.sum(mine))

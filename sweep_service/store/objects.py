@@ -6,16 +6,21 @@ object is there wholly or not at all, and what was acknowledged is there.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import socket
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from sweep_service.errors import InvalidInput, NotFound
 
 PARTIAL = ".partial"
+ABANDONED = 86400.0  # seconds after which a half-written file of another machine is nobody's
 LONGEST = 200  # of a part of a name: file systems allow 255, and a fresh file has a longer name
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -77,7 +82,8 @@ class LocalObjects:
     def put(self, name: str, content: bytes) -> None:
         path, fresh = self._fresh(name, content)
         try:
-            os.replace(fresh, path)
+            with _no_folder(name):
+                os.replace(fresh, path)
             sync(path.parent)
         finally:
             fresh.unlink(missing_ok=True)
@@ -95,11 +101,13 @@ class LocalObjects:
 
     def delete(self, name: str) -> None:
         path = self._path(name)
-        path.unlink(missing_ok=True)
+        if not path.is_dir():
+            with suppress(NotADirectoryError):
+                path.unlink(missing_ok=True)
 
     def sweep(self) -> int:
         """Remove what writers that died left behind; how many files that were."""
-        orphans = [path for path in self.root.rglob(f"*{PARTIAL}") if path.is_file()]
+        orphans = [path for path in self.root.rglob(f"*{PARTIAL}") if path.is_file() and not _is_alive(path)]
         for orphan in orphans:
             orphan.unlink(missing_ok=True)
         return len(orphans)
@@ -110,8 +118,9 @@ class LocalObjects:
     def _fresh(self, name: str, content: bytes) -> tuple[Path, Path]:
         """The content in a file of its own, on the disk."""
         path = self._path(name)
-        make_folder(path.parent)
-        fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+        with _no_folder(name):
+            make_folder(path.parent)
+        fresh = path.with_name(f"{path.name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
         try:
             with open(fresh, "xb") as file:
                 file.write(content)
@@ -121,6 +130,43 @@ class LocalObjects:
             fresh.unlink(missing_ok=True)
             raise
         return path, fresh
+
+
+# The machine in a few letters.
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+_FRESH = re.compile(rf".*\.([0-9a-f]{{8}})-(\d+)-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
+
+
+def _is_alive(path: Path) -> bool:
+    """May somebody else still be writing this file? Workers outlive the service that sent them."""
+    written = _FRESH.fullmatch(path.name)
+    if written is None or int(written[2]) == os.getpid():  # ours: from before we began
+        return False
+    if written[1] == _HOST:
+        return _is_running(int(written[2]))
+    try:
+        return time.time() - path.stat().st_mtime < ABANDONED
+    except FileNotFoundError:
+        return False
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
+
+
+@contextmanager
+def _no_folder(name: str) -> Iterator[None]:
+    """File systems cannot have an object where a folder is, nor below an object."""
+    try:
+        yield
+    except (IsADirectoryError, NotADirectoryError, FileExistsError):
+        raise InvalidInput("name", name, "is taken by a folder, or lies below an object") from None
 
 
 def make_folder(path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.compute import Failure, Job, Result, failed_result
+from sweep_service.errors import Damaged
 from sweep_service.runs import KINDS, Kind
 from sweep_service.store.layout import Layout
 
@@ -55,7 +56,25 @@ class Part:
         return file.getvalue()
 
     @classmethod
-    def unpack(cls, content: bytes) -> Part:
+    def unpack(cls, content: bytes, layout: Layout) -> Part:
+        """Read what `pack` wrote, if it still fits the arrays that it is for."""
+        try:
+            part = cls._unpacked(content)
+            for kind, numbers in part.numbers.items():
+                runs = layout.runs.count(kind)
+                wanted = {
+                    name: (variable.dtype, (len(numbers), *variable.run_shape))
+                    for name, variable in layout.variables[kind].items()
+                }
+                there = {name: (str(array.dtype), array.shape) for name, array in part.values[kind].items()}
+                if there != wanted or numbers.ndim != 1 or np.any((numbers < 0) | (numbers >= runs)):
+                    raise ValueError("of another sweep")
+        except Exception as error:  # bytes that are no archive fail in many ways
+            raise Damaged(f"cannot be read: {type(error).__name__}: {error}") from None
+        return part
+
+    @classmethod
+    def _unpacked(cls, content: bytes) -> Part:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         failures = tuple(Failure(**one) for one in json.loads(arrays.pop("failures").tobytes()))

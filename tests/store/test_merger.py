@@ -22,6 +22,7 @@ import sweep_service
 from benchmarks import store as scale
 from sweep_service.bundles import Bundle
 from sweep_service.compute import Failure, Job, compute
+from sweep_service.errors import Damaged
 from sweep_service.faults import POINTS
 from sweep_service.grids import Grid
 from sweep_service.runs import KEY, Copies
@@ -240,7 +241,7 @@ def test_merging_twice_gives_the_same(sweep):
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_how_many_runs_are_merged_at_once_does_not_matter(sweep, reference, monkeypatch, size):
-    monkeypatch.setattr(module, "MERGE_RUNS", size)
+    monkeypatch.setattr(module, "MERGE_BYTES", size)
     put(sweep)
     merge(sweep)
     assert digest(sweep) == reference.digest
@@ -258,7 +259,7 @@ def test_death_at_any_point_and_a_second_merge_give_the_same(sweep, reference, m
         if name == point and seen[name] == 2:
             raise Killed
 
-    monkeypatch.setattr(module, "MERGE_RUNS", 12)
+    monkeypatch.setattr(module, "MERGE_BYTES", 1)
     put(sweep)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(module, "fault", fault)
@@ -449,7 +450,7 @@ def test_what_runs_took_is_learned(sweep):
 def test_a_part_comes_back_as_it_was_packed(sweep):
     for part in sweep.parts.values():
         failures = (Failure("sgd", 3, "é: 1/0", "line\nline"),)
-        back = Part.unpack(Part(part.numbers, part.values, failures).pack())
+        back = Part.unpack(Part(part.numbers, part.values, failures).pack(), sweep.layout)
         assert back.failures == failures
         assert set(back.numbers) == set(part.numbers)
         for kind, numbers in part.numbers.items():
@@ -460,10 +461,46 @@ def test_a_part_comes_back_as_it_was_packed(sweep):
                 np.testing.assert_array_equal(back.values[kind][name], array)
 
 
-def test_a_part_is_never_unpickled():
+def test_a_part_is_never_unpickled(sweep):
     harmful = {"sgd": {"risk": np.array([{"a": 1}], dtype=object)}}
-    with pytest.raises(ValueError, match="allow_pickle"):
-        Part.unpack(Part({"sgd": np.array([0])}, harmful, ()).pack())
+    with pytest.raises(Damaged, match="allow_pickle"):
+        Part.unpack(Part({"sgd": np.array([0])}, harmful, ()).pack(), sweep.layout)
+
+
+def _other_numbers(content, layout):
+    part = Part.unpack(content, layout)
+    kind = next(iter(part.numbers))
+    return Part({kind: part.numbers[kind] + layout.runs.count(kind)}, {kind: part.values[kind]}, ()).pack()
+
+
+def _without_a_variable(content, layout):
+    part = Part.unpack(content, layout)
+    for values in part.values.values():
+        values.pop("risk")
+    return part.pack()
+
+
+DAMAGE = {
+    "garbage": lambda content, layout: b"garbage",
+    "empty": lambda content, layout: b"",
+    "cut": lambda content, layout: content[: len(content) // 2],
+    "numbers": _other_numbers,
+    "variable": _without_a_variable,
+}
+
+
+@pytest.mark.parametrize("harm", DAMAGE)
+def test_a_damaged_part_is_removed_and_its_bundle_stays_pending(sweep, reference, harm):
+    put(sweep)
+    name = waiting(sweep)[1]
+    content = sweep.folder.objects.get(name)
+    sweep.folder.objects.put(name, DAMAGE[harm](content, sweep.layout))
+    merge(sweep)
+    assert waiting(sweep) == []
+    assert sweep.ledger.totals("s")["pending"] == 1
+    sweep.folder.objects.put(name, content)  # as if it were computed again
+    merge(sweep)
+    assert digest(sweep) == reference.digest
 
 
 SCALE = """

@@ -340,6 +340,9 @@ def _shared(value: Any, kind: InitKind, shape: Shape) -> tuple[bool, int | None]
         d0 = whole(value.get("d0"), "init.shared.d0")
         if d0 < kind.least_d(shape.p, shape.k):
             raise InvalidInput("init.shared.d0", d0, f"must be >= {kind.least_d(shape.p, shape.k)}")
+        rank = min(shape.p + shape.k, d0)
+        if shape.d < rank:
+            raise InvalidInput("d", shape.d, f"must be >= {rank}, the rank of the shared start, to embed it")
         return True, d0
     shared = switch(value, "init.shared")
     if shared and not kind.fixed_overlaps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from benchmarks.crossover import crossover
+from benchmarks.estimates import estimates
 from benchmarks.euler import euler
 from benchmarks.harness import Row
 from benchmarks.mean_field import mean_field
@@ -16,6 +17,7 @@ from benchmarks.wide import wide
 
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
-CASES: dict[str, Case] = {
-    case.__name__: case for case in (euler, mean_field, sampling, wide, sgd, crossover, startup, store)
-}
+_ALL: tuple[Case, ...] = (
+    euler, mean_field, sampling, wide, sgd, crossover, startup, store, estimates,
+)  # fmt: skip
+CASES: dict[str, Case] = {case.__name__: case for case in _ALL}

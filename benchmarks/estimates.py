@@ -1,0 +1,71 @@
+"""What a sweep was said to cost, against what it cost: presets and random specs, after a `sweep doctor`."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import Row
+from sweep_service.conductor import Conductor
+from sweep_service.doctor import measure
+from sweep_service.estimate import of_grid
+from sweep_service.executors import SerialExecutor
+from sweep_service.grids import Grid
+from sweep_service.presets import PRESETS, preset
+from sweep_service.spec import SweepSpec
+from sweep_service.store.folder import DataFolder
+
+REGIMES = ("classical", "classical_noise", "high_dimensional", "mean_field")
+RANDOM = 5
+
+
+def estimates(quick: bool) -> Iterator[Row]:
+    random = {f"random-{seed}": random_spec(seed, 0.02 if quick else 1.0) for seed in range(RANDOM)}
+    specs = {name: preset(name) for name in PRESETS} | random
+    if quick:
+        specs = {"random-0": random["random-0"]}
+    with tempfile.TemporaryDirectory() as root:
+        folder = DataFolder(root)
+        measure(folder)
+        known = folder.calibration()
+        for name, spec in specs.items():
+            folder.put_calibration(known)  # what is learned from one sweep helps no other here
+            predicted = of_grid(Grid.of(spec), known).core_seconds
+            with Conductor(folder, SerialExecutor()) as conductor:
+                sweep, _ = conductor.submit(spec)
+                conductor.run(sweep.id)
+                took = conductor.ledger.totals(sweep.id)["seconds"]
+                conductor.remove(sweep.id)
+            bar: dict[str, Any] = {}
+            if not quick:  # a factor 2, either way
+                bar = {"floor": 0.5, "most_error": 1.0, "ours_error": abs(math.log2(predicted / took))}
+            yield Row(
+                f"estimates/{name}", "what it took", took, "what was predicted", predicted, **bar,
+                note="" if name in PRESETS else spec.model_dump_json(exclude_defaults=True),
+            )  # fmt: skip
+
+
+def random_spec(seed: int, size: float) -> SweepSpec:
+    """Some of everything that a sweep may ask for, a few seconds to a minute of it."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(1, 4))
+    widths = sorted({k * int(width) for width in 2 ** rng.uniform(1, 4.5, 2)})
+    dimensions = sorted({int(d) + k for d in 10 ** rng.uniform(0.7, 2.5, 2)})
+    rates = {"log": [float(10 ** rng.uniform(-1.5, -0.5)), float(10 ** rng.uniform(-0.3, 0.3)), 3]}
+    return SweepSpec.parse(
+        {
+            "axes": {
+                "d": dimensions,
+                "p": widths,
+                "gamma": rates,
+                "regime": [str(name) for name in rng.choice(REGIMES, 2, replace=False)],
+            },
+            "fixed": {"k": k, "noise": 1e-3, "activation": ("erf", "relu", "square")[seed % 3]},
+            "seeds": int(rng.integers(1, 9)),
+            "time": {"max": size * float(10 ** rng.uniform(0.5, 2.0)), "samples": 60},
+        }
+    )

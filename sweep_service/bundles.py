@@ -1,7 +1,7 @@
 """Runs into bundles: what one task computes, a few seconds of work each.
 
 Runs of one point go together, as their chains share vectors; points go together in the order of the
-grid, as that is how they are merged; the dearest bundles go first, so that none is left for the end.
+grid, as that is how they are merged; engines are not mixed; the dearest bundles go first, so that none is left for the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.compute import Job
-from sweep_service.costs import Calibration, ode_seconds, sgd_seconds
+from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
 from sweep_service.runs import Kind
 from sweep_service.store.layout import Layout
 
@@ -31,7 +31,8 @@ class Bundle:
     """Jobs for one task, and what they should cost."""
 
     jobs: tuple[Job, ...]
-    cost: float
+    cost: float = 0.0
+    work: str = ""  # the class of work of all its jobs
 
     @cached_property
     def key(self) -> str:
@@ -44,21 +45,22 @@ class Bundle:
         return json.dumps(jobs, separators=(",", ":"))
 
     @classmethod
-    def of(cls, text: str, cost: float) -> Bundle:
+    def of(cls, text: str, cost: float = 0.0, work: str = "") -> Bundle:
         jobs = (
             Job(kind, point, regime, tuple(seeds), tuple(repeats))
             for kind, point, regime, seeds, repeats in json.loads(text)
         )
-        return cls(tuple(jobs), cost)
+        return cls(tuple(jobs), cost, work)
 
 
 def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration) -> list[Bundle]:
     """The runs with these numbers, each once."""
-    jobs = [found for kind, numbers in wanted.items() for found in _jobs(layout, kind, numbers, known)]
-    cheap = [(job, cost) for job, cost in jobs if cost < CHEAP]
-    dear = [(job, cost) for job, cost in jobs if cost >= CHEAP]
+    classes: dict[tuple[str, bool], list[tuple[Job, float]]] = {}
+    for kind, numbers in wanted.items():
+        for job, cost, work in _jobs(layout, kind, numbers, known):
+            classes.setdefault((work, cost < CHEAP), []).append((job, cost))
     most = {kind: most_runs(layout, kind) for kind in wanted}
-    found = [*_packed(dear, most), *_packed(cheap, most)]
+    found = [bundle for (work, _), jobs in classes.items() for bundle in _packed(jobs, work, most)]
     return sorted(found, key=lambda bundle: -bundle.cost)
 
 
@@ -67,21 +69,23 @@ def most_runs(layout: Layout, kind: Kind) -> int:
     return max(1, min(MOST_RUNS, MOST_BYTES // layout.run_bytes(kind)))
 
 
-def _packed(jobs: Sequence[tuple[Job, float]], most: Mapping[Kind, int]) -> Iterator[Bundle]:
+def _packed(jobs: Sequence[tuple[Job, float]], work: str, most: Mapping[Kind, int]) -> Iterator[Bundle]:
     waiting: list[Job] = []
     cost, full = 0.0, 0.0
     for job, price in jobs:
         share = len(job.seeds) * len(job.repeats) / most[job.kind]
         if waiting and (cost + price > AIM or full + share > 1.0):
-            yield Bundle(tuple(waiting), cost)
+            yield Bundle(tuple(waiting), cost, work)
             waiting, cost, full = [], 0.0, 0.0
         waiting.append(job)
         cost, full = cost + price, full + share
     if waiting:
-        yield Bundle(tuple(waiting), cost)
+        yield Bundle(tuple(waiting), cost, work)
 
 
-def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> Iterator[tuple[Job, float]]:
+def _jobs(
+    layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration
+) -> Iterator[tuple[Job, float, str]]:
     """Runs of a point (and regime) that form a rectangle of seeds and repeats, no dearer than a bundle."""
     grid, most = layout.grid, most_runs(layout, kind)
     if len(numbers) == 0:
@@ -94,9 +98,10 @@ def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> 
         point = grid.points[index]
         if kind == "ode":
             regime = int(second[begin])
+            work = ode_work(point, grid.regimes[regime])
             price = ode_seconds(point, grid.regimes[regime], float(grid.times[-1]), len(grid.times), known)
             for some in _split(third[begin:end].tolist(), price, most):
-                yield Job("ode", index, regime, tuple(some), (0,)), price * len(some)
+                yield Job("ode", index, regime, tuple(some), (0,)), price * len(some), work
             continue
         steps = float(grid.times[-1]) / point.delta_t
         price = sgd_seconds(point, steps, len(grid.times), end - begin, known)
@@ -109,7 +114,8 @@ def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> 
         for repeats, seeds in rows.items():
             for some in _split(seeds, price * len(repeats), most):
                 for few in _split(repeats, price * len(some), max(1, most // len(some))):
-                    yield Job("sgd", index, 0, tuple(some), tuple(few)), price * len(some) * len(few)
+                    cost = price * len(some) * len(few)
+                    yield Job("sgd", index, 0, tuple(some), tuple(few)), cost, sgd_work(point)
 
 
 def _split(places: Sequence[int], price: float, most: int) -> Iterator[Sequence[int]]:

@@ -44,6 +44,10 @@ class Job:
         places = np.meshgrid([self.point], second, third, indexing="ij")
         return np.ravel_multi_index(tuple(places), shape).reshape(-1)
 
+    def name(self, layout: Layout) -> str:
+        """Of its first run, as people are told of it."""
+        return f"{self.kind}-{self.numbers(layout)[0]}"
+
 
 @dataclass(frozen=True)
 class Failure:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from collections.abc import Callable
+import time as clock
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ import sqlalchemy as sa
 
 from sweep_service.bundles import bundles
 from sweep_service.estimate import Limits
-from sweep_service.executors import Executor
+from sweep_service.executors import Executor, Receipt
 from sweep_service.faults import fault
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
@@ -29,13 +30,15 @@ from sweep_service.store.ledger import State, Sweep, utc_now
 from sweep_service.store.merger import Merger
 from sweep_service.store.parts import Part
 from sweep_service.submission import Submission
-from sweep_service.task import Receipt, Task, part_name
+from sweep_service.task import Task, part_name
 
 IS_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3  # at a bundle whose task dies
 LEAST_ROOM = 4 << 20  # bytes: with less, nothing new is begun
+MERGE_EVERY = 1.0  # seconds
+LARGEST_WINDOW = 1_000_000  # more bundles of a sweep than are ever submitted at once
 
 
 class Conductor:
@@ -44,8 +47,7 @@ class Conductor:
     def __init__(self, folder: DataFolder, executor: Executor, limits: Limits | None = None) -> None:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
         self.submitted: dict[str, set[str]] = {}
-        self.unmerged: set[str] = set()  # sweeps with parts that wait
-        self.turn = 0
+        self.unmerged: dict[str, float] = {}  # sweeps with parts that wait, and since when
 
     def __enter__(self) -> Conductor:
         with ExitStack() as stack:
@@ -99,25 +101,21 @@ class Conductor:
             adopted.append(name)
         return adopted
 
-    def submit(self, spec: SweepSpec, extends: str | None = None) -> tuple[Sweep, bool]:
+    def submit(self, spec: SweepSpec, extends: str | None = None, priority: int = 0) -> tuple[Sweep, bool]:
         """A new sweep, or the one there is with the same canonical spec; true if it is new."""
         submission = Submission(spec, self.folder, self.ledger)
         old = submission.existing()
         if old is not None:
             return old, False
         submission.prepare(self.limits)
-        return submission.accept(self.merger, extends), True
+        return submission.accept(self.merger, extends, priority), True
 
     def tick(self) -> bool:
         """Dispatch, collect, merge once; false when there is nothing to do."""
-        self._merge()  # what a full disk has kept from being merged
+        self._merge()
         running = self.ledger.sweeps(states=[State.RUNNING, State.QUEUED])[::-1]
-        for sweep in running:
-            if sweep.state is State.QUEUED:
-                self.ledger.set_state(sweep.id, State.RUNNING)
-        self._dispatch([sweep.id for sweep in running])
+        self._dispatch(running)
         for receipt in self.executor.poll():
-            self.unmerged.add(receipt.sweep)
             self._receive(receipt)
         self._merge()
         for sweep in running:
@@ -125,9 +123,11 @@ class Conductor:
         return bool(running)
 
     def _merge(self) -> None:
-        for sweep in sorted(self.unmerged):
-            self.merger.merge(sweep)
-            self.unmerged.discard(sweep)
+        """Parts of a sweep together, once a second, or when no more are on their way."""
+        for sweep, since in list(self.unmerged.items()):
+            if clock.monotonic() - since > MERGE_EVERY or not self.submitted.get(sweep):
+                self.merger.merge(sweep)
+                del self.unmerged[sweep]  # not before: a full disk may have kept it from being merged
 
     def run(self, sweep: str, watch: Callable[[Sweep], None] = lambda _: None) -> Sweep:
         """Tick until a sweep has ended; while the disk is full, wait for room."""
@@ -138,7 +138,7 @@ class Conductor:
                     raise OSError(errno.ENOSPC, "no room")
                 self.tick()
                 now = self.ledger.sweep(sweep)
-                watch(now)
+                watch(replace(now, reason=self.executor.note() or now.reason))
             except (OSError, sa.exc.OperationalError) as error:
                 if not _is_full(error):
                     raise
@@ -146,22 +146,35 @@ class Conductor:
                 self.executor.rest(1.0)
         return self.ledger.sweep(sweep)
 
-    def _dispatch(self, running: list[str]) -> None:
-        """Keep a few bundles submitted, in turns over the sweeps: an executor never holds a whole one."""
-        hungry = list(running)
-        while hungry and self.executor.room() > 0:
-            self.turn = (self.turn + 1) % len(hungry)
-            sweep = hungry[self.turn]
-            mine = self.submitted.setdefault(sweep, set())
-            found = self.ledger.pending(sweep, 1, sorted(mine))
+    def _dispatch(self, running: Sequence[Sweep]) -> None:
+        """Keep a few bundles submitted: an executor never holds a whole sweep.
+
+        Of the sweeps with the highest priority the one with the fewest bundles there is next, and its
+        bundle overtakes those that wait there: a small sweep does not stand behind a large one.
+        """
+        hungry = {sweep.id: sweep for sweep in running}
+        while hungry and self.executor.room():
+            sweep = min(hungry.values(), key=lambda one: (-one.priority, len(self._submitted(one.id))))
+            mine = self._submitted(sweep.id)
+            found = self.ledger.pending(sweep.id, 1, sorted(mine))
             if not found:
-                hungry.remove(sweep)
+                del hungry[sweep.id]
                 continue
+            if sweep.state is State.QUEUED:
+                self.ledger.set_state(sweep.id, State.RUNNING)
+                hungry[sweep.id] = replace(sweep, state=State.RUNNING)
+            task = Task(str(self.folder.root), sweep.id, found[0], sweep.name)
+            self.executor.submit(task, sweep.priority * LARGEST_WINDOW - len(mine))
             mine.add(found[0].key)
-            self.executor.submit(Task(str(self.folder.root), sweep, found[0]))
+
+    def _submitted(self, sweep: str) -> set[str]:
+        return self.submitted.setdefault(sweep, set())
 
     def _receive(self, receipt: Receipt) -> None:
-        self.submitted.get(receipt.sweep, set()).discard(receipt.bundle)
+        self._submitted(receipt.sweep).discard(receipt.bundle)
+        if receipt.lost:
+            return
+        self.unmerged.setdefault(receipt.sweep, clock.monotonic())
         if not receipt.error:
             return
         attempts = self.ledger.tried(receipt.sweep, receipt.bundle, receipt.error)

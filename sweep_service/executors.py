@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from sweep_service.errors import Stopped
-from sweep_service.task import Receipt, Task, run_task
+from sweep_service.task import Task, run_task
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """That a task has ended: its part is there, or why not. Who was `lost` is not to blame, and goes again."""
+
+    sweep: str
+    bundle: str
+    error: str = ""
+    lost: bool = False
 
 
 class Executor(Protocol):
-    def room(self) -> int:
-        """How many more tasks it would like to have."""
+    def room(self) -> bool:
+        """Would it like to have one more task?"""
 
-    def submit(self, task: Task) -> None: ...
+    def submit(self, task: Task, priority: int) -> None:
+        """Among tasks that wait, a higher priority goes first."""
 
     def poll(self) -> list[Receipt]:
         """What has ended since the last time; may work or wait for a moment."""
 
     def cancel(self, sweep: str) -> None:
         """Drop what it has of a sweep."""
+
+    def note(self) -> str:
+        """What keeps it from working, if something does."""
 
     def rest(self, seconds: float) -> None:
         """Wait a while, or end with `Stopped`."""
@@ -32,27 +47,30 @@ class SerialExecutor:
     def __init__(self, stopped: Callable[[], bool] | None = None) -> None:
         self.stopped, self.waiting = stopped, list[Task]()
 
-    def room(self) -> int:
-        return 2 - len(self.waiting)
+    def room(self) -> bool:
+        return len(self.waiting) < 2
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: Task, priority: int) -> None:
         self.waiting.append(task)
 
     def poll(self) -> list[Receipt]:
         if not self.waiting:
             return []
-        task = self.waiting[0]
+        task, error = self.waiting[0], ""
         try:
-            receipt = run_task(task, self.stopped)
+            run_task(task, self.stopped)
         except (Stopped, OSError):  # a full disk is no fault of the bundle
             raise
-        except Exception as error:  # a bundle that breaks its task is tried again, then given up
-            receipt = Receipt(task.sweep, task.bundle.key, error=f"{type(error).__name__}: {error}")
+        except Exception as problem:  # a bundle that breaks its task is tried again, then given up
+            error = f"{type(problem).__name__}: {problem}"
         self.waiting.pop(0)
-        return [receipt]
+        return [Receipt(task.sweep, task.bundle.key, error)]
 
     def cancel(self, sweep: str) -> None:
         self.waiting = [task for task in self.waiting if task.sweep != sweep]
+
+    def note(self) -> str:
+        return ""
 
     def rest(self, seconds: float) -> None:
         if self.stopped is not None and self.stopped():

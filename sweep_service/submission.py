@@ -76,7 +76,7 @@ class Submission:
         """What must be stored of a run to copy it; which overlaps it has beside M depends on its regime."""
         return {*self.grid.observables, *(["overlap_student_teacher"] if self.grid.overlaps else [])}
 
-    def accept(self, merger: Merger, extends: str | None) -> Sweep:
+    def accept(self, merger: Merger, extends: str | None, priority: int = 0) -> Sweep:
         """Files first, the ledger last: what dies in between was never acknowledged, and is forgotten."""
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
         self.folder.objects.put(f"{name}.json", self.spec.model_dump_json().encode())
@@ -100,7 +100,9 @@ class Submission:
         some = bundles(self.layout, self.left, self.folder.calibration())
         runs = sum(self.layout.runs.count(kind) for kind in self.layout.variables)
         state, now = State.QUEUED if some else State.COMPLETED, utc_now()
-        sweep = Sweep(name, self.grid.key.digest, self.spec.name, state, now, now, extends, "", runs, reused)
+        sweep = Sweep(
+            name, self.grid.key.digest, self.spec.name, state, now, now, extends, "", runs, reused, priority
+        )
         self.ledger.add(sweep, some)
         fault("submit:ledger")
         self.folder.acknowledge(name)

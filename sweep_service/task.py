@@ -1,20 +1,28 @@
-"""A task: one bundle, computed where it is told to, its part written, a receipt returned."""
+"""A task: one bundle, computed where it is told to, its part written.
+
+A run may kill the process that computes it, by its memory or by a fault below Python, and takes its
+bundle along each time that is tried again. So a task leaves a crumb while it works. Who finds one goes
+carefully: run by run, each named in the crumb before it begins. A run that was named at too many deaths
+is given up, and the others are stored without it.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from sweep_service.bundles import Bundle
-from sweep_service.compute import compute
+from sweep_service.compute import Job, Result, compute, failed_result
 from sweep_service.errors import NotFound
-from sweep_service.faults import fault
-from sweep_service.kernels import working_time
-from sweep_service.status import Status
+from sweep_service.faults import fault, poison
 from sweep_service.store.folder import DataFolder
+from sweep_service.store.layout import Layout
 from sweep_service.store.objects import Objects
 from sweep_service.store.parts import Part
+
+MOST_DEATHS = 3  # of processes that were computing a run
+DEADLY = f"the process that computed this run died, {MOST_DEATHS} times"
 
 
 @dataclass(frozen=True)
@@ -22,17 +30,7 @@ class Task:
     root: str
     sweep: str
     bundle: Bundle
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """That a part is there, or why it is not."""
-
-    sweep: str
-    bundle: str
-    seconds: float = 0.0
-    counts: dict[str, int] = field(default_factory=dict)
-    error: str = ""
+    name: str = ""  # of the sweep, for people
 
 
 class ObjectCheckpoint:
@@ -54,23 +52,77 @@ class ObjectCheckpoint:
         self.objects.delete(self.name)
 
 
+@dataclass
+class Crumb:
+    """That a bundle is being computed; after a death, which of its runs is, and how many died with each."""
+
+    objects: Objects
+    name: str
+    deaths: dict[str, int] = field(default_factory=dict)
+    careful: bool = False
+
+    def begin(self) -> None:
+        try:
+            found = json.loads(self.objects.get(self.name))
+            self.careful, self.deaths = True, found["deaths"]
+            if found["at"]:
+                self.deaths[found["at"]] = self.deaths.get(found["at"], 0) + 1
+        except NotFound:
+            pass
+        except (ValueError, KeyError, TypeError):  # damaged: somebody was here
+            self.careful = True
+        self.at("")
+
+    def at(self, run: str) -> None:
+        self.objects.put(self.name, json.dumps({"at": run, "deaths": self.deaths}).encode())
+
+    def blames(self, run: str) -> bool:
+        return self.deaths.get(run, 0) >= MOST_DEATHS
+
+    def end(self) -> None:
+        """Alive, whether it is done, stopped or in trouble."""
+        self.objects.delete(self.name)
+
+
 def part_name(sweep: str, bundle: str) -> str:
     return f"{sweep}.parts/{bundle}.npz"
 
 
-def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> Receipt:
+def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
     """Compute a bundle and write its part; runs that fail are part of it, `Stopped` passes through."""
-    folder, began = DataFolder(task.root), working_time()
-    layout = folder.layout(task.sweep)
-    results = []
-    for place, job in enumerate(task.bundle.jobs):
-        name = f"{task.sweep}.parts/{task.bundle.key}.{place}.checkpoint"
-        results.append(compute(layout, job, stopped, ObjectCheckpoint(folder.objects, name)))
-    fault("task:computed")
-    part = Part.of(layout, task.bundle.jobs, results)
-    folder.objects.put(part_name(task.sweep, task.bundle.key), part.pack())
-    fault("task:part")
-    counts = Counter(
-        Status(int(status)).label for values in part.values.values() for status in values["status"]
-    )
-    return Receipt(task.sweep, task.bundle.key, working_time() - began, dict(counts))
+    folder = DataFolder(task.root)
+    layout, stem = folder.layout(task.sweep), f"{task.sweep}.parts/{task.bundle.key}"
+    crumb = Crumb(folder.objects, f"{stem}.crumb")
+    crumb.begin()
+    try:
+        jobs, results = list[Job](), list[Result]()
+        for job in _singly(task.bundle) if crumb.careful else task.bundle.jobs:
+            checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{len(jobs)}.checkpoint")
+            jobs.append(job)
+            results.append(_computed(layout, job, crumb, stopped, checkpoint))
+        fault("task:computed")
+        folder.objects.put(f"{stem}.npz", Part.of(layout, jobs, results).pack())
+        fault("task:part")
+    finally:
+        crumb.end()
+
+
+def _computed(
+    layout: Layout, job: Job, crumb: Crumb, stopped: Callable[[], bool] | None, checkpoint: ObjectCheckpoint
+) -> Result:
+    if crumb.careful:
+        run = job.name(layout)
+        if crumb.blames(run):
+            checkpoint.clear()
+            return failed_result(layout, job, DEADLY)
+        crumb.at(run)
+    poison(lambda: [f"{job.kind}-{number}" for number in job.numbers(layout)])
+    return compute(layout, job, stopped, checkpoint)
+
+
+def _singly(bundle: Bundle) -> Iterator[Job]:
+    """Its jobs, run by run: their numbers do not depend on their company."""
+    for job in bundle.jobs:
+        for seed in job.seeds:
+            for repeat in job.repeats:
+                yield replace(job, seeds=(seed,), repeats=(repeat,))

@@ -58,6 +58,7 @@ _sweeps = sa.Table(
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Column("runs", sa.Integer, nullable=False),
     sa.Column("reused", sa.Integer, nullable=False, default=0),
+    sa.Column("priority", sa.Integer, nullable=False, default=0),
 )
 _bundles = sa.Table(
     "bundles",
@@ -66,6 +67,7 @@ _bundles = sa.Table(
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("jobs", sa.Text, nullable=False),
     sa.Column("cost", sa.Float, nullable=False),
+    sa.Column("work", sa.Text, nullable=False, default=""),
     sa.Column("progress", sa.Integer, nullable=False, default=0),
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Float, nullable=False, default=0.0),
@@ -89,6 +91,7 @@ class Sweep:
     reason: str
     runs: int
     reused: int
+    priority: int = 0
 
 
 class Ledger:
@@ -133,7 +136,10 @@ class Ledger:
             self._insert(now, sweep, bundles)
 
     def _insert(self, now: sa.Connection, sweep: str, bundles: Iterable[Bundle]) -> None:
-        rows = [{"sweep": sweep, "key": one.key, "jobs": one.text, "cost": one.cost} for one in bundles]
+        rows = [
+            {"sweep": sweep, "key": one.key, "jobs": one.text, "cost": one.cost, "work": one.work}
+            for one in bundles
+        ]
         for at in range(0, len(rows), 10_000):
             now.execute(_bundles.insert().prefix_with("OR REPLACE"), rows[at : at + 10_000])
 
@@ -165,14 +171,14 @@ class Ledger:
     def pending(self, sweep: str, limit: int, without: Sequence[str] = ()) -> list[Bundle]:
         """The dearest bundles that are not merged, without those named."""
         query = (
-            sa.select(_bundles.c.jobs, _bundles.c.cost, _bundles.c.key)
+            sa.select(_bundles.c.jobs, _bundles.c.cost, _bundles.c.work, _bundles.c.key)
             .where(_bundles.c.sweep == sweep, _bundles.c.progress == Progress.PENDING)
             .order_by(_bundles.c.cost.desc(), _bundles.c.key.desc())
             .limit(limit + len(without))
         )
         with self.engine.connect() as now:
             rows = [row for row in now.execute(query) if row.key not in without]
-        return [Bundle.of(row.jobs, row.cost) for row in rows[:limit]]
+        return [Bundle.of(row.jobs, row.cost, row.work) for row in rows[:limit]]
 
     def bundle(self, sweep: str, key: str) -> Bundle:
         query = sa.select(_bundles.c.jobs, _bundles.c.cost).where(

@@ -46,7 +46,8 @@ class Merger:
     def merge(self, sweep: str) -> None:
         """Bring the parts that are there into the dataset, then into the ledger, then remove them."""
         objects, prefix = self.folder.objects, f"{sweep}.parts/"
-        names = [name for name in objects.list(prefix) if name.endswith(ENDING)]
+        there = list(objects.list(prefix))
+        names = [name for name in there if name.endswith(ENDING)]
         dataset = self.folder.dataset(sweep) if names else None
         while names and dataset is not None:
             parts, size = dict[str, Part](), 0
@@ -68,6 +69,9 @@ class Merger:
             fault("merge:ledger")
             for name in parts:
                 objects.delete(name)
+            for name in there:  # checkpoints of earlier attempts
+                if not name.endswith(ENDING) and name.removeprefix(prefix).partition(".")[0] in merged:
+                    objects.delete(name)
             fault("merge:removed")
 
     def _sums(self, sweep: str, part: Part) -> tuple[float, dict[str, int]]:

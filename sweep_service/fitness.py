@@ -1,0 +1,56 @@
+"""May a process compute for a data folder? It must read the same store with the same code."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from functools import lru_cache
+from typing import Any
+
+from sweep_service.dynamics.integrate import ODE_VERSION, integrate
+from sweep_service.errors import NotFound
+from sweep_service.simulators.choose import ENGINE_VERSION
+from sweep_service.simulators.simulate import simulate
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.layout import LAYOUT_VERSION
+from sweep_service.version import __version__
+
+NONCE = "nonce"
+VERSIONS = {
+    "sweep_service": __version__,
+    "engines": ENGINE_VERSION,
+    "regimes": ODE_VERSION,
+    "layout": LAYOUT_VERSION,
+}
+_POINT = {"d": 5, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
+
+
+def passport(folder: DataFolder) -> dict[str, Any]:
+    """What a worker is asked to show: a number that is written in the store, and versions."""
+    nonce = uuid.uuid4().hex
+    folder.objects.put(NONCE, nonce.encode())
+    return {"root": os.path.abspath(folder.root), "nonce": nonce, "versions": VERSIONS}
+
+
+def problem(passport: dict[str, Any]) -> str:
+    """Why this process cannot show it; nothing if it can."""
+    for name, wanted in passport["versions"].items():
+        if VERSIONS.get(name) != wanted:
+            return f"its version of {name} is {VERSIONS.get(name)}, the service has {wanted}"
+    return _store_problem(passport["root"], passport["nonce"])
+
+
+@lru_cache(maxsize=64)
+def _store_problem(root: str, nonce: str) -> str:
+    try:
+        found = DataFolder(root).objects.get(NONCE).decode()
+    except (NotFound, OSError):
+        found = ""
+    return "" if found == nonce else f"it cannot read the data folder {root}"
+
+
+def warm() -> None:
+    """Load the commonest kernels, so that the first bundle need not."""
+    simulate(_POINT, times=[0.0, 0.1])
+    for regime in ("classical_noise", "high_dimensional"):
+        integrate(_POINT, times=[0.0, 0.1], regime=regime)

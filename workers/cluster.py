@@ -1,0 +1,62 @@
+"""Where the workers are: in an embedded cluster of processes, or behind the address of a scheduler."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Protocol
+
+import dask
+from distributed import Client, LocalCluster
+
+CONNECT = 5.0  # seconds to wait for a scheduler before saying that it is not there
+# A worker that does not answer is given up, and a new process starts with one thread in every library.
+SETTINGS = {
+    "distributed.scheduler.worker-ttl": "2 minutes",
+    "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
+}
+
+
+class Cluster(Protocol):
+    address: str
+
+    def connect(self) -> Client:
+        """A new client; OSError if there is no scheduler now."""
+
+    def close(self) -> None: ...
+
+
+class Remote:
+    """A scheduler that somebody else runs; its workers may come and go."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def connect(self) -> Client:
+        return Client(self.address, timeout=CONNECT, set_as_default=False, name="sweep")
+
+    def close(self) -> None:
+        """It is not ours to close."""
+
+
+class Embedded:
+    """Processes on this machine, with one thread each."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or os.cpu_count() or 1
+        self.address = "this machine"
+        self.local: LocalCluster | None = None
+
+    def connect(self) -> Client:
+        if self.local is None:
+            with dask.config.set(SETTINGS):
+                self.local = LocalCluster(
+                    n_workers=self.workers, threads_per_worker=1, processes=True, host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+                )  # fmt: skip
+        return Client(self.local, timeout=CONNECT, set_as_default=False, name="sweep")
+
+    def close(self) -> None:
+        if self.local is not None:
+            self.local.close(timeout=10.0)
+            self.local = None

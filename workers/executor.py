@@ -1,0 +1,195 @@
+"""Bundles as Dask tasks.
+
+A future only tells that its task has ended: what was computed is in the store. So whatever Dask forgets,
+with a worker, a scheduler or a connection, is asked for again, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+import threading
+import time as clock
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from distributed import Client, Future
+
+from sweep_service.errors import Stopped
+from sweep_service.executors import Receipt
+from sweep_service.fitness import passport
+from sweep_service.store.folder import DataFolder
+from sweep_service.task import Task
+from workers.cluster import Cluster
+from workers.shipped import UNFIT, Welcome, run_bundle, shipped
+
+log = logging.getLogger(__name__)
+
+LEAST = 2  # tasks for each thread: one that runs, one that follows
+AHEAD = 4.0  # predicted seconds of work for each thread, where tasks are short
+MOST = 20  # tasks for each thread
+PATIENCE = 0.1  # seconds that a poll waits for something to end
+LOOK = 1.0  # seconds between two looks at who is there
+FULL = (errno.ENOSPC, errno.EDQUOT)
+NOT_TO_BLAME = ("Stopped", "Unfit")  # of a worker that leaves, or that should not have got the task
+
+
+@dataclass(frozen=True)
+class Flight:
+    task: Task
+    future: Future[None]
+
+
+class DaskExecutor:
+    """Holds a window of tasks on a cluster; connects again when it is lost."""
+
+    def __init__(
+        self, cluster: Cluster, folder: DataFolder, stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.cluster, self.folder, self.stopped = cluster, folder, stopped
+        self.client: Client | None = None
+        self.flights: dict[str, Flight] = {}
+        self.ended: SimpleQueue[str] = SimpleQueue()
+        self.numbers = count()  # a task that is sent again is another one to Dask
+        self.run = shipped(run_bundle)
+        self.threads, self.looked, self.trouble = 0, -LOOK, ""
+        self.receipts: list[Receipt] = []
+        self.full: OSError | None = None
+
+    def __enter__(self) -> DaskExecutor:
+        self.passport = passport(self.folder)
+        self._look()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for sweep in {flight.task.sweep for flight in self.flights.values()}:
+            self.cancel(sweep)
+        self._disconnect()
+        self.cluster.close()
+
+    def room(self) -> bool:
+        if self.client is None:
+            return False
+        flights, threads = len(self.flights), max(1, self.threads)  # an adaptive cluster waits for tasks
+        ahead = sum(flight.task.bundle.cost for flight in self.flights.values())
+        return flights < LEAST * threads or (flights < MOST * threads and ahead < AHEAD * threads)
+
+    def submit(self, task: Task, priority: int) -> None:
+        assert self.client is not None
+        key = f"{label(task)}-{task.bundle.key}-{next(self.numbers)}"
+        future = self.client.submit(
+            self.run, self.passport, task.sweep, task.bundle.text, key=key, pure=False, priority=priority
+        )
+        self.flights[key] = Flight(task, future)
+        future.add_done_callback(lambda _: self.ended.put(key))
+
+    def poll(self) -> list[Receipt]:
+        if self.stopped():
+            raise Stopped("asked to stop")
+        if self.full is not None:
+            problem, self.full = self.full, None
+            raise problem
+        self._look()
+        for key in self._ended():
+            self._land(key)
+        found, self.receipts = self.receipts, []
+        return found
+
+    def cancel(self, sweep: str) -> None:
+        mine = [key for key, flight in self.flights.items() if flight.task.sweep == sweep]
+        futures = [self.flights.pop(key).future for key in mine]
+        if self.client is not None and futures:
+            with suppress(Exception):  # a scheduler that is gone runs nothing
+                self.client.cancel(futures, force=True)
+
+    def note(self) -> str:
+        return self.trouble
+
+    def rest(self, seconds: float) -> None:
+        if self.stopped():
+            raise Stopped("asked to stop")
+        clock.sleep(seconds)
+
+    def refused(self) -> list[dict[str, Any]]:
+        """Workers that had to leave, and why."""
+        if self.client is None:
+            return []
+        return [content for _, content in self.client.get_events(UNFIT)]
+
+    def _ended(self) -> list[str]:
+        """Keys of tasks that have ended; waits a moment for the first."""
+        found: list[str] = []
+        with suppress(Empty):
+            found.append(self.ended.get(timeout=PATIENCE))
+            while True:
+                found.append(self.ended.get_nowait())
+        return [key for key in found if key in self.flights]
+
+    def _land(self, key: str) -> None:
+        """How a task ended. What Dask does not know any more was lost with a scheduler."""
+        flight = self.flights.pop(key)
+        task, status = flight.task, flight.future.status
+        if status not in ("finished", "error"):
+            self.receipts.append(Receipt(task.sweep, task.bundle.key, lost=True))
+            self._disconnect()
+            return
+        error = flight.future.exception() if status == "error" else None
+        full = isinstance(error, OSError) and error.errno in FULL
+        if full:
+            self.full = error
+        text = "" if error is None else f"{type(error).__name__}: {error}"
+        lost = full or type(error).__name__ in NOT_TO_BLAME
+        self.receipts.append(Receipt(task.sweep, task.bundle.key, text, lost))
+
+    def _look(self) -> None:
+        """Now and then: is the scheduler there, and who works for it?"""
+        if clock.monotonic() - self.looked < LOOK:
+            return
+        try:
+            if self.client is not None and self.client.status != "running":
+                self._disconnect()
+            if self.client is None:
+                self._connect()
+            assert self.client is not None
+            self.threads = sum(self.client.nthreads().values())
+            self.trouble = "" if self.threads else self._why_nobody()
+        except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
+            log.debug("no scheduler: %s", error)
+            self._disconnect()
+            self.trouble = f"waiting for the scheduler at {self.cluster.address}"
+        self.looked = clock.monotonic()
+
+    def _why_nobody(self) -> str:
+        last = self.refused()[-1:]
+        why = "".join(f" ({one['worker']} had to leave: {one['why']})" for one in last)
+        return f"waiting for workers at {self.cluster.address}{why}"
+
+    def _connect(self) -> None:
+        client = self.client = self.cluster.connect()
+        # Returns when all workers have done what a plugin asks of them, which nobody need wait for.
+        threading.Thread(target=_welcome, args=(client, self.passport), daemon=True).start()
+
+    def _disconnect(self) -> None:
+        for flight in self.flights.values():
+            self.receipts.append(Receipt(flight.task.sweep, flight.task.bundle.key, lost=True))
+        self.flights.clear()
+        if self.client is not None:
+            with suppress(Exception):
+                self.client.close(timeout=2.0)
+        self.client, self.threads = None, 0
+
+
+def _welcome(client: Client, shown: dict[str, Any]) -> None:
+    with suppress(Exception):  # the connection was lost: the next one does it again
+        client.register_plugin(Welcome(shown))
+
+
+def label(task: Task) -> str:
+    """What a task is called on the dashboard: one name, and so one colour, per sweep and engine."""
+    name = re.sub(r"\W+", "_", task.name).strip("_")[:30] or "sweep"
+    return f"{name if name[0].isalpha() else 's_' + name}_{task.sweep[-8:]}_{task.bundle.work.rpartition('/')[2]}"

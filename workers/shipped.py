@@ -1,0 +1,87 @@
+"""What is sent to workers. It travels as code, not as a name, so that a scheduler needs no package of ours
+and a worker with none, or with another version, can still say so: nothing of ours is imported above.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+from distributed import Status, Worker, WorkerPlugin, get_worker
+
+UNFIT = "sweep-unfit"  # the topic under which workers that leave say why
+Passport = dict[str, Any]
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class Unfit(Exception):
+    """This worker may not compute for the data folder that sent a task."""
+
+
+def unfit(passport: Passport) -> str:
+    """Why this process may not compute, if it may not."""
+    try:
+        from sweep_service.fitness import problem
+    except Exception as error:
+        return f"sweep_service cannot be imported: {type(error).__name__}: {error}"
+    return problem(passport)
+
+
+class Welcome(WorkerPlugin):  # type: ignore[misc]
+    """A worker that joins proves that it is fit, and warms its kernels; else it says why, and leaves."""
+
+    name = "sweep-service"
+
+    def __init__(self, passport: Passport) -> None:
+        self.passport = passport
+
+    async def setup(self, worker: Worker) -> None:
+        # In a thread: imports and kernels take seconds, in which the worker would not answer.
+        why = await asyncio.to_thread(unfit, self.passport)
+        if why:
+            logging.getLogger("distributed.worker").error("leaving: %s", why)
+            worker.log_event(UNFIT, {"worker": worker.address, "why": why})
+            # An error raised here would be logged, and the worker would go on to take tasks.
+            worker.loop.add_callback(worker.close, nanny=True, reason=why)
+            return
+        await asyncio.to_thread(warm)
+
+
+def warm() -> None:
+    from sweep_service.fitness import warm
+
+    warm()
+
+
+def run_bundle(passport: Passport, sweep: str, jobs: str) -> None:
+    """Compute a bundle; its part is in the store when this returns."""
+    why = unfit(passport)
+    if why:
+        raise Unfit(why)
+    from sweep_service.bundles import Bundle
+    from sweep_service.task import Task, run_task
+
+    run_task(Task(passport["root"], sweep, Bundle.of(jobs)), _cancelled())
+
+
+def _cancelled() -> Callable[[], bool]:
+    """Is this task no longer wanted, or its worker about to leave? Dask stops no thread by itself."""
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def ask() -> bool:
+        mine = worker.state.tasks.get(key)
+        leaving = worker.status not in (Status.running, Status.paused)
+        return leaving or mine is None or mine.state not in ("executing", "long-running")
+
+    return ask
+
+
+def shipped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that pickles as code wherever it is in a graph, where a plain one would go by its name."""
+    return lambda *arguments: function(*arguments)

@@ -1,7 +1,8 @@
 """Runs into bundles: what one task computes, a few seconds of work each.
 
 Runs of one point go together, as their chains share vectors; points go together in the order of the
-grid, as that is how they are merged; engines are not mixed; the dearest bundles go first, so that none is left for the end.
+grid, as that is how they are merged; engines are not mixed; the dearest bundles go first, so that none
+is left for the end.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import errno
 import logging
 import re
 import time as clock
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -46,8 +47,10 @@ class Conductor:
 
     def __init__(self, folder: DataFolder, executor: Executor, limits: Limits | None = None) -> None:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
-        self.submitted: dict[str, set[str]] = {}
-        self.unmerged: dict[str, float] = {}  # sweeps with parts that wait, and since when
+        # Bundles by sweep: on their way, and ended but not merged.
+        self.submitted: defaultdict[str, set[str]] = defaultdict(set)
+        self.ended: defaultdict[str, set[str]] = defaultdict(set)
+        self.merged = clock.monotonic()
 
     def __enter__(self) -> Conductor:
         with ExitStack() as stack:
@@ -123,11 +126,13 @@ class Conductor:
         return bool(running)
 
     def _merge(self) -> None:
-        """Parts of a sweep together, once a second, or when no more are on their way."""
-        for sweep, since in list(self.unmerged.items()):
-            if clock.monotonic() - since > MERGE_EVERY or not self.submitted.get(sweep):
+        """Many parts at once, every second, or when no more are on their way."""
+        is_time = clock.monotonic() - self.merged > MERGE_EVERY
+        for sweep in list(self.ended):
+            if is_time or not self.submitted[sweep]:
                 self.merger.merge(sweep)
-                del self.unmerged[sweep]  # not before: a full disk may have kept it from being merged
+                del self.ended[sweep]  # not before: a full disk may keep them from being merged
+                self.merged = clock.monotonic()
 
     def run(self, sweep: str, watch: Callable[[Sweep], None] = lambda _: None) -> Sweep:
         """Tick until a sweep has ended; while the disk is full, wait for room."""
@@ -154,9 +159,9 @@ class Conductor:
         """
         hungry = {sweep.id: sweep for sweep in running}
         while hungry and self.executor.room():
-            sweep = min(hungry.values(), key=lambda one: (-one.priority, len(self._submitted(one.id))))
-            mine = self._submitted(sweep.id)
-            found = self.ledger.pending(sweep.id, 1, sorted(mine))
+            sweep = min(hungry.values(), key=lambda one: (-one.priority, len(self.submitted[one.id])))
+            mine = self.submitted[sweep.id]
+            found = self.ledger.pending(sweep.id, 1, sorted(mine | self.ended[sweep.id]))
             if not found:
                 del hungry[sweep.id]
                 continue
@@ -167,15 +172,12 @@ class Conductor:
             self.executor.submit(task, sweep.priority * LARGEST_WINDOW - len(mine))
             mine.add(found[0].key)
 
-    def _submitted(self, sweep: str) -> set[str]:
-        return self.submitted.setdefault(sweep, set())
-
     def _receive(self, receipt: Receipt) -> None:
-        self._submitted(receipt.sweep).discard(receipt.bundle)
+        self.submitted[receipt.sweep].discard(receipt.bundle)
         if receipt.lost:
             return
-        self.unmerged.setdefault(receipt.sweep, clock.monotonic())
         if not receipt.error:
+            self.ended[receipt.sweep].add(receipt.bundle)
             return
         attempts = self.ledger.tried(receipt.sweep, receipt.bundle, receipt.error)
         log.warning("bundle %s failed (%d): %s", receipt.bundle, attempts, receipt.error)
@@ -183,6 +185,7 @@ class Conductor:
             bundle = self.ledger.bundle(receipt.sweep, receipt.bundle)
             part = Part.failed(self.folder.layout(receipt.sweep), bundle.jobs, receipt.error)
             self.folder.objects.put(part_name(receipt.sweep, bundle.key), part.pack())
+            self.ended[receipt.sweep].add(receipt.bundle)
 
     def _finish(self, sweep: str) -> None:
         if self.ledger.totals(sweep)["pending"]:
@@ -246,6 +249,7 @@ class Conductor:
     def _withdraw(self, sweep: str) -> None:
         self.executor.cancel(sweep)
         self.submitted.pop(sweep, None)
+        self.ended.pop(sweep, None)
 
     def _requeue(self, sweep: str) -> None:
         """Bundles for all runs that are pending."""

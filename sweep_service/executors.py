@@ -13,7 +13,7 @@ from sweep_service.task import Task, run_task
 
 @dataclass(frozen=True)
 class Receipt:
-    """That a task has ended: its part is there, or why not. Who was `lost` is not to blame, and goes again."""
+    """That a task has ended: its part is there, or why not. One that was `lost` is not to blame."""
 
     sweep: str
     bundle: str

@@ -191,5 +191,6 @@ def _welcome(client: Client, shown: dict[str, Any]) -> None:
 
 def label(task: Task) -> str:
     """What a task is called on the dashboard: one name, and so one colour, per sweep and engine."""
-    name = re.sub(r"\W+", "_", task.name).strip("_")[:30] or "sweep"
-    return f"{name if name[0].isalpha() else 's_' + name}_{task.sweep[-8:]}_{task.bundle.work.rpartition('/')[2]}"
+    words = (task.name[:30] or "sweep", task.sweep[-8:], task.bundle.work.rpartition("/")[2])
+    name = re.sub(r"[\W_]+", "_", "_".join(words)).strip("_")
+    return name if name[0].isalpha() else f"sweep_{name}"  # Dask would take a number for no name

@@ -32,7 +32,7 @@ def unfit(passport: Passport) -> str:
     return problem(passport)
 
 
-class Welcome(WorkerPlugin):  # type: ignore[misc]
+class Welcome(WorkerPlugin):
     """A worker that joins proves that it is fit, and warms its kernels; else it says why, and leaves."""
 
     name = "sweep-service"

@@ -105,6 +105,8 @@ def _sgd(
     except PASSED_ON:
         raise
     except Exception as error:
+        if checkpoint is not None:
+            checkpoint.clear()
         if runs > 1:  # let the others not suffer for one
             return _one_by_one(layout, job, stopped)
         values["status"][:] = Status.FAILED

@@ -49,6 +49,7 @@ def measure(folder: DataFolder) -> dict[str, float]:
     for given, steps, chains in SGD:
         point = Point.parse(given)
         times, many = [0.0, steps * point.delta_t], list(range(chains))
+        simulate(point, times=[0.0, point.delta_t], seed=many)  # the first call in a process imports
         began = working_time()
         simulate(point, times=times, seed=many)
         factors[sgd_work(point)] = (working_time() - began) / (
@@ -56,6 +57,7 @@ def measure(folder: DataFolder) -> dict[str, float]:
         )
     for given, regime in ODE:
         point = Point.parse(given)
+        integrate(point, times=[0.0, 0.1], regime=regime)
         began = working_time()
         integrate(point, times=[0.0, 1.0, 10.0], regime=regime)
         factors[ode_work(point, regime)] = (working_time() - began) / ode_seconds(

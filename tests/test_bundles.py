@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep_service.bundles import AIM, CHEAP, MOST_RUNS, Bundle, bundles
+from sweep_service import bundles as module
+from sweep_service.bundles import AIM, CHEAP, MOST_BYTES, MOST_RUNS, Bundle, bundles
 from sweep_service.compute import Job
 from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
 from sweep_service.grids import Grid
@@ -193,6 +194,38 @@ def test_no_job_has_more_runs_than_a_bundle_may(init, repeat):
     )  # fmt: skip
     some = bundles(found, everything(found), Calibration())
     assert max(map(runs, some)) <= MOST_RUNS
+
+
+def size(found, bundle):
+    """Bytes of its part."""
+    return sum(len(job.seeds) * len(job.repeats) * found.run_bytes(job.kind) for job in bundle.jobs)
+
+
+@thorough
+@given(work(), st.floats(0.1, 300.0))
+def test_no_bundle_has_more_bytes_than_a_part_may_but_of_one_run(drawn, share):
+    found, wanted, machine = drawn
+    most = int(share * max(found.run_bytes(kind) for kind in wanted))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST_BYTES", most)
+        some = bundles(found, wanted, machine)
+    assert all(size(found, bundle) <= most or runs(bundle) == 1 for bundle in some)
+    assert sum(map(runs, some)) == sum(map(len, wanted.values()))
+
+
+@pytest.mark.parametrize(("p", "samples"), [(60, 120), (200, 120), (200, 3), (400, 250)])
+def test_wide_runs_with_their_overlaps_fill_a_part_and_no_more(p, samples):
+    """They cost next to nothing, so that their bytes alone keep them apart."""
+    found = layout(
+        axes={"d": 500, "p": p, "gamma": [0.1, 0.2], "regime": "classical"},
+        seeds={"init": 20, "repeat": 2}, observables=["risk", "overlaps"],
+        time={"max": 0.01, "samples": samples},
+    )  # fmt: skip
+    some = bundles(found, everything(found), SlowMachine({"all": 1e-9}))
+    assert all(size(found, bundle) <= MOST_BYTES or runs(bundle) == 1 for bundle in some)
+    assert sum(size(found, bundle) for bundle in some) == found.bytes
+    if found.run_bytes("sgd") > MOST_BYTES / 2:
+        assert all(runs(bundle) == 1 for bundle in some)
 
 
 def test_the_cost_of_a_bundle_is_that_of_its_runs():

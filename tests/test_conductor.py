@@ -14,6 +14,7 @@ import xarray as xr
 import sweep_service as ss
 from sweep_service import bundles as bundling
 from sweep_service import compute as computing
+from sweep_service import submission as submitting
 from sweep_service import task as tasks
 from sweep_service.conductor import MOST_ATTEMPTS, Conductor
 from sweep_service.dynamics.regimes import REGIMES
@@ -309,6 +310,27 @@ def test_another_regime_leaves_old_runs_reusable(conductor, computed, regime):
     assert second.reused == first.runs
     assert {job.regime for _, job in computed} == {2}
     assert_equals_direct_calls(conductor, second)
+
+
+def test_reuse_in_many_blocks_is_reuse_in_one(conductor, computed, monkeypatch):
+    """Of two sweeps, of runs with copies, from wider arrays in another order."""
+
+    def wanted(**axes):
+        axes = {**SMALL["axes"], "regime": "high_dimensional", **axes}
+        return spec(axes=axes, seeds=1, observables=["risk", "overlaps"])
+
+    done(conductor, wanted(d=5, p=[6, 4]))
+    done(conductor, wanted(d=8))
+    computed.clear()
+    found = []
+    for size in (submitting.MERGE_BYTES, 1):
+        monkeypatch.setattr(submitting, "MERGE_BYTES", size)
+        sweep, new = conductor.submit(wanted(d=[5, 8], gamma=[0.5, 0.1]))
+        assert (new, sweep.state, sweep.reused) == (True, State.COMPLETED, sweep.runs)
+        found.append(stored(conductor, sweep).drop_attrs())
+        conductor.remove(sweep.id)
+    assert computed == []
+    xr.testing.assert_identical(*found)
 
 
 def test_a_failed_run_is_not_reused(conductor, computed, monkeypatch):
@@ -618,6 +640,21 @@ def test_a_sweep_that_had_ended_ends_the_same_after_a_rebuild(tmp_path, monkeypa
         assert conductor.run(sweep.id).state is state
         assert conductor.counts(sweep.id) == counts
         assert capsules_of(conductor, sweep) == capsules
+
+
+def test_a_rebuild_keeps_when_sweeps_were_created_and_what_they_extend(tmp_path, monkeypatch):
+    days = iter(["2001-01-01T00:00:00.000+00:00", "2002-02-02T00:00:00.000+00:00"])
+    with conducting(tmp_path) as conductor, monkeypatch.context() as patch:
+        patch.setattr("sweep_service.provenance.utc_now", lambda: next(days))
+        parent, _ = conductor.submit(spec(**FEW))
+        child, _ = conductor.submit(spec(**FEW, name="child", observables=["risk"]), parent.id)
+    lose_ledger(tmp_path)
+    with conducting(tmp_path) as conductor:
+        assert sorted(conductor.rebuild()) == sorted([parent.id, child.id])
+        after = {sweep.id: sweep for sweep in conductor.ledger.sweeps()}
+    assert list(after) == [child.id, parent.id]
+    assert [after[sweep.id].created[:4] for sweep in (parent, child)] == ["2001", "2002"]
+    assert [after[sweep.id].extends for sweep in (parent, child)] == [None, parent.id]
 
 
 def test_a_submission_that_died_is_forgotten(tmp_path):

@@ -1,17 +1,23 @@
 """Estimates: what a sweep will cost, what to think twice about, and what is refused."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from sweep_service import doctor
 from sweep_service.bundles import bundles
-from sweep_service.costs import Calibration
+from sweep_service.costs import Calibration, ode_work, sgd_work
+from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.estimate import Estimate, Limits, estimate, of_grid
 from sweep_service.grids import Grid
+from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.point import Point
 from sweep_service.runs import Copies, Runs
 from sweep_service.spec import SweepSpec
+from sweep_service.store.folder import DataFolder
 from sweep_service.store.layout import Layout
 from sweep_service.submission import Submission
 
@@ -106,6 +112,30 @@ def test_seconds_are_those_of_the_bundles():
 def test_a_slow_machine_makes_it_dearer():
     slow = Calibration({"sgd/S1": 10.0, "sgd/S2": 10.0, "sgd/S3": 10.0})
     assert of_grid(grid(), slow).core_seconds > 1.5 * found().core_seconds
+
+
+def test_what_the_doctor_measures_prices_every_class_of_work(tmp_path, monkeypatch):
+    few = [(given, steps // 50, chains) for given, steps, chains in doctor.SGD]
+    monkeypatch.setattr(doctor, "SGD", few)
+    folder = DataFolder(tmp_path / "new")
+    folder.put_calibration(Calibration({"of/another": 3.0}))
+    factors = doctor.measure(folder)
+    used = {ode_work(point, regime) for point in POINTS for regime in ("auto", *REGIMES)}
+    used |= {sgd_work(point) for point in POINTS}
+    assert used | {"of/another"} <= set(factors)
+    assert all(math.isfinite(factor) and factor > 0.0 for factor in factors.values())
+    assert folder.calibration().factors == factors
+    one = of_grid(grid(), folder.calibration())
+    assert math.isfinite(one.core_seconds)
+    assert one.core_seconds > 0.0
+
+
+POINTS = [
+    Point.parse({"d": d, "p": p, "k": k, "gamma": 1.0, "activation": activation})
+    for d, p in ((5, 2), (5, 400), (20, 20), (300, 10), (2000, 100))
+    for k in (1, 2, 3)
+    for activation in ACTIVATIONS
+]
 
 
 def test_the_dearest_point_is_named():

@@ -478,3 +478,13 @@ def test_a_spec_that_went_through_json_has_the_same_key(written):
     assert Grid.of(again).key == found.key
     assert again.model_dump_json() == spec.model_dump_json()
     assert Grid.of(SweepSpec.read(json.dumps(written))).key == found.key
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "spherical"])
+def test_a_dimension_that_cannot_embed_a_shared_start_is_refused_with_its_place(kind):
+    init = {"kind": kind, "shared": {"d0": 5}}
+    with pytest.raises(InvalidInput, match="the rank of the shared start") as info:
+        grid(**axes(d=[20, 4], gamma=0.1), init=init)
+    assert (info.value.field, info.value.value) == ("d", 4)
+    assert info.value.allowed.endswith("(at d = 4, p = 4, gamma = 0.1)")
+    assert len(grid(**axes(d=[20, 5]), init=init)) == 4

@@ -1,15 +1,19 @@
-"""The cache of compiled kernels: one folder for each state of the sources that hold kernels."""
+"""Compiled kernels: one cache for each state of their sources, and work without the time to compile."""
 
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
+import numba
 import pytest
 
 import sweep_service
+from sweep_service.kernels import working_time
 
 PACKAGE = Path(sweep_service.__file__).parent
 PRINT_FOLDER = "from sweep_service.kernels import cache_folder; print(cache_folder())"
@@ -76,3 +80,56 @@ def test_a_home_that_cannot_be_written_is_no_obstacle(tmp_path):
     folder = Path(run(PACKAGE.parent, PRINT_FOLDER, HOME=str(home)))
     assert folder.is_relative_to(tempfile.gettempdir())
     assert not folder.is_relative_to(home)
+
+
+# Work
+
+
+def compile_something():
+    """A function that nobody has compiled before, nor kept in a cache."""
+
+    @numba.njit
+    def total(n):
+        found = 0.0
+        for i in range(n):
+            for j in range(i):
+                found += (i - j) ** 0.5
+        return found
+
+    total(2)
+
+
+def spent(call):
+    """Processor seconds of this thread, and those of its work."""
+    thread, work = time.thread_time(), working_time()
+    call()
+    return time.thread_time() - thread, working_time() - work
+
+
+def test_compiling_is_no_work():
+    thread, work = spent(compile_something)
+    assert 0 <= work < 0.5 * thread  # measured 0.2 %
+
+
+def test_what_is_not_compiling_is_work():
+    thread, work = spent(lambda: (compile_something(), sum(range(2_000_000))))
+    alone, _ = spent(lambda: sum(range(2_000_000)))
+    assert 0.3 * alone < work < thread  # noise of the machine apart, they are the same
+
+
+def test_sleeping_is_no_work():
+    _, work = spent(lambda: time.sleep(0.1))
+    assert work < 0.05
+
+
+def test_another_threads_compiling_changes_nothing_here():
+    theirs = []
+    other = threading.Thread(target=lambda: theirs.extend(spent(compile_something)))
+
+    def wait():
+        other.start()
+        other.join()
+
+    thread, work = spent(wait)
+    assert abs(work - thread) < 0.1 * theirs[0]  # neither theirs is taken from ours, nor added
+    assert theirs[1] < 0.5 * theirs[0]

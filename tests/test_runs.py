@@ -233,6 +233,34 @@ def test_a_start_that_is_drawn_for_each_d_is_never_shared(regime):
     assert keys_of(regime=regime, init=init) != keys_of(regime=regime, init=init, point={"d": 12})
 
 
+GIVEN = {
+    "kind": "overlaps", "M": [[0.1, 0.2], [0.3, 0.1], [0.0, 0.4]], "Q": [[1, 0.2, 0], [0.2, 1, 0], [0, 0, 1]],
+    "P": [[1, 0], [0, 1]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("regime", [name for name, (ignored, _) in ONCE.items() if "d" in ignored])
+def test_given_overlaps_are_one_start_for_all_d(regime):
+    found = grid(axes={"d": [8, 12, 40], "p": 3, "gamma": [0.1, 0.2], "regime": regime}, init=GIVEN, seeds=1)
+    keys = {kind: keys.reshape(3, 2) for kind, keys in Runs(found).keys.items()}
+    assert np.all(keys["ode"] == keys["ode"][0])
+    assert len(np.unique(keys["sgd"])) == 6
+    if regime == "mean_field_projected":  # which is for starts in the teacher's span
+        return
+    one, other = (
+        integrate(found.point(index), times=[0.0, 2.0], regime=regime, overlaps=True) for index in (0, 4)
+    )
+    for variable in one.data_vars:
+        np.testing.assert_array_equal(one[variable], other[variable], err_msg=variable)
+
+
+@pytest.mark.parametrize("name", ["M", "Q", "P"])
+def test_every_given_overlap_is_in_the_key(name):
+    changed = {**GIVEN, name: (1.01 * np.array(GIVEN[name])).tolist()}
+    for kind in ("sgd", "ode"):
+        assert keys_of(kind, point={"p": 3}, init=changed) != keys_of(kind, point={"p": 3}, init=GIVEN)
+
+
 @pytest.mark.parametrize("regime", ["high_dimensional", "classical_noise", "mean_field_high_dimensional"])
 def test_the_finite_d_factor_brings_d_into_the_key(regime):
     option = {"finite_d_factor": True}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections import Counter
@@ -115,9 +114,10 @@ class SweepDataset:
         """Read, change and write each chunk that is touched once; what is replaced whole is not read."""
         array = self._array(variable.name)
         for runs, where, inside in by_chunk(variable, places):
-            size = tuple(part.stop - part.start for part in where)
-            if len(runs) == math.prod(size):
-                block = np.empty((*size, *variable.run_shape), variable.dtype)
+            replaced = np.zeros([part.stop - part.start for part in where], dtype=bool)
+            replaced[inside] = True
+            if replaced.all():
+                block = np.empty((*replaced.shape, *variable.run_shape), variable.dtype)
             else:
                 block = np.array(array[where])
             block[inside] = values[rows[runs]]

@@ -27,6 +27,7 @@ import numpy as np
 from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration
 from sweep_service.errors import InUse
+from sweep_service.fields import number
 from sweep_service.grids import Grid
 from sweep_service.runs import KINDS, Kind
 from sweep_service.spec import SweepSpec
@@ -100,8 +101,9 @@ class DataFolder:
 
     def calibration(self) -> Calibration:
         try:
-            return Calibration(json.loads((self.root / CALIBRATION).read_text("utf-8")))
-        except (FileNotFoundError, ValueError):
+            found = json.loads((self.root / CALIBRATION).read_text("utf-8"))
+            return Calibration({name: number(found[name], name, above=0.0) for name in found})
+        except (FileNotFoundError, TypeError, ValueError):  # or damaged: estimates begin again
             return Calibration()
 
     def put_calibration(self, known: Calibration) -> None:

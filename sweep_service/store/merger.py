@@ -116,11 +116,13 @@ class Merger:
         """Add up what some of the runs took and what they were predicted to take, by class of work."""
         grid, plain = layout.grid, Calibration()
         last, samples = float(grid.times[-1]), len(grid.times)
-        for kind, numbers in part.numbers.items():
+        some = np.random.default_rng(0)  # which of them does not matter, but for not being every other one
+        for kind in part.numbers:
+            seconds = part.values[kind]["seconds"]
+            numbers, seconds = (array[np.isfinite(seconds)] for array in (part.numbers[kind], seconds))
             first, second, _ = np.unravel_index(numbers, layout.runs.shape(kind))
             group = first * max(1, len(grid.regimes)) + (second if kind == "ode" else 0)
-            there = np.unique(group)
-            for one in there[:: -(-len(there) // MOST_LEARNED)]:
+            for one in some.permutation(np.unique(group))[:MOST_LEARNED]:
                 mine = group == one
                 index, place = int(first[mine][0]), int(second[mine][0])
                 point, runs = grid.point(index), int(np.sum(mine))
@@ -131,8 +133,7 @@ class Merger:
                     work = ode_work(point, grid.regimes[place])
                     price = ode_seconds(point, grid.regimes[place], last, samples, plain)
                 measured, predicted = self.reported.get(work, (0.0, 0.0))
-                took = float(np.nansum(part.values[kind]["seconds"][mine]))
-                self.reported[work] = (measured + took, predicted + price * runs)
+                self.reported[work] = (measured + float(seconds[mine].sum()), predicted + price * runs)
 
     def keep_learned(self) -> None:
         """Let estimates to come know what runs took."""

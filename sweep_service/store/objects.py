@@ -45,7 +45,9 @@ class Objects(Protocol):
 def checked_name(name: str) -> str:
     """A name that stays below its root, on any file system."""
     parts = name.split("/") if isinstance(name, str) and len(name) <= 500 else [""]
-    if not all(_NAME.fullmatch(part) and len(part) <= LONGEST for part in parts) or name.endswith(PARTIAL):
+    if not all(
+        _NAME.fullmatch(part) and len(part) <= LONGEST and not part.endswith(PARTIAL) for part in parts
+    ):
         allowed = f"must be parts of letters, digits, _ . - (at most {LONGEST}) joined by slashes"
         raise InvalidInput("name", name, allowed)
     return name
@@ -95,6 +97,8 @@ class LocalObjects:
             sync(path.parent)
             return True
         except FileExistsError:
+            if path.is_dir():
+                raise _taken(name) from None
             return False
         finally:
             fresh.unlink(missing_ok=True)
@@ -134,7 +138,7 @@ class LocalObjects:
 
 # The machine in a few letters.
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-_FRESH = re.compile(rf".*\.([0-9a-f]{{8}})-(\d+)-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
+_FRESH = re.compile(rf".*\.([0-9a-f]{{8}})-(\d{{1,9}})-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
 
 
 def _is_alive(path: Path) -> bool:
@@ -166,7 +170,11 @@ def _no_folder(name: str) -> Iterator[None]:
     try:
         yield
     except (IsADirectoryError, NotADirectoryError, FileExistsError):
-        raise InvalidInput("name", name, "is taken by a folder, or lies below an object") from None
+        raise _taken(name) from None
+
+
+def _taken(name: str) -> InvalidInput:
+    return InvalidInput("name", name, "is taken by a folder, or lies below an object")
 
 
 def make_folder(path: Path) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import qmc
 
+from sweep_service import integrate, simulate
 from sweep_service.errors import InvalidInput
 from sweep_service.model.initial import INITS, Shape
 from sweep_service.model.overlaps import orthogonal_part
@@ -221,3 +222,23 @@ def test_one_teacher_has_one_key_by_any_spelling(teacher):
     plain = point({"kind": "gaussian", "teacher": "orthonormal"}).start(0).overlaps
     other = point({"kind": "gaussian", "teacher": teacher}).start(0).overlaps
     np.testing.assert_array_equal(plain.omega, other.omega)
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in INITS.values() if not kind.fixed_overlaps])
+@pytest.mark.parametrize("d0", [K_, P_ + K_ - 1, P_ + K_, 12])
+def test_a_shared_start_fits_into_its_rank_and_not_below(name, d0):
+    init, rank = {"kind": name, "shared": {"d0": d0}}, min(P_ + K_, d0)
+    with pytest.raises(InvalidInput, match=f"must be >= {rank}, the rank") as info:
+        point(init, d=rank - 1)
+    assert (info.value.field, info.value.value) == ("d", rank - 1)
+    tight, wide = point(init, d=rank), point(init, d=40)
+    omega = [one.start(7).overlaps.omega for one in (tight, wide)]
+    np.testing.assert_array_equal(*omega)
+    theory = integrate(tight, times=[0.0, 0.5], regime="classical", seed=7)
+    sgd = simulate(tight, times=[0.0, 0.5], seed=7, overlaps=True)
+    for found in (theory, sgd):
+        assert found.attrs["status"] == "done"
+        # rounding of other coordinates; d0 > d cuts directions off below the tolerance of the rank
+        np.testing.assert_allclose(found.overlap_student[0], omega[0][:P_, :P_], atol=1e-12)
+        np.testing.assert_allclose(found.overlap_student_teacher[0], omega[0][:P_, P_:], atol=1e-12)
+        assert np.all(np.isfinite(found.risk))

@@ -264,6 +264,70 @@ def test_chunks_of_large_arrays_are_of_1_to_4_megabytes(spec):
     assert large
 
 
+@pytest.mark.parametrize("p", [8, 64, 512, 600])
+@pytest.mark.parametrize("samples", [1, 120, 3000])
+def test_of_a_large_run_the_times_are_split_and_never_a_sample(p, samples):
+    layout = layout_of(
+        {
+            "axes": {"d": [700, 701], "p": p, "gamma": 0.1, "regime": TWO}, "seeds": 3,
+            "time": {"max": 1.0, "samples": samples}, "observables": ["risk", "overlaps", "cosine_histogram"],
+        }
+    )  # fmt: skip
+    for some in layout.variables.values():
+        for variable in some.values():
+            chunks = dict(zip(variable.dims, variable.chunks, strict=True))
+            full = dict(zip(variable.dims, variable.shape, strict=True))
+            size = np.dtype(variable.dtype).itemsize
+            assert all(chunks[dim] == full[dim] for dim in variable.trailing if dim != "time")
+            sample = variable.run_bytes // full.get("time", 1)
+            assert size * math.prod(variable.chunks) <= max(layout_module.CHUNK_BYTES, sample)
+            if variable.run_bytes > layout_module.CHUNK_BYTES:
+                assert all(chunks[dim] == 1 for dim in variable.leading)
+                assert chunks["time"] == max(1, layout_module.CHUNK_BYTES // sample) <= full["time"]
+            else:
+                assert variable.chunks[len(variable.leading) :] == variable.run_shape
+
+
+def test_a_run_of_many_chunks_comes_back_as_it_was_written(tmp_path):
+    """Also where several runs are one row of the values: two runs of 4 MB each are written at four places."""
+    layout = layout_of(
+        {
+            "axes": {"d": [70, 71], "p": 64, "gamma": 0.1}, "seeds": 3, "observables": ["overlaps", "risk"],
+            "time": {"max": 1.0, "samples": 120},
+        }
+    )  # fmt: skip
+    assert len(layout.grid.times) == 121
+    variable = layout.variables["sgd"]["overlap_student"]
+    assert variable.run_bytes > 3 << 20
+    assert variable.chunks[-3] < 121
+    dataset, rng = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.random.default_rng(0)
+    numbers, rows = np.array([5, 0, 3, 2]), np.array([1, 0, 1, 1])
+    values = random_values(layout, "sgd", 2, rng)
+    dataset.write("sgd", numbers, values, rows)
+    alone = random_values(layout, "sgd", 1, rng)
+    dataset.write("sgd", np.array([4]), alone)
+    found = dataset.read("sgd", np.array([0, 4, 2, 5, 3, 1]), layout.variables["sgd"])
+    for name, variable in layout.variables["sgd"].items():
+        one, other = values[name]
+        nothing = np.full(variable.run_shape, variable.fill, variable.dtype)
+        expected = [one, alone[name][0], other, other, other, nothing]
+        np.testing.assert_array_equal(found[name], expected, err_msg=name)
+    here = opened(tmp_path / "s.zarr").sel(labels(layout, "sgd", 3))
+    np.testing.assert_array_equal(here.sgd_overlap_student, values["overlap_student"][1])
+
+
+def test_a_run_that_is_written_twice_at_once_spoils_no_neighbour(tmp_path):
+    """Two parts may hold the same run: as many numbers as the chunk has runs are not all of its runs."""
+    layout = layout_of({"axes": {"d": 70, "p": 4, "gamma": 0.1}, "seeds": 2})
+    dataset, rng = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.random.default_rng(0)
+    both, again = (random_values(layout, "sgd", 2, rng) for _ in range(2))
+    dataset.write("sgd", np.array([0, 1]), both)
+    dataset.write("sgd", np.array([0, 0]), again, np.array([1, 1]))
+    found = dataset.read("sgd", np.array([0, 1]), layout.variables["sgd"])
+    for name in found:
+        np.testing.assert_array_equal(found[name], [again[name][1], both[name][1]], err_msg=name)
+
+
 @pytest.mark.parametrize(
     ("regimes", "stored"),
     [

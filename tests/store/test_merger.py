@@ -20,6 +20,7 @@ from hypothesis import given, settings
 
 import sweep_service
 from benchmarks import store as scale
+from sweep_service import compute as compute_module
 from sweep_service.bundles import Bundle
 from sweep_service.compute import Failure, Job, compute
 from sweep_service.errors import Damaged
@@ -381,8 +382,6 @@ def test_failures_become_capsules_with_a_command(tmp_path):
 
 def test_a_run_that_raises_is_failed_with_its_trace_and_its_neighbours_are_done(tmp_path, monkeypatch):
     sweep = prepared(tmp_path, {**BASE, "simulate": False})
-    from sweep_service import compute as compute_module
-
     integrate = compute_module.integrate
 
     def breaks(point, *, seed, **other):
@@ -403,6 +402,29 @@ def test_a_run_that_raises_is_failed_with_its_trace_and_its_neighbours_are_done(
     assert np.all(status.sel(seed=0) == Status.DONE)
     assert np.all(status.sel(seed=1) == Status.FAILED)  # at both rates: the run is shared
     sweep.ledger.close()
+
+
+def test_a_seed_that_raises_spoils_no_other_of_its_job(monkeypatch):
+    spec = {**BASE, "seeds": {"init": [5, 3, 9], "repeat": 2}, "axes": {"d": [5, 6], "p": 2, "gamma": 0.1}}
+    layout, job = Layout(Grid.of(SweepSpec.parse(spec))), Job("sgd", 1, 0, (0, 1, 2), (0, 1))
+    calm = compute(layout, job)
+    assert calm.failures == ()
+    simulate = compute_module.simulate
+
+    def breaks(point, *, seed, **other):
+        if 3 in seed:
+            raise ZeroDivisionError("at seed 3")
+        return simulate(point, seed=seed, **other)
+
+    monkeypatch.setattr(compute_module, "simulate", breaks)
+    found = compute(layout, job)
+    guilty = np.array([False, False, True, True, False, False])
+    assert [(one.kind, one.number) for one in found.failures] == [("sgd", 6 + 2), ("sgd", 6 + 3)]
+    assert {one.error for one in found.failures} == {"ZeroDivisionError: at seed 3"}
+    assert np.all((found.values["status"] == Status.FAILED) == guilty)
+    assert np.all(np.isnan(found.values["risk"][guilty]))
+    for name in set(calm.values) - {"seconds"}:
+        np.testing.assert_array_equal(found.values[name][~guilty], calm.values[name][~guilty], err_msg=name)
 
 
 def test_a_regime_that_does_not_exist_is_skipped(tmp_path):

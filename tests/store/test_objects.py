@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.store import objects as module
-from sweep_service.store.objects import LocalObjects
+from sweep_service.store.objects import ABANDONED, LocalObjects
 from tests.store.conformance import StoreConformance, StoreMachine
 
 
@@ -79,6 +80,43 @@ LocalObjects({str(tmp_path)!r}).put("a", b"new")
     assert objects.sweep() == 1
 
 
+def left_by(folder, process, host=module._HOST):
+    """A file as a writer would leave it: the name of one of ours, with its process and machine changed."""
+    _, fresh = LocalObjects(folder)._fresh("a", b"half")
+    ours = f".{module._HOST}-{os.getpid()}-"
+    assert ours in fresh.name
+    return fresh.rename(fresh.with_name(fresh.name.replace(ours, f".{host}-{process}-")))
+
+
+@pytest.fixture
+def sleeper():
+    """A process that lives until the end of its input."""
+    code = "import sys; sys.stdin.read()"
+    living = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    yield living
+    living.stdin.close()
+    living.wait()
+
+
+def test_sweep_leaves_what_somebody_may_still_be_writing(tmp_path, sleeper):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    alive, dead, ours = (left_by(tmp_path, process) for process in (sleeper.pid, ended.pid, os.getpid()))
+    elsewhere, abandoned = (left_by(tmp_path, ended.pid, host="0badcafe") for _ in range(2))
+    for path, age in ((elsewhere, ABANDONED - 600.0), (abandoned, ABANDONED + 600.0), (alive, 9 * ABANDONED)):
+        then = path.stat().st_mtime - age
+        os.utime(path, (then, then))
+    nameless = tmp_path / "a.partial"
+    nameless.write_bytes(b"")
+    assert LocalObjects(tmp_path).sweep() == 4
+    assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])
+    assert not any(path.exists() for path in (dead, ours, abandoned, nameless))
+    sleeper.stdin.close()
+    sleeper.wait()
+    assert LocalObjects(tmp_path).sweep() == 1
+    assert list(tmp_path.iterdir()) == [elsewhere]
+
+
 def test_sweep_passes_over_folders(tmp_path):
     objects = LocalObjects(tmp_path)
     (tmp_path / "half.zarr.partial").mkdir()
@@ -136,3 +174,20 @@ def test_listing_a_folder_looks_into_no_other(tmp_path, monkeypatch):
         monkeypatch.setattr(os, name, lambda path=".", real=real: (seen.append(str(path)), real(path))[1])
     assert list(objects.list("s.parts/")) == ["s.parts/a.npz"]
     assert not [path for path in seen if ".zarr" in path]
+
+
+@pytest.mark.parametrize("name", ["folder", "folder/deep", "folder/a/below", "folder/a/far/below"])
+def test_an_object_is_no_folder_and_a_folder_no_object(tmp_path, name):
+    objects = LocalObjects(tmp_path)
+    for there in ("folder/a", "folder/deep/b"):
+        objects.put(there, there.encode())
+    before = sorted(tmp_path.rglob("*"))
+    for call in (objects.put, objects.create):
+        with pytest.raises(InvalidInput, match="is taken by a folder, or lies below an object") as info:
+            call(name, b"new")
+        assert (info.value.field, info.value.value) == ("name", name)
+    with pytest.raises(NotFound, match=name):
+        objects.get(name)
+    objects.delete(name)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert objects.get("folder/a") == b"folder/a"

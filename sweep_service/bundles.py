@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,7 +63,7 @@ def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration)
             classes.setdefault((work, cost < CHEAP), []).append((job, cost))
     most = {kind: most_runs(layout, kind) for kind in wanted}
     found = [bundle for (work, _), jobs in classes.items() for bundle in _packed(jobs, work, most)]
-    return sorted(found, key=lambda bundle: -bundle.cost)
+    return sorted(found, key=lambda bundle: -round(math.log2(max(bundle.cost, 1e-3))))
 
 
 def most_runs(layout: Layout, kind: Kind) -> int:

@@ -13,14 +13,15 @@ import logging
 import re
 import time as clock
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
 import sqlalchemy as sa
 
 from sweep_service.bundles import bundles
+from sweep_service.errors import Stopped, SweepError
 from sweep_service.estimate import Limits
 from sweep_service.executors import Executor, Receipt
 from sweep_service.faults import fault
@@ -59,6 +60,7 @@ class Conductor:
             stack.callback(self.ledger.close)
             self.merger = Merger(self.folder, self.ledger)
             self.recover()
+            stack.callback(self.executor.close)
             self._open = stack.pop_all()
         return self
 
@@ -70,16 +72,32 @@ class Conductor:
         self.folder.objects.root.mkdir(parents=True, exist_ok=True)
         self.folder.sweep_orphans()
         for name in self.strangers():
-            if self.folder.acknowledged(name):
+            if self.folder.is_owned(name):
                 log.warning("%s is not in the ledger: sweep doctor --rebuild adopts it", name)
             else:
                 self.folder.remove(name)
         for sweep in self.ledger.sweeps():
-            if not self.folder.acknowledged(sweep.id):
-                self.folder.acknowledge(sweep.id)
-            self.merger.merge(sweep.id)
-            if sweep.state is State.CANCELLED:
-                self._mark(sweep.id, Status.PENDING, Status.CANCELLED)
+            self.folder.own(sweep.id)
+            with self._blaming(sweep.id):
+                self.merger.merge(sweep.id)
+                if sweep.state is State.CANCELLED:
+                    self._mark(sweep.id, Status.PENDING, Status.CANCELLED)
+                if sweep.state is State.RUNNING:
+                    self.ledger.set_state(sweep.id, State.QUEUED)
+                elif sweep.state.ended:
+                    self.folder.clear_parts(sweep.id)
+
+    @contextmanager
+    def _blaming(self, sweep: str) -> Iterator[None]:
+        """What is wrong with the files of one sweep ends that sweep, and no other."""
+        try:
+            yield
+        except Stopped:
+            raise
+        except SweepError as error:
+            log.warning("%s cannot go on: %s", sweep, error)
+            self._withdraw(sweep)
+            self.ledger.set_state(sweep, State.FAILED, str(error))
 
     def strangers(self) -> list[str]:
         """Sweeps on the disk that the ledger does not know."""
@@ -91,38 +109,46 @@ class Conductor:
         """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""
         adopted = []
         for name in self.strangers():
-            layout, about = self.folder.layout(name), self.folder.dataset(name).attributes
-            runs = sum(layout.runs.count(kind) for kind in layout.variables)
-            sweep = Sweep(
+            with suppress(SweepError):  # a damaged one stays where it is
+                adopted.append(self._adopt(name))
+        return adopted
+
+    def _adopt(self, name: str) -> str:
+        layout, about = self.folder.layout(name), self.folder.dataset(name).attributes
+        runs = sum(layout.runs.count(kind) for kind in layout.variables)
+        sweep = Sweep(
                 name, layout.grid.key.digest, self.folder.spec(name).name, State.PAUSED,
                 about.get("created", utc_now()), utc_now(), about.get("extends"), "adopted", runs, 0,
             )  # fmt: skip
-            self.ledger.add(sweep, [])
-            self.merger.merge(name)
-            self._requeue(name)
-            self._finish(name)
-            adopted.append(name)
-        return adopted
+        self.ledger.add(sweep, [])
+        self.merger.merge(name)
+        self._requeue(name)
+        self._finish(name)
+        return name
 
-    def submit(self, spec: SweepSpec, extends: str | None = None, priority: int = 0) -> tuple[Sweep, bool]:
+    def submit(
+        self, spec: SweepSpec | Submission, extends: str | None = None, priority: int = 0
+    ) -> tuple[Sweep, bool]:
         """A new sweep, or the one there is with the same canonical spec; true if it is new."""
-        submission = Submission(spec, self.folder, self.ledger)
-        old = submission.existing()
+        submission = spec if isinstance(spec, Submission) else Submission(spec)
+        old = submission.existing(self.ledger)
         if old is not None:
             return old, False
-        submission.prepare(self.limits)
+        submission.look(self.folder, self.ledger, self.limits)
         return submission.accept(self.merger, extends, priority), True
 
-    def tick(self) -> bool:
-        """Dispatch, collect, merge once; false when there is nothing to do."""
+    def tick(self, only: str | None = None) -> bool:
+        """Dispatch, collect, merge once; false when there is nothing to do, with all sweeps or only one."""
         self._merge()
         running = self.ledger.sweeps(states=[State.RUNNING, State.QUEUED])[::-1]
+        running = [sweep for sweep in running if only in (None, sweep.id)]
         self._dispatch(running)
         for receipt in self.executor.poll():
             self._receive(receipt)
         self._merge()
         for sweep in running:
-            self._finish(sweep.id)
+            with self._blaming(sweep.id):
+                self._finish(sweep.id)
         return bool(running)
 
     def _merge(self) -> None:
@@ -130,22 +156,23 @@ class Conductor:
         is_time = clock.monotonic() - self.merged > MERGE_EVERY
         for sweep in list(self.ended):
             if is_time or not self.submitted[sweep]:
-                self.merger.merge(sweep)
-                del self.ended[sweep]  # not before: a full disk may keep them from being merged
+                with self._blaming(sweep):
+                    self.merger.merge(sweep)
+                self.ended.pop(sweep, None)  # not before: a full disk may keep them from being merged
                 self.merged = clock.monotonic()
 
     def run(self, sweep: str, watch: Callable[[Sweep], None] = lambda _: None) -> Sweep:
-        """Tick until a sweep has ended; while the disk is full, wait for room."""
+        """Tick until a sweep has ended, without the others; while the disk is full, wait for room."""
         now = self.ledger.sweep(sweep)
         while not now.state.ended and now.state is not State.PAUSED:
             try:
                 if self.folder.free_bytes() < LEAST_ROOM:
                     raise OSError(errno.ENOSPC, "no room")
-                self.tick()
+                self.tick(sweep)
                 now = self.ledger.sweep(sweep)
                 watch(replace(now, reason=self.executor.note() or now.reason))
             except (OSError, sa.exc.OperationalError) as error:
-                if not _is_full(error):
+                if not self._is_full(error):
                     raise
                 watch(replace(now, reason=f"waiting for room on the disk of {self.folder.root}"))
                 self.executor.rest(1.0)
@@ -188,7 +215,7 @@ class Conductor:
             self.ended[receipt.sweep].add(receipt.bundle)
 
     def _finish(self, sweep: str) -> None:
-        if self.ledger.totals(sweep)["pending"]:
+        if self.ledger.totals(sweep)["bundles_left"]:
             return
         counts = self.counts(sweep)
         if Status.PENDING.label in counts:  # bundles were lost on the way, by a crash
@@ -199,6 +226,7 @@ class Conductor:
         ends = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
         state = next((state for status, state in ends if status.label in counts), State.COMPLETED)
         self.ledger.set_state(sweep, state)
+        self.folder.clear_parts(sweep)
 
     def counts(self, sweep: str) -> dict[str, int]:
         """Runs by status, as stored."""
@@ -209,11 +237,13 @@ class Conductor:
         state = self.ledger.sweep(sweep).state
         if not state.ended or state is State.CANCELLED:  # again, after a crash in the middle of it
             self._withdraw(sweep)
+            self.merger.merge(sweep)
             self.ledger.set_state(sweep, State.CANCELLED)
+            fault("cancel:state")
             self.ledger.drop(sweep)
             self._mark(sweep, Status.PENDING, Status.CANCELLED)
-            for name in list(self.folder.objects.list(f"{sweep}.parts/")):
-                self.folder.objects.delete(name)
+            fault("cancel:status")
+            self.folder.clear_parts(sweep)
         return self.ledger.sweep(sweep)
 
     def pause(self, sweep: str) -> Sweep:
@@ -234,16 +264,22 @@ class Conductor:
                 self._mark(sweep, old, Status.PENDING)
             for name in list(self.folder.objects.list(f"{sweep}.failures/")):
                 self.folder.objects.delete(name)
+            fault("retry:status")
             counts = self.counts(sweep)
             counts.pop(Status.PENDING.label, None)
+            counts[Status.DONE.label] = counts.get(Status.DONE.label, 0) - self.ledger.sweep(sweep).reused
             self.ledger.recount(sweep, counts)
             self._requeue(sweep)
         return self.ledger.sweep(sweep)
 
     def remove(self, sweep: str) -> None:
-        """Cancel it, and leave nothing of it."""
-        self.cancel(sweep)
+        """Leave nothing of it, whatever state it is in."""
+        self.ledger.sweep(sweep)
+        self._withdraw(sweep)
+        self.folder.disown(sweep)
+        fault("remove:disown")
         self.ledger.remove(sweep)
+        fault("remove:ledger")
         self.folder.remove(sweep)
 
     def _withdraw(self, sweep: str) -> None:
@@ -263,16 +299,15 @@ class Conductor:
         self.ledger.add_bundles(sweep, bundles(dataset.layout, left, self.folder.calibration()))
         self.ledger.set_state(sweep, State.QUEUED)
 
+    def _is_full(self, error: Exception) -> bool:
+        """No room on the disk, as the file system or as SQLite says it: its second error has other causes too."""
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
+            return True
+        return "disk I/O error" in str(error) and self.folder.free_bytes() < LEAST_ROOM
+
     def _mark(self, sweep: str, old: Status, new: Status) -> None:
         dataset = self.folder.dataset(sweep)
         for kind in dataset.layout.variables:
             numbers = np.flatnonzero(dataset.status(kind) == old)
             if len(numbers):
                 dataset.write(kind, numbers, {"status": np.full(len(numbers), new, dtype=np.int8)})
-
-
-def _is_full(error: Exception) -> bool:
-    """No room on the disk, as the file system or as SQLite says it."""
-    texts = ("disk is full", "disk I/O error")
-    number = getattr(error, "errno", None)
-    return number in (errno.ENOSPC, errno.EDQUOT) or any(text in str(error) for text in texts)

@@ -14,8 +14,7 @@ from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration, ode_seconds, sgd_seconds
 from sweep_service.dynamics.auto import point_warnings, theory_warnings
 from sweep_service.errors import LimitExceeded
-from sweep_service.grids import Grid
-from sweep_service.runs import KINDS, Kind
+from sweep_service.runs import Kind
 from sweep_service.store.layout import Layout
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
@@ -42,7 +41,8 @@ class Limits:
 class Estimate:
     points: int
     runs: int
-    reused: int
+    reused: int  # are stored already
+    copies: int  # are equal to another one of the sweep
     sgd_steps: float
     core_seconds: float
     bytes: int
@@ -64,8 +64,8 @@ class Estimate:
                 raise LimitExceeded(name, f"{found:.6g}", f"must be at most {most:.6g} here")
 
 
-def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration) -> Estimate:
-    """Of the runs with these numbers; the others are there already, or equal to one of these."""
+def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], distinct: int, known: Calibration) -> Estimate:
+    """Of the runs with these numbers, out of so many that differ: the others are there already."""
     grid = layout.grid
     left = {kind: _per_point(layout, kind, wanted[kind]) for kind in wanted}
     steps, total = 0.0, 0.0
@@ -92,8 +92,9 @@ def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration
         dearest = max(dearest, (cost, index))
     return Estimate(
         points=len(grid),
-        runs=sum(layout.runs.count(kind) for kind in layout.variables),
-        reused=sum(layout.runs.count(kind) - len(wanted[kind]) for kind in wanted),
+        runs=(runs := sum(layout.runs.count(kind) for kind in layout.variables)),
+        reused=distinct - sum(map(len, wanted.values())),
+        copies=runs - distinct,
         sgd_steps=steps,
         core_seconds=total,
         bytes=layout.bytes,
@@ -119,13 +120,3 @@ def _per_point(layout: Layout, kind: Kind, numbers: AnyArray) -> AnyArray:
     asked = np.zeros(shape, dtype=np.int64)
     asked.reshape(-1)[numbers] = 1
     return asked.sum(axis=2)
-
-
-def of_grid(grid: Grid, known: Calibration) -> Estimate:
-    """Of a whole grid, as if nothing were stored."""
-    layout = Layout(grid)
-    Limits().require(len(grid), sum(layout.runs.count(kind) for kind in KINDS))
-    wanted: dict[Kind, AnyArray] = {
-        kind: np.sort(np.unique(layout.runs.keys[kind], return_index=True)[1]) for kind in layout.variables
-    }
-    return estimate(layout, wanted, known)

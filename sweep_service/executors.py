@@ -40,6 +40,9 @@ class Executor(Protocol):
     def rest(self, seconds: float) -> None:
         """Wait a while, or end with `Stopped`."""
 
+    def close(self) -> None:
+        """Drop everything, and let go of what it holds."""
+
 
 class SerialExecutor:
     """One task at a time, here."""
@@ -76,3 +79,6 @@ class SerialExecutor:
         if self.stopped is not None and self.stopped():
             raise Stopped("asked to stop")
         clock.sleep(seconds)
+
+    def close(self) -> None:
+        self.waiting.clear()

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 
 POINTS = (
-    "submit:spec", "submit:keys", "submit:dataset", "submit:reuse", "submit:ledger",
+    "submit:disown", "submit:spec", "submit:keys", "submit:dataset", "submit:reuse", "submit:ledger",
     "task:computed", "task:part",
     "merge:values", "merge:status", "merge:failures", "merge:ledger", "merge:removed",
-    "finish:state",
+    "finish:state", "cancel:state", "cancel:status", "retry:status", "remove:disown", "remove:ledger",
 )  # fmt: skip
 
 _seen: Counter[str] = Counter()

@@ -20,10 +20,9 @@ from sweep_service.identity import Key
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import chosen
 from sweep_service.point import Point
-from sweep_service.spec import Axis, Scalar, Spaced, SweepSpec
+from sweep_service.spec import WHOLE, Axis, Scalar, Spaced, SweepSpec
 
 CORE = ("d", "p", "gamma")  # dimensions of every product
-WHOLE = ("d", "p", "k")
 TEXTS = ("activation", "teacher_activation")
 FIELDS = (*CORE, "k", "noise", *TEXTS)
 EXPONENTS = ("kappa", "delta")
@@ -32,7 +31,6 @@ POINT = "point"  # the one dimension of every other design
 INIT = "init."
 OVERLAPS = "overlaps"  # asked for as if it were an observable: M and Q, or q
 FEW_OVERLAPS = 256  # numbers per sample up to which they are kept unasked
-MOST_POINTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,8 @@ class Grid:
         if is_product:
             columns = {name: columns.get(name) or [fixed.pop(name)] for name in CORE} | columns
         else:
+            points = len(next(iter(columns.values())))
+            columns |= {name: [fixed.pop(name)] * points for name in CORE if name not in columns}
             columns = {name: columns[name] for name in sorted(columns, key=_order)}
         asked = spec.observables
         grid = cls(
@@ -88,8 +88,6 @@ class Grid:
             overlaps=_few_overlaps(columns, fixed) if asked is None else OVERLAPS in asked,
             options=RegimeOptions.parse(spec.regime_options),
         )
-        if len(grid) > MOST_POINTS:
-            raise InvalidInput("axes", f"{len(grid)} points", f"must give at most {MOST_POINTS}")
         if not checked:
             _ = grid.points
         return grid

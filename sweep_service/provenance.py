@@ -39,12 +39,16 @@ def provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) -> dict[
 
 @cache
 def git_state() -> str:
-    """The commit of the code, where it is a checkout."""
-    command = ["git", "describe", "--always", "--dirty"]
+    """The commit of the code, where it is a checkout and not installed inside somebody else's."""
     try:
-        found = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5.0, check=True
-        )
+        _git("ls-files", "--error-unmatch", Path(__file__).name)
+        return _git("describe", "--always", "--dirty")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def _git(*command: str) -> str:
+    found = subprocess.run(
+        ["git", *command], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5.0, check=True
+    )
     return found.stdout.strip()

@@ -118,6 +118,14 @@ def _scalars(value: Any, field: str) -> Any:
     return {name: _scalar(item, f"{field}.{str(name)[:LONGEST]}") for name, item in value.items()}
 
 
+def _title(value: Any) -> Any:
+    if isinstance(value, str) and not value.isprintable():
+        raise InvalidInput("name", value, "must be printable")
+    if isinstance(value, str) and re.search(r"[/\\]", value):
+        raise InvalidInput("name", value, "must be a title, not a path: without / and \\")
+    return value
+
+
 def _fixed(value: Any) -> Any:
     return _scalars(value, "fixed")
 
@@ -199,7 +207,7 @@ class Triangle(_Model):
 class SweepSpec(_Model):
     """Points, what to compute at each of them, and when to look."""
 
-    name: str = Field(default="", max_length=200)
+    name: Annotated[str, BeforeValidator(_title)] = Field(default="", max_length=200)
     axes: Annotated[dict[str, Axis], BeforeValidator(_axes)] = {}
     fixed: Annotated[dict[str, Scalar], BeforeValidator(_fixed)] = {}
     init: dict[str, Any] = {"kind": "gaussian"}
@@ -228,16 +236,16 @@ class SweepSpec(_Model):
             raise _explained(error) from None
         except (RecursionError, TypeError, ValueError):
             allowed = "must hold what JSON can hold: numbers, texts, lists, mappings"
-            raise InvalidInput("init", None, allowed) from None
+            raise InvalidInput("init, regime_options", None, allowed) from None
 
     def extended(self, change: str | bytes) -> SweepSpec:
-        """With more values of axes and more seeds; the rest stays, or old runs would not fit."""
+        """With more values of axes, more points and more seeds; the rest stays, or old runs would not fit."""
         if len(change) > LARGEST_SPEC:
             raise InvalidInput("change", f"{len(change)} bytes", f"must be at most {LARGEST_SPEC} bytes")
         more = _loaded(change)
         if not isinstance(more, Mapping):
-            raise InvalidInput("change", more, "must be a mapping with axes or seeds")
-        only_known(more, ("name", "axes", "seeds"), "change")
+            raise InvalidInput("change", more, "must be a mapping with axes, points or seeds")
+        only_known(more, ("name", "axes", "points", "seeds"), "change")
         old = json.loads(self.model_dump_json())
         axes = dict(self.axes)
         for name, axis in _axes(more.get("axes", {})).items():
@@ -251,6 +259,15 @@ class SweepSpec(_Model):
         for name, old_seeds in (("init", self.seeds.init), ("repeat", self.seeds.repeat)):
             more_seeds = _seed_list(asked[name], f"seeds.{name}") if name in asked else []
             union[name] = list(dict.fromkeys([*old_seeds, *more_seeds]))
+        if "points" in more:
+            if self.points is None:
+                raise InvalidInput(
+                    "points", "given", "of a sweep that has no points: give more values of axes"
+                )
+            old["points"] = [
+                *self.points,
+                *(one for one in _points(more["points"]) if one not in self.points),
+            ]
         return SweepSpec.parse(
             {**old, "name": more.get("name", self.name), "axes": axes, "fixed": fixed, "seeds": union}
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 
 import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.bundles import bundles
+from sweep_service.errors import SweepError
 from sweep_service.estimate import Estimate, Limits, estimate
 from sweep_service.faults import fault
 from sweep_service.grids import Grid
@@ -21,6 +23,8 @@ from sweep_service.store.layout import Layout
 from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
 from sweep_service.store.merger import MERGE_BYTES, Merger
 
+log = logging.getLogger(__name__)
+
 # What a run that need not be computed again may have ended with.
 FINAL = (Status.DONE, Status.DIVERGED, Status.SKIPPED)
 Found = dict[Kind, tuple[AnyArray, AnyArray]]  # numbers there, numbers here
@@ -29,40 +33,43 @@ Found = dict[Kind, tuple[AnyArray, AnyArray]]  # numbers there, numbers here
 class Submission:
     """A spec on its way to a sweep; nothing is written before `accept`."""
 
-    def __init__(self, spec: SweepSpec, folder: DataFolder, ledger: Ledger) -> None:
-        self.spec, self.folder, self.ledger = spec, folder, ledger
-        self.grid = Grid.of(spec)
-
-    def existing(self) -> Sweep | None:
-        """The sweep that there is with the same canonical spec."""
-        return next(iter(self.ledger.sweeps(key=self.grid.key.digest)), None)
-
-    def prepare(self, limits: Limits) -> Estimate:
-        """Look for runs that are stored, and refuse what is beyond the limits."""
+    def __init__(self, spec: SweepSpec) -> None:
+        self.spec, self.grid = spec, Grid.of(spec)
         self.layout = Layout(self.grid)
-        runs = sum(self.layout.runs.count(kind) for kind in KINDS)
-        limits.require(len(self.grid), runs)
-        self.keys = self.layout.runs.keys
-        self.left = {kind: Copies(self.keys[kind]).unique() for kind in self.layout.variables}
-        self.reuse = self._reusable()
-        found = estimate(self.layout, self.left, self.folder.calibration())
-        self.folder.root.mkdir(parents=True, exist_ok=True)
-        found.require(limits, self.folder.free_bytes())
+
+    def existing(self, ledger: Ledger) -> Sweep | None:
+        """The sweep that there is with the same canonical spec."""
+        return next(iter(ledger.sweeps(key=self.grid.key.digest)), None)
+
+    def look(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
+        """Find what of it is stored, say what the rest will cost, and refuse what is beyond the limits."""
+        runs = self.layout.runs
+        limits.require(len(self.grid), sum(runs.count(kind) for kind in KINDS))
+        self.left = {kind: Copies(runs.keys[kind]).unique() for kind in self.layout.variables}
+        distinct = sum(map(len, self.left.values()))
+        self.reuse = self._reusable(folder, ledger) if ledger is not None else []
+        found = estimate(self.layout, self.left, distinct, folder.calibration())
+        found.require(limits, folder.free_bytes())
         return found
 
-    def _reusable(self) -> list[tuple[str, Found]]:
+    def _reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, Found]]:
         """Earlier sweeps that hold some of the runs; `left` loses them."""
         found = []
-        for sweep in self.ledger.sweeps():
+        for sweep in ledger.sweeps():
             if not any(len(numbers) for numbers in self.left.values()):
                 break
-            theirs, dataset = self.folder.keys(sweep.id), self.folder.dataset(sweep.id)
             here: Found = {}
+            try:
+                theirs, dataset = folder.keys(sweep.id), folder.dataset(sweep.id)
+            except SweepError as error:
+                log.warning("%s cannot be reused: %s", sweep.id, error)
+                continue
             for kind, numbers in self.left.items():
                 stored = dataset.layout.variables.get(kind, {})
                 if not len(numbers) or not self._needed() <= set(stored):
                     continue
-                _, ours, other = np.intersect1d(self.keys[kind][numbers], theirs[kind], return_indices=True)
+                keys = self.layout.runs.keys[kind][numbers]
+                _, ours, other = np.intersect1d(keys, theirs[kind], return_indices=True)
                 done = np.isin(dataset.status(kind)[other], FINAL)
                 if np.any(done):
                     here[kind] = (other[done], numbers[ours[done]])
@@ -78,18 +85,20 @@ class Submission:
 
     def accept(self, merger: Merger, extends: str | None, priority: int = 0) -> Sweep:
         """Files first, the ledger last: what dies in between was never acknowledged, and is forgotten."""
+        folder, ledger = merger.folder, merger.ledger
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
-        self.folder.objects.put(f"{name}.json", self.spec.model_dump_json().encode())
+        folder.disown(name)
+        fault("submit:disown")
+        folder.objects.put(f"{name}.json", self.spec.model_dump_json().encode())
         fault("submit:spec")
-        self.folder.put_keys(name, self.keys)
+        folder.put_keys(name, self.layout.runs.keys)
         fault("submit:keys")
-        dataset = SweepDataset.create(
-            self.folder.dataset_path(name), self.layout, provenance(self.spec, self.grid, extends)
-        )
+        about = provenance(self.spec, self.grid, extends)
+        dataset = SweepDataset.create(folder.dataset_path(name), self.layout, about)
         fault("submit:dataset")
         reused = 0
         for source, found in self.reuse:
-            other = self.folder.dataset(source)
+            other = folder.dataset(source)
             for kind, (theirs, ours) in found.items():
                 block = max(1, MERGE_BYTES // self.layout.run_bytes(kind))
                 for at in range(0, len(ours), block):
@@ -97,13 +106,13 @@ class Submission:
                     values = other.read(kind, theirs[few], self.layout.variables[kind])
                     reused += len(merger.write(dataset, name, kind, ours[few], values))
         fault("submit:reuse")
-        some = bundles(self.layout, self.left, self.folder.calibration())
+        some = bundles(self.layout, self.left, folder.calibration())
         runs = sum(self.layout.runs.count(kind) for kind in self.layout.variables)
         state, now = State.QUEUED if some else State.COMPLETED, utc_now()
         sweep = Sweep(
             name, self.grid.key.digest, self.spec.name, state, now, now, extends, "", runs, reused, priority
         )
-        self.ledger.add(sweep, some)
+        ledger.add(sweep, some)
         fault("submit:ledger")
-        self.folder.acknowledge(name)
+        folder.own(name)
         return sweep

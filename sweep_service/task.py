@@ -37,9 +37,11 @@ class ObjectCheckpoint:
     """A checkpoint beside the parts."""
 
     def __init__(self, objects: Objects, name: str) -> None:
-        self.objects, self.name = objects, name
+        self.objects, self.name, self.cleared = objects, name, False
 
     def load(self) -> bytes | None:
+        if self.cleared:
+            return None
         try:
             return self.objects.get(self.name)
         except NotFound:
@@ -49,7 +51,8 @@ class ObjectCheckpoint:
         self.objects.put(self.name, content)
 
     def clear(self) -> None:
-        self.objects.delete(self.name)
+        """Begin again. The object goes when the part is merged: until then it may be all there is."""
+        self.cleared = True
 
 
 @dataclass
@@ -84,6 +87,10 @@ class Crumb:
         self.objects.delete(self.name)
 
 
+# A part for which the disk had no room: what is computed is not computed again.
+_unwritten: dict[str, bytes] = {}
+
+
 def part_name(sweep: str, bundle: str) -> str:
     return f"{sweep}.parts/{bundle}.npz"
 
@@ -94,15 +101,23 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
     layout, stem = folder.layout(task.sweep), f"{task.sweep}.parts/{task.bundle.key}"
     crumb = Crumb(folder.objects, f"{stem}.crumb")
     crumb.begin()
+    content = _unwritten.pop(stem, None)
     try:
-        jobs, results = list[Job](), list[Result]()
-        for job in _singly(task.bundle) if crumb.careful else task.bundle.jobs:
-            checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{len(jobs)}.checkpoint")
-            jobs.append(job)
-            results.append(_computed(layout, job, crumb, stopped, checkpoint))
+        if content is None:
+            jobs, results = list[Job](), list[Result]()
+            for job in _singly(task.bundle) if crumb.careful else task.bundle.jobs:
+                checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{len(jobs)}.checkpoint")
+                jobs.append(job)
+                results.append(_computed(layout, job, crumb, stopped, checkpoint))
+            content = Part.of(layout, jobs, results).pack()
         fault("task:computed")
-        folder.objects.put(f"{stem}.npz", Part.of(layout, jobs, results).pack())
+        folder.objects.put(f"{stem}.npz", content)
         fault("task:part")
+    except OSError:
+        if content is not None:
+            _unwritten.clear()  # one is enough: who has no room is given the same bundle again
+            _unwritten[stem] = content
+        raise
     finally:
         crumb.end()
 

@@ -15,7 +15,7 @@ import zarr
 from zarr.storage import LocalStore
 
 from sweep_service.arrays import AnyArray
-from sweep_service.errors import TooNew
+from sweep_service.errors import Damaged, TooNew
 from sweep_service.faults import fault
 from sweep_service.grids import POINT
 from sweep_service.labels import about
@@ -56,7 +56,10 @@ class SweepDataset:
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path, self.layout = path, layout
         self.store = _Store(path)
-        self.group = zarr.open_group(self.store, mode="r+")
+        try:
+            self.group = zarr.open_group(self.store, mode="r+")
+        except (OSError, ValueError, KeyError) as error:
+            raise Damaged(f"{path.name} cannot be opened: {str(error).splitlines()[0]}") from None
         version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
         if version > LAYOUT_VERSION:
             raise TooNew(f"{path.name} has layout {version}; this version reads {LAYOUT_VERSION} and older")
@@ -150,7 +153,7 @@ class SweepDataset:
         """Runs by status."""
         found: Counter[str] = Counter()
         for kind in self.layout.variables:
-            found.update(_labels(self.status(kind)))
+            found.update(_labels(np.asarray(self._array(f"{kind}_{STATUS}")[...])))
         return dict(found)
 
     def _array(self, name: str) -> zarr.Array[Any]:

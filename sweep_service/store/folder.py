@@ -3,11 +3,12 @@
 <data>/ledger.sqlite            how far everything is
 <data>/lock                     held by the one process that writes
 <data>/calibration.json         how fast this machine is
-<data>/sweeps/<id>.json         a spec as it was asked for, with its canonical form
+<data>/sweeps/<id>.json         a spec as it was asked for
 <data>/sweeps/<id>.keys         the keys of its runs, by which later sweeps find them
 <data>/sweeps/<id>.zarr/        the dataset
 <data>/sweeps/<id>.parts/       results that wait to be merged, and checkpoints
-<data>/sweeps/<id>.failures/    one capsule for each run that failed
+<data>/sweeps/<id>.failures/    one capsule for each run that failed, its copies named in it
+<data>/sweeps/<id>.unowned      while a sweep comes or goes: who finds it at a start removes what there is
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from sweep_service.store.ledger import Ledger
 from sweep_service.store.objects import LocalObjects
 
 CALIBRATION = "calibration.json"
+LEDGER = "ledger.sqlite"
+UNOWNED = ".unowned"
 
 
 class DataFolder:
@@ -48,7 +51,10 @@ class DataFolder:
 
     def ledger(self) -> Ledger:
         self.root.mkdir(parents=True, exist_ok=True)
-        return Ledger(self.root / "ledger.sqlite")
+        return Ledger(self.root / LEDGER)
+
+    def has_ledger(self) -> bool:
+        return (self.root / LEDGER).exists()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -65,12 +71,15 @@ class DataFolder:
             file.flush()
             yield
 
-    def acknowledge(self, sweep: str) -> None:
-        """Remember that somebody was told of this sweep: it must outlive even its ledger."""
-        self.objects.put(f"{sweep}.accepted", b"")
+    def disown(self, sweep: str) -> None:
+        """Mark files as nobody's, from before the first until the ledger has them, and when they are to go."""
+        self.objects.put(f"{sweep}{UNOWNED}", b"")
 
-    def acknowledged(self, sweep: str) -> bool:
-        return (self.objects.root / f"{sweep}.accepted").exists()
+    def own(self, sweep: str) -> None:
+        self.objects.delete(f"{sweep}{UNOWNED}")
+
+    def is_owned(self, sweep: str) -> bool:
+        return not (self.objects.root / f"{sweep}{UNOWNED}").exists()
 
     def sweep_orphans(self) -> None:
         """Remove what writers that died left behind."""
@@ -114,7 +123,6 @@ class DataFolder:
 
     def remove(self, sweep: str) -> None:
         """All files of a sweep; the dataset goes first under another name, so that it vanishes whole."""
-        self.objects.delete(f"{sweep}.accepted")  # from here on nobody will miss it
         path = self.dataset_path(sweep)
         if path.exists():
             doomed = path.with_name(path.name + ".removed.partial")
@@ -126,9 +134,18 @@ class DataFolder:
             self.objects.delete(name)
         for folder in (f"{sweep}.parts", f"{sweep}.failures"):
             shutil.rmtree(self.objects.root / folder, ignore_errors=True)
+        self.own(sweep)
+
+    def clear_parts(self, sweep: str) -> None:
+        """What is left of bundles when nothing is to come: checkpoints of attempts that others overtook."""
+        shutil.rmtree(self.objects.root / f"{sweep}.parts", ignore_errors=True)
 
     def free_bytes(self) -> int:
-        return shutil.disk_usage(self.root).free
+        """On the disk where it is, or will be."""
+        there = self.root.resolve()
+        while not there.exists():
+            there = there.parent
+        return shutil.disk_usage(there).free
 
 
 @lru_cache(maxsize=8)  # a worker meets the same sweep again and again

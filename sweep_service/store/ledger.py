@@ -65,6 +65,7 @@ _bundles = sa.Table(
     _tables,
     sa.Column("sweep", sa.Text, sa.ForeignKey("sweeps.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("place", sa.Integer, nullable=False),  # in the order in which they go
     sa.Column("jobs", sa.Text, nullable=False),
     sa.Column("cost", sa.Float, nullable=False),
     sa.Column("work", sa.Text, nullable=False, default=""),
@@ -73,7 +74,7 @@ _bundles = sa.Table(
     sa.Column("seconds", sa.Float, nullable=False, default=0.0),
     sa.Column("error", sa.Text, nullable=False, default=""),
     *(sa.Column(label, sa.Integer, nullable=False, default=0) for label in ENDS),  # runs by status
-    sa.Index("bundles_by_progress", "sweep", "progress", "cost", "key"),
+    sa.Index("bundles_by_progress", "sweep", "progress", "place"),
 )
 
 
@@ -137,9 +138,12 @@ class Ledger:
 
     def _insert(self, now: sa.Connection, sweep: str, bundles: Iterable[Bundle]) -> None:
         rows = [
-            {"sweep": sweep, "key": one.key, "jobs": one.text, "cost": one.cost, "work": one.work}
-            for one in bundles
-        ]
+            {
+                "sweep": sweep, "key": one.key, "place": place, "jobs": one.text, "cost": one.cost,
+                "work": one.work,
+            }
+            for place, one in enumerate(bundles)
+        ]  # fmt: skip
         for at in range(0, len(rows), 10_000):
             now.execute(_bundles.insert().prefix_with("OR REPLACE"), rows[at : at + 10_000])
 
@@ -169,11 +173,11 @@ class Ledger:
             )
 
     def pending(self, sweep: str, limit: int, without: Sequence[str] = ()) -> list[Bundle]:
-        """The dearest bundles that are not merged, without those named."""
+        """The next bundles that are not merged, without those named."""
         query = (
             sa.select(_bundles.c.jobs, _bundles.c.cost, _bundles.c.work, _bundles.c.key)
             .where(_bundles.c.sweep == sweep, _bundles.c.progress == Progress.PENDING)
-            .order_by(_bundles.c.cost.desc(), _bundles.c.key.desc())
+            .order_by(_bundles.c.place)
             .limit(limit + len(without))
         )
         with self.engine.connect() as now:
@@ -257,7 +261,7 @@ class Ledger:
         sums = {label: sum(int(row[4 + at]) for row in rows.values()) for at, label in enumerate(ENDS)}
         cost = {progress: float(row[2]) for progress, row in rows.items()}
         return {
-            "pending": int(rows[Progress.PENDING][1]) if Progress.PENDING in rows else 0,
+            "bundles_left": int(rows[Progress.PENDING][1]) if Progress.PENDING in rows else 0,
             "cost_done": cost.get(Progress.MERGED, 0.0),
             "cost_left": cost.get(Progress.PENDING, 0.0),
             "seconds": float(rows[Progress.MERGED][3]) if Progress.MERGED in rows else 0.0,

@@ -67,10 +67,8 @@ class Merger:
             }
             self.ledger.merged(sweep, merged)
             fault("merge:ledger")
-            for name in parts:
-                objects.delete(name)
-            for name in there:  # checkpoints of earlier attempts
-                if not name.endswith(ENDING) and name.removeprefix(prefix).partition(".")[0] in merged:
+            for name in there:  # with the checkpoints of their runs
+                if name in parts or name.removeprefix(prefix).partition(".")[0] in merged:
                     objects.delete(name)
             fault("merge:removed")
 
@@ -105,11 +103,12 @@ class Merger:
         return targets
 
     def _keep_failures(self, sweep: str, part: Part) -> None:
-        """A capsule for each run that failed: its error, its trace, a command that runs it alone."""
+        """A capsule for each run that failed: its error, its trace, its copies, a command that runs it alone."""
         for failure in part.failures:
             name = f"{failure.kind}-{failure.number}"
+            _, runs = self.copies(sweep)[failure.kind].expand(np.array([failure.number]))
             command = shlex.join(["sweep", "rerun", sweep, name, "--data", str(self.folder.root.resolve())])
-            content = json.dumps({**asdict(failure), "command": command})
+            content = json.dumps({**asdict(failure), "runs": runs.tolist(), "command": command})
             self.folder.objects.put(f"{sweep}.failures/{name}.json", content.encode())
 
     def _learn(self, layout: Layout, part: Part) -> None:
@@ -118,8 +117,8 @@ class Merger:
         last, samples = float(grid.times[-1]), len(grid.times)
         some = np.random.default_rng(0)  # which of them does not matter, but for not being every other one
         for kind in part.numbers:
-            seconds = part.values[kind]["seconds"]
-            numbers, seconds = (array[np.isfinite(seconds)] for array in (part.numbers[kind], seconds))
+            done = part.values[kind]["status"] == Status.DONE  # the others took less, or nothing
+            numbers, seconds = part.numbers[kind][done], part.values[kind]["seconds"][done]
             first, second, _ = np.unravel_index(numbers, layout.runs.shape(kind))
             group = first * max(1, len(grid.regimes)) + (second if kind == "ode" else 0)
             for one in some.permutation(np.unique(group))[:MOST_LEARNED]:

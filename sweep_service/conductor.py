@@ -300,7 +300,7 @@ class Conductor:
         self.ledger.set_state(sweep, State.QUEUED)
 
     def _is_full(self, error: Exception) -> bool:
-        """No room on the disk, as the file system or as SQLite says it: its second error has other causes too."""
+        """No room on the disk, as the file system or as SQLite says it, which may also mean other trouble."""
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
             return True
         return "disk I/O error" in str(error) and self.folder.free_bytes() < LEAST_ROOM

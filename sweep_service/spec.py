@@ -261,13 +261,9 @@ class SweepSpec(_Model):
             union[name] = list(dict.fromkeys([*old_seeds, *more_seeds]))
         if "points" in more:
             if self.points is None:
-                raise InvalidInput(
-                    "points", "given", "of a sweep that has no points: give more values of axes"
-                )
-            old["points"] = [
-                *self.points,
-                *(one for one in _points(more["points"]) if one not in self.points),
-            ]
+                raise InvalidInput("points", "given", "needs a sweep that was given as points")
+            rows = [*self.points, *_points(more["points"])]
+            old["points"] = list({tuple(sorted(one.items())): one for one in rows}.values())
         return SweepSpec.parse(
             {**old, "name": more.get("name", self.name), "axes": axes, "fixed": fixed, "seeds": union}
         )

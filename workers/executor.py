@@ -53,6 +53,7 @@ class DaskExecutor:
     ) -> None:
         self.cluster, self.folder, self.stopped = cluster, folder, stopped
         self.client: Client | None = None
+        self.passport: dict[str, Any] | None = None
         self.flights: dict[str, Flight] = {}
         self.ended: SimpleQueue[str] = SimpleQueue()
         self.numbers = count()  # a task that is sent again is another one to Dask
@@ -61,18 +62,8 @@ class DaskExecutor:
         self.receipts: list[Receipt] = []
         self.full: OSError | None = None
 
-    def __enter__(self) -> DaskExecutor:
-        self.passport = passport(self.folder)
-        self._look()
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        for sweep in {flight.task.sweep for flight in self.flights.values()}:
-            self.cancel(sweep)
-        self._disconnect()
-        self.cluster.close()
-
     def room(self) -> bool:
+        self._look()
         if self.client is None:
             return False
         flights, threads = len(self.flights), max(1, self.threads)  # an adaptive cluster waits for tasks
@@ -114,6 +105,12 @@ class DaskExecutor:
         if self.stopped():
             raise Stopped("asked to stop")
         clock.sleep(seconds)
+
+    def close(self) -> None:
+        for sweep in {flight.task.sweep for flight in self.flights.values()}:
+            self.cancel(sweep)
+        self._disconnect()
+        self.cluster.close()
 
     def refused(self) -> list[dict[str, Any]]:
         """Workers that had to leave, and why."""
@@ -170,6 +167,8 @@ class DaskExecutor:
         return f"waiting for workers at {self.cluster.address}{why}"
 
     def _connect(self) -> None:
+        if self.passport is None:  # not before there is something to do, and the folder is locked
+            self.passport = passport(self.folder)
         client = self.client = self.cluster.connect()
         # Returns when all workers have done what a plugin asks of them, which nobody need wait for.
         threading.Thread(target=_welcome, args=(client, self.passport), daemon=True).start()

@@ -72,7 +72,7 @@ class DataFolder:
             yield
 
     def disown(self, sweep: str) -> None:
-        """Mark files as nobody's, from before the first until the ledger has them, and when they are to go."""
+        """Mark files as nobody's: from before the first until the ledger knows, and when they are to go."""
         self.objects.put(f"{sweep}{UNOWNED}", b"")
 
     def own(self, sweep: str) -> None:

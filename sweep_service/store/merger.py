@@ -103,7 +103,7 @@ class Merger:
         return targets
 
     def _keep_failures(self, sweep: str, part: Part) -> None:
-        """A capsule for each run that failed: its error, its trace, its copies, a command that runs it alone."""
+        """A capsule for each run that failed: error, trace, copies, and a command that runs it alone."""
         for failure in part.failures:
             name = f"{failure.kind}-{failure.number}"
             _, runs = self.copies(sweep)[failure.kind].expand(np.array([failure.number]))

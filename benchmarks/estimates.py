@@ -12,12 +12,12 @@ import numpy as np
 from benchmarks.harness import Row
 from sweep_service.conductor import Conductor
 from sweep_service.doctor import measure
-from sweep_service.estimate import of_grid
+from sweep_service.estimate import Limits
 from sweep_service.executors import SerialExecutor
-from sweep_service.grids import Grid
 from sweep_service.presets import PRESETS, preset
 from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
+from sweep_service.submission import Submission
 
 REGIMES = ("classical", "classical_noise", "high_dimensional", "mean_field")
 RANDOM = 5
@@ -34,7 +34,7 @@ def estimates(quick: bool) -> Iterator[Row]:
         known = folder.calibration()
         for name, spec in specs.items():
             folder.put_calibration(known)  # what is learned from one sweep helps no other here
-            predicted = of_grid(Grid.of(spec), known).core_seconds
+            predicted = Submission(spec).look(folder, None, Limits()).core_seconds
             with Conductor(folder, SerialExecutor()) as conductor:
                 sweep, _ = conductor.submit(spec)
                 conductor.run(sweep.id)

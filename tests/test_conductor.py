@@ -1,5 +1,6 @@
 """The conductor: what it stores is what direct calls give; what is there is never computed again."""
 
+import errno
 import json
 import shlex
 import shutil
@@ -14,6 +15,7 @@ import xarray as xr
 import sweep_service as ss
 from sweep_service import bundles as bundling
 from sweep_service import compute as computing
+from sweep_service import conductor as conducting_module
 from sweep_service import submission as submitting
 from sweep_service import task as tasks
 from sweep_service.conductor import MOST_ATTEMPTS, Conductor
@@ -73,8 +75,9 @@ def computed(monkeypatch):
 
 @pytest.fixture
 def small_bundles(monkeypatch):
-    """One run in each bundle."""
+    """One run in each bundle, merged when it ends."""
     monkeypatch.setattr(bundling, "AIM", 0.0)
+    monkeypatch.setattr(conducting_module, "MERGE_EVERY", -1.0)
 
 
 def runs_in(jobs):
@@ -431,7 +434,7 @@ def test_a_small_sweep_does_not_wait_for_all_of_a_large_one(conductor, small_bun
     large, _ = conductor.submit(spec(**{**FEW, "seeds": 6}))
     little, _ = conductor.submit(spec(axes={"d": 7, "p": 3, "gamma": 0.3}, seeds=1))
     conductor.run(little.id)
-    assert conductor.ledger.totals(large.id)["pending"] > 0
+    assert conductor.ledger.totals(large.id)["bundles_left"] > 0
 
 
 @pytest.mark.parametrize("engine", ["simulate", "integrate"])
@@ -609,12 +612,12 @@ def test_a_lost_ledger_is_made_again_without_computing_anything_twice(tmp_path, 
 
 
 def test_a_part_that_is_not_merged_survives_the_loss_of_the_ledger(tmp_path, computed):
-    """One bundle: its part is there, nothing of it is merged."""
+    """All parts are there, nothing of them is merged."""
     with conducting(tmp_path) as conductor:
         sweep, _ = conductor.submit(spec())
-        conductor._dispatch([sweep.id])
+        conductor._dispatch([sweep])
         while conductor.executor.poll():
-            pass
+            conductor._dispatch([sweep])
     assert [path for path in leftovers(tmp_path) if path.endswith(".npz")]
     lose_ledger(tmp_path)
     computed.clear()
@@ -662,7 +665,7 @@ def test_a_submission_that_died_is_forgotten(tmp_path):
         done(conductor, spec())
         dead, _ = conductor.submit(with_axes(d=[6, 7]))
         conductor.ledger.remove(dead.id)
-    (tmp_path / "sweeps" / f"{dead.id}.accepted").unlink()
+    (tmp_path / "sweeps" / f"{dead.id}.unowned").touch()
     half = tmp_path / "sweeps" / "20200101-000000-0badcafe.zarr.partial" / "sgd_risk"  # died in `create`
     half.mkdir(parents=True)
     (half / "zarr.json").write_text("{")
@@ -795,3 +798,121 @@ def test_another_error_of_the_disk_is_raised(conductor, monkeypatch):
 
 def dying_disk():
     raise OSError(5, "input/output error")
+
+
+# One sweep's trouble is not another's
+
+
+def test_a_damaged_sweep_stops_no_other_and_can_be_removed(tmp_path, computed, small_bundles):
+    with conducting(tmp_path) as conductor:
+        whole = done(conductor, with_axes(d=[6, 7]))
+    hurt = interrupted(tmp_path, computed)
+    shutil.rmtree(tmp_path / "sweeps" / f"{hurt.id}.zarr")
+    with conducting(tmp_path) as conductor:
+        other = done(conductor, with_axes(d=[7, 8]))
+        assert other.state is State.COMPLETED
+        assert other.reused > 0  # of the one that is whole
+        found = conductor.run(hurt.id)
+        assert found.state is State.FAILED
+        assert f"{hurt.id}.zarr cannot be opened" in found.reason
+        conductor.remove(hurt.id)
+        assert {sweep.id for sweep in conductor.ledger.sweeps()} == {whole.id, other.id}
+    assert not list((tmp_path / "sweeps").glob(f"{hurt.id}*"))
+
+
+def test_a_dataset_that_came_from_elsewhere_is_left_alone(tmp_path):
+    with conducting(tmp_path / "one") as conductor:
+        guest = done(conductor, spec())
+    with conducting(tmp_path / "other") as conductor:
+        done(conductor, with_axes(d=[6, 7]))
+    name = f"{guest.id}.zarr"
+    shutil.copytree(tmp_path / "one" / "sweeps" / name, tmp_path / "other" / "sweeps" / name)
+    with conducting(tmp_path / "other") as conductor:
+        assert conductor.strangers() == [guest.id]
+    assert (tmp_path / "other" / "sweeps" / name).exists()
+
+
+@pytest.mark.parametrize("point", ["remove:disown", "remove:ledger"])
+def test_a_removal_that_dies_is_done_or_not_begun(tmp_path, monkeypatch, point):
+    with conducting(tmp_path) as conductor:
+        sweep = done(conductor, spec())
+        before = stored(conductor, sweep)
+
+    def dies(name):
+        if name == point:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, conducting(tmp_path) as conductor, pytest.raises(KeyboardInterrupt):
+        patch.setattr(conducting_module, "fault", dies)
+        conductor.remove(sweep.id)
+    with conducting(tmp_path) as conductor:
+        left = [one.id for one in conductor.ledger.sweeps()]
+        assert conductor.rebuild() == []
+        if point == "remove:disown":
+            xr.testing.assert_identical(stored(conductor, sweep), before)
+            assert left == [sweep.id]
+        else:
+            assert left == []
+            assert not list((tmp_path / "sweeps").glob(f"{sweep.id}*"))
+
+
+def test_a_part_for_which_there_was_no_room_is_not_computed_again(tmp_path, computed, monkeypatch):
+    with conducting(tmp_path) as conductor:
+        sweep, _ = conductor.submit(spec())
+        put, refusals = conductor.folder.objects.__class__.put, [3]
+
+        def full(objects, name, content):
+            if name.endswith(".npz") and refusals[0]:
+                refusals[0] -= 1
+                raise OSError(errno.ENOSPC, "no space left")
+            put(objects, name, content)
+
+        monkeypatch.setattr(conductor.folder.objects.__class__, "put", full)
+        monkeypatch.setattr(conductor.executor, "rest", lambda seconds: None)
+        assert conductor.run(sweep.id).state is State.COMPLETED
+    assert refusals == [0]
+    assert max(runs_in(computed).values()) == 1
+
+
+def test_a_sweep_is_run_without_the_others(tmp_path, computed, small_bundles):
+    other = interrupted(tmp_path, computed)
+    with conducting(tmp_path) as conductor:
+        before = conductor.counts(other.id)
+        assert done(conductor, with_axes(d=[60, 70])).state is State.COMPLETED
+        assert conductor.counts(other.id) == before
+        assert conductor.ledger.sweep(other.id).state is State.QUEUED  # nobody runs it
+
+
+def test_a_cancelled_sweep_keeps_what_was_computed_but_not_merged(tmp_path, small_bundles, monkeypatch):
+    monkeypatch.setattr(conducting_module, "MERGE_EVERY", 1e9)
+    with conducting(tmp_path) as conductor:
+        sweep, _ = conductor.submit(spec())
+        for _ in range(3):
+            conductor.tick()
+        assert conductor.counts(sweep.id) == {"pending": sweep.runs}
+        conductor.cancel(sweep.id)
+        assert conductor.counts(sweep.id)["done"] >= 3
+
+
+def test_a_capsule_names_the_copies_of_its_run(tmp_path, monkeypatch):
+    failing(monkeypatch, "integrate", 1)
+    shared = spec(init={"kind": "informed", "shared": True})
+    with conducting(tmp_path) as conductor:
+        sweep = done(conductor, shared)
+        failed = np.flatnonzero(conductor.folder.dataset(sweep.id).status("ode") == Status.FAILED)
+        objects = conductor.folder.objects
+        capsules = [json.loads(objects.get(name)) for name in objects.list(f"{sweep.id}.failures/")]
+        named = sorted(run for capsule in capsules for run in capsule["runs"])
+        assert named == failed.tolist()
+        assert len(capsules) < len(named)
+
+
+def test_retried_runs_are_counted_once_beside_reused_ones(tmp_path, monkeypatch):
+    with conducting(tmp_path) as conductor:
+        done(conductor, spec())
+        with monkeypatch.context() as patch:
+            failing(patch, "simulate", 1)
+            more = done(conductor, with_axes(d=[*spec().axes["d"], 60]))
+        assert more.reused > 0
+        ended = conductor.run(conductor.retry(more.id).id)
+        assert sum(conductor.ledger.totals(more.id)["counts"].values()) + ended.reused == ended.runs

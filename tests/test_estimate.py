@@ -1,7 +1,6 @@
 """Estimates: what a sweep will cost, what to think twice about, and what is refused."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from sweep_service.bundles import bundles
 from sweep_service.costs import Calibration, ode_work, sgd_work
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput, LimitExceeded
-from sweep_service.estimate import Estimate, Limits, estimate, of_grid
+from sweep_service.estimate import Estimate, Limits, estimate
 from sweep_service.grids import Grid
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.point import Point
@@ -34,8 +33,15 @@ def grid(**change):
     return Grid.of(SweepSpec.parse({**BASE, **change}))
 
 
+def priced(one, known):
+    """As if nothing were stored."""
+    layout = Layout(one)
+    wanted = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
+    return estimate(layout, wanted, sum(map(len, wanted.values())), known)
+
+
 def found(**change):
-    return of_grid(grid(**change), Calibration())
+    return priced(grid(**change), Calibration())
 
 
 # Counts
@@ -79,10 +85,11 @@ def test_bytes_of_a_small_sweep_by_hand():
     assert one.bytes == 3 * (6 * 8 + 8 + 8 + 1)
 
 
-def test_copies_are_computed_once_and_counted_as_reused():
+def test_copies_are_computed_once():
     one = found(init={"kind": "informed", "shared": True}, seeds=2)
     # the two theories know no d: half of 16 runs
-    assert one.reused == 8
+    assert one.copies == 8
+    assert one.reused == 0
     assert one.runs == 8 + 16
 
 
@@ -91,11 +98,12 @@ def test_stored_runs_cost_nothing():
     everything = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
     nothing = {kind: some[:0] for kind, some in everything.items()}
     full, half, none = (
-        estimate(layout, wanted, Calibration())
+        estimate(layout, wanted, sum(map(len, everything.values())), Calibration())
         for wanted in (everything, {**everything, "sgd": everything["sgd"][:12]}, nothing)
     )
     assert (none.core_seconds, none.sgd_steps) == (0.0, 0.0)
     assert none.reused == none.runs == full.runs
+    assert full.reused == full.copies == none.copies == 0
     assert half.reused == 12
     assert 0 < half.core_seconds < full.core_seconds
     assert 0 < half.sgd_steps < full.sgd_steps
@@ -111,7 +119,7 @@ def test_seconds_are_those_of_the_bundles():
 
 def test_a_slow_machine_makes_it_dearer():
     slow = Calibration({"sgd/S1": 10.0, "sgd/S2": 10.0, "sgd/S3": 10.0})
-    assert of_grid(grid(), slow).core_seconds > 1.5 * found().core_seconds
+    assert priced(grid(), slow).core_seconds > 1.5 * found().core_seconds
 
 
 def test_what_the_doctor_measures_prices_every_class_of_work(tmp_path, monkeypatch):
@@ -125,7 +133,7 @@ def test_what_the_doctor_measures_prices_every_class_of_work(tmp_path, monkeypat
     assert used | {"of/another"} <= set(factors)
     assert all(math.isfinite(factor) and factor > 0.0 for factor in factors.values())
     assert folder.calibration().factors == factors
-    one = of_grid(grid(), folder.calibration())
+    one = priced(grid(), folder.calibration())
     assert math.isfinite(one.core_seconds)
     assert one.core_seconds > 0.0
 
@@ -216,7 +224,8 @@ def test_a_run_of_hours_is_warned_about():
 # Limits
 
 ESTIMATE = Estimate(
-    points=10, runs=100, reused=0, sgd_steps=1.0, core_seconds=3600.0, bytes=1000, dearest={}, warnings=()
+    points=10, runs=100, reused=0, copies=0, sgd_steps=1.0, core_seconds=3600.0, bytes=1000, dearest={},
+    warnings=(),
 )  # fmt: skip
 EXACT = {"points": 10, "runs": 100, "core_hours": 1.0, "bytes": 1000}
 
@@ -254,8 +263,7 @@ def test_the_default_limits_accept_the_base_sweep():
 def test_too_much_is_refused_before_every_run_is_looked_at(change, name, monkeypatch, tmp_path):
     monkeypatch.setattr(Runs, "keys", property(lambda runs: pytest.fail("keys of too many runs")))
     monkeypatch.setattr(Grid, "points", ())  # which is not what is tested here
-    folder = SimpleNamespace(root=tmp_path, free_bytes=lambda: 1 << 40, calibration=Calibration)
-    submission = Submission(SweepSpec.parse({**BASE, **change}), folder, SimpleNamespace(sweeps=list))
+    submission = Submission(SweepSpec.parse({**BASE, **change}))
     with pytest.raises(LimitExceeded) as info:
-        submission.prepare(Limits())
+        submission.look(DataFolder(tmp_path), None, Limits())
     assert info.value.field == name

@@ -39,7 +39,6 @@ def filled(folder, name):
     folder.objects.put(f"{name}.json", SPEC.model_dump_json().encode())
     layout = Layout(Grid.of(SPEC))
     folder.put_keys(name, layout.runs.keys)
-    folder.acknowledge(name)
     folder.objects.put(f"{name}.parts/0a.npz", b"")
     folder.objects.put(f"{name}.parts/0a.0.checkpoint", b"")
     folder.objects.put(f"{name}.failures/sgd-0.json", b"")
@@ -108,12 +107,12 @@ def test_what_is_removed_leaves_nothing(folder):
     before = there(folder)
     filled(folder, "s")
     assert there(folder) != before
+    folder.disown("s")
     folder.remove("s")
     assert there(folder) == before
     folder.remove("s")
     folder.remove("never-there")
     assert there(folder) == before
-    assert not folder.acknowledged("s")
     with pytest.raises(NotFound):
         folder.spec("s")
 
@@ -131,6 +130,7 @@ def test_a_removal_that_was_interrupted_can_be_done_again(folder, monkeypatch):
 
 def test_an_interrupted_removal_is_never_taken_for_a_sweep(folder, monkeypatch):
     filled(folder, "s")
+    folder.disown("s")
 
     def dies(*_, **__):
         raise KeyboardInterrupt
@@ -139,7 +139,7 @@ def test_an_interrupted_removal_is_never_taken_for_a_sweep(folder, monkeypatch):
         patch.setattr(shutil, "rmtree", dies)
         folder.remove("s")
     assert not folder.dataset_path("s").exists()
-    assert not folder.acknowledged("s")  # or it would be offered for adoption without its dataset
+    assert not folder.is_owned("s")  # or it would be offered for adoption without its dataset
 
 
 def test_orphans_are_swept_and_the_rest_stays(folder):
@@ -185,7 +185,7 @@ def test_an_unknown_sweep_is_not_found(folder):
     for call in (folder.spec, folder.layout, folder.dataset, folder.keys):
         with pytest.raises(NotFound, match="nowhere"):
             call("nowhere")
-    assert not folder.acknowledged("nowhere")
+    assert folder.is_owned("nowhere")  # a file that says otherwise is what there is to see
 
 
 def test_calibration_comes_back_and_a_broken_one_is_none(folder):

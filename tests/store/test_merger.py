@@ -136,7 +136,7 @@ def test_all_runs_are_merged_and_the_parts_go(sweep):
     assert not ds.sgd_risk.isnull().any()
     assert waiting(sweep) == []
     totals = sweep.ledger.totals("s")
-    assert totals["pending"] == 0
+    assert totals["bundles_left"] == 0
     assert totals["counts"] == {"done": 24 + 24}
     seconds = [values["seconds"].sum() for part in sweep.parts.values() for values in part.values.values()]
     assert totals["seconds"] == pytest.approx(sum(seconds))
@@ -157,7 +157,7 @@ def test_parts_come_in_one_by_one(sweep):
     for turn, key in enumerate(sweep.parts, 1):
         put(sweep, [key])
         merge(sweep)
-        assert sweep.ledger.totals("s")["pending"] == len(sweep.parts) - turn
+        assert sweep.ledger.totals("s")["bundles_left"] == len(sweep.parts) - turn
         ds = opened(sweep)
         done = int((ds.sgd_status == 1).sum() + (ds.ode_status == 1).sum())
         assert sum(sweep.ledger.totals("s")["counts"].values()) == done
@@ -274,7 +274,7 @@ def test_death_at_any_point_and_a_second_merge_give_the_same(sweep, reference, m
     assert digest(sweep) == reference.digest
     assert waiting(sweep) == []
     totals = sweep.ledger.totals("s")
-    assert totals["pending"] == 0
+    assert totals["bundles_left"] == 0
     assert totals["counts"] == {"done": 48}
 
 
@@ -519,7 +519,7 @@ def test_a_damaged_part_is_removed_and_its_bundle_stays_pending(sweep, reference
     sweep.folder.objects.put(name, DAMAGE[harm](content, sweep.layout))
     merge(sweep)
     assert waiting(sweep) == []
-    assert sweep.ledger.totals("s")["pending"] == 1
+    assert sweep.ledger.totals("s")["bundles_left"] == 1
     sweep.folder.objects.put(name, content)  # as if it were computed again
     merge(sweep)
     assert digest(sweep) == reference.digest

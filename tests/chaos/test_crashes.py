@@ -32,8 +32,10 @@ COUNTED = """
 import json
 from dataclasses import asdict
 import sweep_service.bundles as bundling
+import sweep_service.conductor as conducting
 import sweep_service.task as tasks
 bundling.AIM = {aim}
+conducting.MERGE_EVERY = -1.0
 plain = tasks.compute
 def counted(layout, job, *rest):
     found = plain(layout, job, *rest)
@@ -52,13 +54,23 @@ def broken(point, **options):
 computing.integrate = broken
 """
 AIM = 0.0  # seconds: a bundle is a run, so that what is computed twice is counted by the run
-ONCE = ("submit:spec", "submit:keys", "submit:dataset", "submit:reuse", "submit:ledger", "finish:state")
+ONCE = (
+    "submit:disown",
+    "submit:spec",
+    "submit:keys",
+    "submit:dataset",
+    "submit:reuse",
+    "submit:ledger",
+    "finish:state",
+)
+RUNNING = [point for point in POINTS if point.partition(":")[0] in ("submit", "task", "merge", "finish")]
+COMMANDS = {"cancel": "cancel", "retry": "retry", "remove": "rm"}
 
 
 def begin(cwd, spec=SPEC, fault=None, failing=False, aim=AIM):
     before = COUNTED.format(aim=aim) + (FAILING if failing else "")
     env = {"SWEEP_FAULT": fault} if fault else {}
-    return nursery().start(cwd, "run", "-", "--json", text=spec, before=before, env=env)
+    return nursery().start(cwd, "run", "-", "--serial", "--json", text=spec, before=before, env=env)
 
 
 def run(cwd, **options):
@@ -105,7 +117,7 @@ def assert_as_if_nothing_had_happened(cwd, answer, reuse=False, failing=False, l
     about, wanted, jobs = undisturbed(reuse, failing)
     assert answer.code == (FAILED if failing else DONE), answer.err
     assert answer.err == ""
-    for name in ("state", "counts", "runs", "reused", "pending", "key", "reason"):
+    for name in ("state", "counts", "runs", "reused", "bundles_left", "key", "reason"):
         assert answer.json[name] == about[name], name
     xr.testing.assert_equal(dataset(cwd, answer), wanted)
     found = computed(cwd)
@@ -116,7 +128,7 @@ def assert_as_if_nothing_had_happened(cwd, answer, reuse=False, failing=False, l
 
 def assert_tidy(data, sweeps):
     """No file of a process that died, and nothing that is not of a known sweep."""
-    endings = (".partial", ".npz", ".checkpoint")
+    endings = (".partial", ".npz", ".checkpoint", ".crumb", ".unowned")
     assert [path for path in data.rglob("*") if path.name.endswith(endings)] == []
     with closing(sqlite3.connect(data / "ledger.sqlite")) as ledger:
         known = {name for (name,) in ledger.execute("select id from sweeps")}
@@ -141,7 +153,7 @@ def test_the_sweep_under_test_has_several_bundles():
     ],
     ids=["again", "reused and failing", "first", "third time, failing", "second time, reused"],
 )  # fmt: skip
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", RUNNING)
 def test_a_run_killed_at_any_fault_point_goes_on(tmp_path, point, times, reuse, failing):
     times = 1 if point in ONCE else times
     if reuse:
@@ -155,7 +167,7 @@ def test_a_run_killed_at_any_fault_point_goes_on(tmp_path, point, times, reuse, 
 
 def test_a_run_killed_again_and_again_goes_on(tmp_path):
     """At each point in turn, in one folder."""
-    for point in POINTS:
+    for point in RUNNING:
         run(tmp_path, fault=point)
     assert_as_if_nothing_had_happened(tmp_path, run(tmp_path), lost=1)
 
@@ -186,7 +198,7 @@ def test_other_commands_may_be_killed_too(tmp_path, command, round):
     assert run(tmp_path, fault="merge:removed#2").code < 0
     (one,) = sweep(tmp_path, "list", "--json").json
     text = {"axes": {"gamma": [0.4]}} if command == "extend" else ""
-    words = [command, one["id"], *(["-"] if command == "extend" else [])]
+    words = [command, one["id"], *(["-", "--serial"] if command == "extend" else [])]
     child = nursery().start(tmp_path, *words, "--json", text=text)
     clock.sleep(float(np.random.default_rng(round).uniform(0.0, 0.3)))
     child.kill()
@@ -200,6 +212,28 @@ def test_other_commands_may_be_killed_too(tmp_path, command, round):
         again = run(tmp_path)
         assert about["state"] == "cancelled"
         assert "pending" not in again.json["counts"]
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if point not in RUNNING])
+def test_a_command_killed_at_any_fault_point_can_be_given_again(tmp_path, point):
+    assert run(tmp_path, fault="merge:removed#2").code < 0
+    (one,) = sweep(tmp_path, "list", "--json").json
+    command = COMMANDS[point.partition(":")[0]]
+    words = [command, one["id"], *(["--serial"] if command == "retry" else []), "--json"]
+    if command == "retry":
+        assert sweep(tmp_path, "cancel", one["id"]).code == DONE
+    killed = sweep(tmp_path, *words, env={"SWEEP_FAULT": point})
+    assert killed.code == -signal.SIGKILL
+    again = sweep(tmp_path, *words)
+    assert again.code == DONE or (command == "rm" and "no sweep begins" in again.err), again.err
+    if command == "rm":  # the next one that changes the folder tidies up
+        assert run(tmp_path).code == DONE
+    assert_tidy(tmp_path / "sweep-data", 1)
+    if command == "retry":
+        _, wanted, _ = undisturbed(False, False)
+        xr.testing.assert_equal(dataset(tmp_path, again), wanted)
+    elif command == "cancel":
+        assert "pending" not in sweep(tmp_path, "show", one["id"], "--json").json["counts"]
 
 
 LONG = {
@@ -227,22 +261,22 @@ r.Run._advance = counted
 @cache
 def long_result():
     with TemporaryDirectory() as folder:
-        answer = sweep(Path(folder), "run", "-", "--json", text=LONG)
+        answer = sweep(Path(folder), "run", "-", "--serial", "--json", text=LONG)
         return dataset(Path(folder), answer)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_long_run_goes_on_from_its_checkpoint(tmp_path, number):
-    child = nursery().start(tmp_path, "run", "-", "--json", text=LONG, before=OFTEN + STEPS)
+    child = nursery().start(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=OFTEN + STEPS)
     saved = lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.checkpoint"))  # noqa: E731
     until(saved)
     child.kill(number)
     answer = child.wait()
     if number == signal.SIGINT:
         assert answer.code == INTERRUPTED
-        assert answer.json["state"] == "interrupted"
+        assert answer.json["state"] == "paused"
     assert saved()
-    again = sweep(tmp_path, "run", "-", "--json", text=LONG, before=STEPS)
+    again = sweep(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=STEPS)
     assert again.code == DONE, again.err
     xr.testing.assert_equal(dataset(tmp_path, again), long_result())
     assert_tidy(tmp_path / "sweep-data", 1)
@@ -252,8 +286,8 @@ def test_a_long_run_goes_on_from_its_checkpoint(tmp_path, number):
 
 
 def test_a_killed_process_leaves_its_folder_free_at_once(tmp_path):
-    child = nursery().start(tmp_path, "run", "-", text=LONG)
-    until(lambda: list(tmp_path.glob("sweep-data/sweeps/*.accepted")))
+    child = nursery().start(tmp_path, "run", "-", "--serial", text=LONG)
+    until(lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.crumb")))
     child.kill()
     child.wait()
     answer = sweep(tmp_path, "cancel", "2", "--json")

@@ -57,7 +57,7 @@ def begun(disk, kind, *words):
     least, block = NO_ROOM[kind]
     before = FILL.format(least=least, block=block, filler=str(disk / "filler"))
     child = nursery().start(
-        disk.parent, "run", "-", "--data", disk / "data", *words, text=SPEC, before=before
+        disk.parent, "run", "-", "--serial", "--data", disk / "data", *words, text=SPEC, before=before
     )
     until((disk / "filler").exists)
     clock.sleep(1.0)
@@ -93,13 +93,13 @@ def test_a_waiting_sweep_can_be_interrupted(disk):
     child.kill(signal.SIGINT)
     assert child.wait().code == INTERRUPTED
     (disk / "filler").unlink()
-    answer = sweep(disk.parent, "run", "-", "--data", disk / "data", "--json", text=SPEC)
+    answer = sweep(disk.parent, "run", "-", "--serial", "--data", disk / "data", "--json", text=SPEC)
     assert answer.code == DONE, answer.err
     xr.testing.assert_equal(dataset(disk.parent, answer), undisturbed(False, False)[1])
 
 
 def test_a_full_disk_refuses_a_new_sweep_in_one_line(disk):
-    words = ["run", "-", "--data", disk / "data"]
+    words = ["run", "-", "--serial", "--data", disk / "data"]
     assert sweep(disk.parent, *words, text=SPEC).code == DONE
     with open(disk / "filler", "wb", buffering=0) as file, suppress(OSError):
         while True:

@@ -30,17 +30,14 @@ if TYPE_CHECKING:
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 3
 ENDS = {"completed": DONE, "incomplete": FAILED, "failed": FAILED}  # the others can go on
 
-HELP = """
-Sweeps over the parameters of SGD in two-layer networks: simulations beside their limiting theories.
-
-A spec in YAML or JSON names the points. `sweep estimate SPEC` tells what it will cost, `sweep run SPEC`
-computes it here, on all cores, and says how to open the result in Python. Ctrl-C is safe: the same command
-goes on. What another sweep of the folder has computed already is copied. `sweep presets` lists specs to
-start from.
-
-Exit codes: 0 done; 1 ended, with failed runs; 2 refused, nothing was done; 3 cancelled or interrupted, and
-can go on.
-"""
+HELP = (  # the terminal breaks lines where it likes, so there is none within a paragraph
+    "Sweeps over the parameters of SGD in two-layer networks: simulations beside their limiting theories.\n\n"
+    "A spec in YAML or JSON names the points. `sweep estimate SPEC` tells what it will cost, and "
+    "`sweep run SPEC` computes it here, on all cores, and says how to open the result in Python.\n\n"
+    "Ctrl-C is safe: the same command goes on. What an earlier sweep of the folder has computed is copied. "
+    "`sweep presets` lists specs to start from.\n\n"
+    "Exit codes: 0 done; 1 ended, with failed runs; 2 refused; 3 cancelled or interrupted, and can go on."
+)
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
 
 Data = Annotated[Path, typer.Option("--data", envvar="SWEEP_DATA", help="The folder that holds the sweeps.")]

@@ -46,7 +46,8 @@ def ending(about: Mapping[str, Any], options: str = "") -> str:
     """What a person wants to know when a sweep ends: how, where it is, and what to do next."""
     state, path = about["state"], about["path"]
     again = f"sweep retry {about['id']}{options}"
-    lines = [f"{state}: {about['reason'] or _counted(about)}"]
+    runs = "1 run" if about["runs"] == 1 else f"{about['runs']} runs"
+    lines = [f"{state}: {about['reason'] or f'{runs}: {_counted(about)}'}"]
     if state != "failed":
         opened = ["    import xarray as xr", f"    ds = xr.open_zarr({path!r})"]
         lines += [path, "", *opened, ""]
@@ -68,7 +69,7 @@ def told(about: Mapping[str, Any]) -> str:
             "id": about["id"],
             "name": about["name"],
             "state": about["state"] + (f": {about['reason']}" if about["reason"] else ""),
-            "runs": _counted(about),
+            "runs": f"{about['runs']}: {_counted(about)}",
             "core time": _time(about["seconds"]) + left,
             "priority": about["priority"] or "",
             "extends": about["extends"],
@@ -118,10 +119,10 @@ def listed(about: Mapping[str, Any]) -> str:
 
 
 def _counted(about: Mapping[str, Any]) -> str:
-    """24 runs: 20 done, 4 failed; 4 of them copied"""
+    """20 done, 4 failed; 4 copied from earlier sweeps"""
     parts = ", ".join(f"{number} {label}" for label, number in about["counts"].items())
     copied = f"; {about['reused']} copied from earlier sweeps" if about["reused"] else ""
-    return f"{about['runs']} runs: {parts}{copied}"
+    return f"{parts}{copied}"
 
 
 def _time(seconds: float) -> str:

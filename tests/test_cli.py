@@ -832,7 +832,7 @@ def test_a_cancelled_sweep_is_not_reported_as_done(tmp_path):
     assert not list(tmp_path.rglob("*.checkpoint"))
     answer = sweep(tmp_path, "run", "-", text=LONG)
     assert answer.code == INTERRUPTED
-    assert answer.out.startswith("cancelled: 1 runs: 1 cancelled\n")
+    assert answer.out.startswith("cancelled: 1 run: 1 cancelled\n")
     assert f"go on:\n    sweep retry {known}" in answer.out
 
 

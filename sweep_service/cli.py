@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shlex
 import signal
 import sys
@@ -57,7 +56,6 @@ Scheduler = Annotated[
 ]
 Serial = Annotated[bool, typer.Option("--serial", help="Compute in this process, without Dask.")]
 HERE = Path("sweep-data")
-ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")  # of a Dask scheduler
 
 MANY_POINTS = 5000  # take seconds to read
 FEW_FAILURES = 5  # are shown to people
@@ -351,8 +349,10 @@ def _executor(workers: int | None, scheduler: str | None, serial: bool) -> Calla
         raise InvalidInput("--scheduler", scheduler, "is not for --serial, which uses no cluster")
     if scheduler is None and workers is None and not serial:
         scheduler = os.environ.get("SWEEP_SCHEDULER") or os.environ.get("DASK_SCHEDULER_ADDRESS") or None
-    if scheduler is not None and not ADDRESS.fullmatch(scheduler):
-        raise InvalidInput("--scheduler", scheduler, "must be an address such as tcp://host:8786")
+    if scheduler is not None:
+        from sweep_service.fields import scheduler_address
+
+        scheduler_address(scheduler, "--scheduler")
 
     def made(folder: DataFolder) -> Executor:
         if serial:

@@ -21,7 +21,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from sweep_service.bundles import bundles
-from sweep_service.errors import Stopped, SweepError
+from sweep_service.errors import Damaged, InvalidInput, NotFound, TooNew
 from sweep_service.estimate import Limits
 from sweep_service.executors import Executor, Receipt
 from sweep_service.faults import fault
@@ -92,9 +92,7 @@ class Conductor:
         """What is wrong with the files of one sweep ends that sweep, and no other."""
         try:
             yield
-        except Stopped:
-            raise
-        except SweepError as error:
+        except (Damaged, NotFound, TooNew, InvalidInput) as error:
             log.warning("%s cannot go on: %s", sweep, error)
             self._withdraw(sweep)
             self.ledger.set_state(sweep, State.FAILED, str(error))
@@ -109,7 +107,7 @@ class Conductor:
         """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""
         adopted = []
         for name in self.strangers():
-            with suppress(SweepError):  # a damaged one stays where it is
+            with suppress(Damaged, NotFound, TooNew, InvalidInput):  # what cannot be read stays where it is
                 adopted.append(self._adopt(name))
         return adopted
 

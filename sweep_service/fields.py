@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 
 from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
+
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 
 def only_known(mapping: Mapping[str, Any], known: Iterable[str], field: str) -> None:
@@ -126,3 +129,10 @@ def seeds(value: Any, field: str = "seed") -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise InvalidInput(field, list(found), "must not repeat a seed")
     return found
+
+
+def scheduler_address(value: Any, field: str = "scheduler") -> str:
+    """Where a Dask scheduler listens."""
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+        raise InvalidInput(field, value, "must be an address such as tcp://host:8786")
+    return value

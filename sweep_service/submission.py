@@ -9,7 +9,7 @@ import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.bundles import bundles
-from sweep_service.errors import SweepError
+from sweep_service.errors import Damaged, InvalidInput, NotFound, TooNew
 from sweep_service.estimate import Estimate, Limits, estimate
 from sweep_service.faults import fault
 from sweep_service.grids import Grid
@@ -61,7 +61,7 @@ class Submission:
             here: Found = {}
             try:
                 theirs, dataset = folder.keys(sweep.id), folder.dataset(sweep.id)
-            except SweepError as error:
+            except (Damaged, NotFound, TooNew, InvalidInput) as error:
                 log.warning("%s cannot be reused: %s", sweep.id, error)
                 continue
             for kind, numbers in self.left.items():

@@ -9,11 +9,15 @@ from typing import Protocol
 import dask
 from distributed import Client, LocalCluster
 
+from sweep_service.fields import scheduler_address
+
 CONNECT = 5.0  # seconds to wait for a scheduler before saying that it is not there
 # A worker that does not answer is given up, and a new process starts with one thread in every library.
 SETTINGS = {
     "distributed.scheduler.worker-ttl": "2 minutes",
     "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
+    # Ctrl-C in a terminal reaches every process; it is ours to stop the workers.
+    "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
 }
 
 
@@ -30,7 +34,7 @@ class Remote:
     """A scheduler that somebody else runs; its workers may come and go."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        self.address = scheduler_address(address)
 
     def connect(self) -> Client:
         return Client(self.address, timeout=CONNECT, set_as_default=False, name="sweep")

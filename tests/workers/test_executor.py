@@ -217,7 +217,9 @@ def test_a_task_that_raises_is_tried_again_and_then_given_up(tmp_path, cluster, 
 
 
 POISON = {
-    "axes": {"d": [5, 6, 7, 8, 9], "p": [2, 3], "gamma": {"log": [0.01, 0.1, 10]}, "regime": "classical_noise"},
+    "axes": {
+        "d": [5, 6, 7, 8, 9], "p": [2, 3], "gamma": {"log": [0.01, 0.1, 10]}, "regime": "classical_noise",
+    },
     "fixed": {"k": 1, "noise": 1e-3}, "simulate": False, "seeds": 5, "time": {"max": 0.1, "samples": 2},
 }  # fmt: skip
 

@@ -1,0 +1,86 @@
+"""Schedulers, workers and conductors as processes of their own, to be killed."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+class Processes:
+    """Each in a group of its own, so that a worker goes with its nanny; all are gone in the end."""
+
+    def __init__(self, cwd):
+        self.cwd, self.all = cwd, []
+
+    def start(self, *words, path=None, env=None):
+        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(env or {})}
+        if path is not None:
+            env["PYTHONPATH"] = str(path)
+        log = open(self.cwd / f"process-{len(self.all)}.log", "wb")  # noqa: SIM115
+        self.all.append(
+            subprocess.Popen(
+                [sys.executable, *map(str, words)], cwd=self.cwd, env=env, stdout=log, stderr=log,
+                start_new_session=True,
+            )
+        )  # fmt: skip
+        log.close()
+        return self.all[-1]
+
+    def scheduler(self, port):
+        return self.start(
+            "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", port,
+            "--dashboard-address", "127.0.0.1:0",
+        )  # fmt: skip
+
+    def worker(self, port, **options):
+        """With a nanny, which starts another process when its own is killed."""
+        return self.start(
+            "-m", "distributed.cli.dask_worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1",
+            "--no-dashboard", "--local-directory", self.cwd / "scratch", **options,
+        )  # fmt: skip
+
+    def kill(self, process):
+        with ExitStack() as stack:
+            stack.callback(process.wait)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def close(self):
+        for process in self.all:
+            self.kill(process)
+
+
+@contextmanager
+def processes(cwd):
+    found = Processes(cwd)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def another_version(folder):
+    """A copy of the packages that says it is of another version."""
+    for name in ("sweep_service", "workers"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "sweep_service" / "version.py").write_text('__version__ = "0.0.0"\n')
+    return folder
+
+
+def without_the_package(folder):
+    """A place where importing the package fails."""
+    (folder / "sweep_service").mkdir(parents=True)
+    (folder / "sweep_service" / "__init__.py").write_text('raise ImportError("not installed here")\n')
+    return folder

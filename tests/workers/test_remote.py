@@ -1,0 +1,191 @@
+"""A scheduler and workers that others run, and that come, go and die as they like."""
+
+import os
+import signal
+import time as clock
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from sweep_service import bundles as bundling
+from sweep_service.spec import SweepSpec
+from sweep_service.store.ledger import State
+from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
+from tests.workers.test_executor import conducting, ran, results, until
+from workers.cluster import Embedded, Remote
+
+SPEC = {
+    "name": "in danger",
+    "axes": {
+        "d": [6, 40],
+        "p": [2, 8],
+        "gamma": [0.1, 0.5],
+        "regime": ["classical_noise", "high_dimensional"],
+    },
+    "fixed": {"k": 2, "noise": 1e-3},
+    "seeds": {"init": 2, "repeat": 2},
+    "time": {"max": 20.0, "samples": 6},
+}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    with conducting(tmp_path_factory.mktemp("serial"), None) as conductor:
+        return results(conductor, ran(conductor, SPEC).id)
+
+
+@pytest.fixture
+def some(tmp_path):
+    with processes(tmp_path) as found:
+        yield found
+
+
+def remote(port):
+    return Remote(f"tcp://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("harm", [another_version, without_the_package])
+def test_a_worker_with_other_code_gets_no_task_and_a_reason_is_shown(tmp_path, some, harm):
+    port = free_port()
+    some.scheduler(port)
+    some.worker(port, path=harm(tmp_path / "other"))
+    with conducting(tmp_path / "data", remote(port)) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+
+        def is_refused():
+            conductor.tick()
+            return conductor.executor.client and conductor.executor.refused()
+
+        (found, *_) = until(is_refused)
+        until(lambda: (conductor.tick(), "had to leave" in conductor.executor.note())[1])
+        assert found["why"] in conductor.executor.note()
+        wanted = "version of sweep_service is 0.0.0" if harm is another_version else "not installed here"
+        assert wanted in found["why"]
+        assert conductor.counts(sweep.id) == {"pending": sweep.runs}
+        some.worker(port)  # one that is fit
+        assert conductor.run(sweep.id).state is State.COMPLETED
+
+
+def test_a_worker_that_cannot_read_the_folder_leaves(tmp_path, some, monkeypatch):
+    port = free_port()
+    some.scheduler(port)
+    some.worker(port)
+    with conducting(tmp_path / "data", remote(port)) as conductor:
+        conductor.executor.passport = {"root": str(tmp_path / "elsewhere"), "nonce": "1", "versions": {}}
+        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+        until(lambda: (conductor.tick(), conductor.executor.client and conductor.executor.refused())[1])
+        assert "cannot read the data folder" in conductor.executor.refused()[0]["why"]
+        assert conductor.counts(sweep.id) == {"pending": sweep.runs}
+
+
+def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch):
+    monkeypatch.setattr(bundling, "AIM", 0.1)
+    port = free_port()
+    scheduler, _ = some.scheduler(port), some.worker(port)
+    with conducting(tmp_path / "data", remote(port)) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+        until(lambda: (conductor.tick(), conductor.counts(sweep.id).get("done"))[1])
+        some.kill(scheduler)
+        until(lambda: (conductor.tick(), "waiting for the scheduler" in conductor.executor.note())[1])
+        some.scheduler(port), some.worker(port)
+        assert conductor.run(sweep.id).state is State.COMPLETED
+        xr.testing.assert_identical(results(conductor, sweep.id), expected)
+
+
+CONDUCT = """
+import sys
+import sweep_service.bundles as bundling
+from sweep_service.conductor import Conductor
+from sweep_service.spec import SweepSpec
+from sweep_service.store.folder import DataFolder
+from workers.cluster import Embedded, Remote
+from workers.executor import DaskExecutor
+if __name__ == "__main__":
+    bundling.AIM = 0.1
+    folder = DataFolder(sys.argv[1])
+    cluster = Remote(sys.argv[3]) if len(sys.argv) > 3 else Embedded(2)
+    with Conductor(folder, DaskExecutor(cluster, folder)) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.read(sys.argv[2]))
+        print(conductor.run(sweep.id).state, flush=True)
+"""
+
+
+class Stage:
+    """A sweep on its way, with everything that it needs as processes of their own."""
+
+    def __init__(self, some, tmp_path, rng):
+        self.some, self.rng, self.port = some, rng, free_port()
+        self.script = tmp_path / "conduct.py"
+        self.script.write_text(CONDUCT)
+        self.data, self.spec = tmp_path / "data", SweepSpec.parse(SPEC).model_dump_json()
+        self.scheduler = some.scheduler(self.port)
+        self.workers = [some.worker(self.port) for _ in range(2)]
+        self.begin()
+
+    def begin(self):
+        address = f"tcp://127.0.0.1:{self.port}"
+        self.conductor = self.some.start(self.script, self.data, self.spec, address, path=ROOT)
+
+    def kill_something(self):
+        what = self.rng.choice(["worker", "worker", "workers", "scheduler", "conductor"])
+        if what == "scheduler":
+            self.some.kill(self.scheduler)
+            clock.sleep(self.rng.uniform(0.0, 2.0))
+            self.scheduler = self.some.scheduler(self.port)
+        elif what == "conductor":
+            self.some.kill(self.conductor)
+            self.begin()
+        else:
+            for at in range(2) if what == "workers" else [int(self.rng.integers(2))]:
+                self.some.kill(self.workers[at])
+        self.mend()
+
+    def mend(self):
+        """What a supervisor would do: workers end by themselves when they have lost their scheduler."""
+        for at, worker in enumerate(self.workers):
+            if worker.poll() is not None:
+                self.workers[at] = self.some.worker(self.port)
+
+
+@pytest.mark.parametrize(
+    ("kills", "round"),
+    [(2, 0), *(pytest.param(6, at, marks=pytest.mark.slow) for at in range(1, 10))],
+)
+@pytest.mark.timeout(600)
+def test_whatever_is_killed_the_dataset_is_the_same(tmp_path, some, expected, kills, round):
+    stage = Stage(some, tmp_path, np.random.default_rng(round))
+    for _ in range(kills):
+        clock.sleep(stage.rng.uniform(1.0, 6.0))
+        stage.kill_something()
+
+    def is_done():
+        stage.mend()
+        if stage.conductor.poll() is not None and stage.conductor.returncode != 0:
+            log = sorted(tmp_path.glob("process-*.log"))[some.all.index(stage.conductor)]
+            pytest.fail(log.read_text()[-3000:])
+        return stage.conductor.poll() is not None
+
+    until(is_done, seconds=300.0)
+    with conducting(stage.data, None) as conductor:
+        (sweep,) = conductor.ledger.sweeps()
+        assert sweep.state is State.COMPLETED
+        xr.testing.assert_identical(results(conductor, sweep.id), expected)
+    left = [path.name for path in stage.data.rglob("*") if path.suffix in (".npz", ".partial", ".crumb")]
+    assert left == []
+
+
+def test_a_killed_conductor_takes_its_embedded_workers_along_and_can_go_on(tmp_path, some, expected):
+    script = tmp_path / "conduct.py"
+    script.write_text(CONDUCT)
+    words = (script, tmp_path / "data", SweepSpec.parse(SPEC).model_dump_json())
+    child = some.start(*words, path=ROOT)
+    until(lambda: list((tmp_path / "data").glob("sweeps/*.parts/*.crumb")))
+    os.kill(child.pid, signal.SIGKILL)  # the process alone, not its group
+    child.wait()
+    group = f"pgrep -g {child.pid}"
+    until(lambda: os.system(f"{group} > {os.devnull}") != 0, seconds=30.0)
+    with conducting(tmp_path / "data", Embedded(2)) as conductor:
+        assert ran(conductor, SPEC).state is State.COMPLETED
+        (sweep,) = conductor.ledger.sweeps()
+        xr.testing.assert_identical(results(conductor, sweep.id), expected)

@@ -36,6 +36,10 @@ class Job:
     seeds: tuple[int, ...]  # places
     repeats: tuple[int, ...]  # places; (0,) for an ODE
 
+    @property
+    def runs(self) -> int:
+        return len(self.seeds) * len(self.repeats)
+
     def numbers(self, layout: Layout) -> AnyArray:
         """The numbers of its runs."""
         shape = layout.runs.shape(self.kind)

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3  # at a bundle whose task dies
 LEAST_ROOM = 4 << 20  # bytes: with less, nothing new is begun
-MERGE_EVERY = 1.0  # seconds
+MERGE_EVERY = 2.0  # seconds
 LARGEST_WINDOW = 1_000_000  # more bundles of a sweep than are ever submitted at once
 
 
@@ -145,12 +145,13 @@ class Conductor:
             self._receive(receipt)
         self._merge()
         for sweep in running:
-            with self._blaming(sweep.id):
-                self._finish(sweep.id)
+            if not self.submitted[sweep.id]:
+                with self._blaming(sweep.id):
+                    self._finish(sweep.id)
         return bool(running)
 
     def _merge(self) -> None:
-        """Many parts at once, every second, or when no more are on their way."""
+        """Many parts at once, every two seconds, or when no more are on their way."""
         is_time = clock.monotonic() - self.merged > MERGE_EVERY
         for sweep in list(self.ended):
             if is_time or not self.submitted[sweep]:
@@ -183,10 +184,10 @@ class Conductor:
         bundle overtakes those that wait there: a small sweep does not stand behind a large one.
         """
         hungry = {sweep.id: sweep for sweep in running}
-        while hungry and self.executor.room():
+        while hungry:
             sweep = min(hungry.values(), key=lambda one: (-one.priority, len(self.submitted[one.id])))
-            mine = self.submitted[sweep.id]
-            found = self.ledger.pending(sweep.id, 1, sorted(mine | self.ended[sweep.id]))
+            mine, room = self.submitted[sweep.id], self.executor.room(sweep.id)
+            found = self.ledger.pending(sweep.id, 1, sorted(mine | self.ended[sweep.id])) if room else []
             if not found:
                 del hungry[sweep.id]
                 continue

@@ -22,8 +22,8 @@ class Receipt:
 
 
 class Executor(Protocol):
-    def room(self) -> bool:
-        """Would it like to have one more task?"""
+    def room(self, sweep: str) -> bool:
+        """Would it like to have one more task of this sweep?"""
 
     def submit(self, task: Task, priority: int) -> None:
         """Among tasks that wait, a higher priority goes first."""
@@ -50,7 +50,7 @@ class SerialExecutor:
     def __init__(self, stopped: Callable[[], bool] | None = None) -> None:
         self.stopped, self.waiting = stopped, list[Task]()
 
-    def room(self) -> bool:
+    def room(self, sweep: str) -> bool:
         return len(self.waiting) < 2
 
     def submit(self, task: Task, priority: int) -> None:

@@ -53,14 +53,16 @@ def labelled(
     attributes: Mapping[str, Any],
 ) -> xr.Dataset:
     """A dataset in which every variable and coordinate says what it is."""
-    dataset = xr.Dataset(
+    coords = dict(coordinates)
+    for dims, values in variables.values():
+        for dim, size in zip(dims, np.shape(values), strict=True):
+            if dim not in coords:
+                middles = (2.0 * np.arange(size) + 1.0) / size - 1.0
+                coords[dim] = middles if dim == "cosine_bin" else np.arange(size)
+    dataset = xr.Dataset(  # all at once: xarray aligns everything again for each coordinate that is added
         {name: xr.Variable(dims, values, about(name)) for name, (dims, values) in variables.items()},
-        coords={name: xr.Variable(name, values, about(name)) for name, values in coordinates.items()},
+        coords={name: xr.Variable(name, values, about(name)) for name, values in coords.items()},
     )
-    for dim, size in dataset.sizes.items():
-        if dim not in dataset.coords:
-            values = (2.0 * np.arange(size) + 1.0) / size - 1.0 if dim == "cosine_bin" else np.arange(size)
-            dataset = dataset.assign_coords({dim: xr.Variable(dim, values, about(str(dim)))})
     dataset.attrs = {
         "d": point.d,
         "p": point.p,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep_service import bundles as module
-from sweep_service.bundles import AIM, CHEAP, MOST_BYTES, MOST_RUNS, Bundle, bundles
+from sweep_service.bundles import AIM, CHEAP, ENOUGH, LEAST, MOST_BYTES, MOST_RUNS, Bundle, bundles
 from sweep_service.compute import Job
 from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
 from sweep_service.grids import Grid
@@ -104,7 +104,8 @@ def test_bundles_cost_about_the_aim_where_there_is_enough_work(drawn):
     total, count = sum(bundle.cost for bundle in some), sum(map(runs, some))
     # neighbours are more than a bundle together, in either class of cost, or they would have been one
     classes = len({bundle.work for bundle in some})
-    assert len(some) <= 2 * (total / AIM + count / MOST_RUNS) + 2 * classes
+    aim = min(AIM, max(LEAST, total / ENOUGH))
+    assert len(some) <= 2 * (total / aim + count / MOST_RUNS) + 2 * classes
 
 
 @thorough

@@ -16,6 +16,9 @@ CONNECT = 5.0  # seconds to wait for a scheduler before saying that it is not th
 SETTINGS = {
     "distributed.scheduler.worker-ttl": "2 minutes",
     "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
+    # Where all cores compute, what watches them costs: Dask would sample every stack each 10 ms.
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "500ms",
     # Ctrl-C in a terminal reaches every process; it is ours to stop the workers.
     "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
 }

@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 LEAST = 2  # tasks for each thread: one that runs, one that follows
 AHEAD = 4.0  # predicted seconds of work for each thread, where tasks are short
 MOST = 20  # tasks for each thread
-PATIENCE = 0.1  # seconds that a poll waits for something to end
-LOOK = 1.0  # seconds between two looks at who is there
+PATIENCE = 0.2  # seconds that a poll waits for something to end
+LOOK = 2.0  # seconds between two looks at who is there
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_TO_BLAME = ("Stopped", "Unfit")  # of a worker that leaves, or that should not have got the task
 
@@ -62,13 +62,16 @@ class DaskExecutor:
         self.receipts: list[Receipt] = []
         self.full: OSError | None = None
 
-    def room(self) -> bool:
+    def room(self, sweep: str) -> bool:
+        """In a window over all sweeps; beyond it each may have one task per thread, so that none starves."""
         self._look()
         if self.client is None:
             return False
         flights, threads = len(self.flights), max(1, self.threads)  # an adaptive cluster waits for tasks
         ahead = sum(flight.task.bundle.cost for flight in self.flights.values())
-        return flights < LEAST * threads or (flights < MOST * threads and ahead < AHEAD * threads)
+        mine = sum(flight.task.sweep == sweep for flight in self.flights.values())
+        is_open = flights < LEAST * threads or (flights < MOST * threads and ahead < AHEAD * threads)
+        return is_open or mine < threads
 
     def submit(self, task: Task, priority: int) -> None:
         assert self.client is not None

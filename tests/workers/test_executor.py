@@ -258,7 +258,7 @@ def test_nothing_is_started_for_a_sweep_that_is_there(tmp_path):
 
 
 def test_workers_have_one_thread_in_every_library(conductor):
-    conductor.executor.room()
+    conductor.executor.room("")
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     found = conductor.executor.client.run(lambda: {name: os.environ.get(name) for name in names})
     assert len(found) == 2

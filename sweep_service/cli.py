@@ -316,12 +316,21 @@ def doctor(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Make the ledger again from what is stored.")
     ] = False,
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
-    """Check the machine and the folder, and measure how fast the engines are here."""
+    """Check the machine and the folder, and measure how fast the engines are here; or who works where."""
     from sweep_service.doctor import diagnosis, measure
 
     with _conductor(_folder(data)) as conductor:
+        if scheduler is not None:
+            from workers.report import report
+
+            found = report(scheduler, conductor.folder)
+            refused = [f"{one['worker']} had to leave: {one['why']}" for one in found["refused"]]
+            fit = [f"{worker} is fit" for worker in found["workers"]]
+            _say(as_json, found, "\n".join([found["scheduler"], *fit, *refused]))
+            raise typer.Exit(DONE if found["workers"] else FAILED)
         adopted = conductor.rebuild() if rebuild else []
         found = {**diagnosis(conductor.folder), "adopted": adopted, "calibration": measure(conductor.folder)}
     speeds = [f"{work:<22} {factor:.2f}" for work, factor in found["calibration"].items()]

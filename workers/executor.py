@@ -54,6 +54,7 @@ class DaskExecutor:
         self.cluster, self.folder, self.stopped = cluster, folder, stopped
         self.client: Client | None = None
         self.passport: dict[str, Any] | None = None
+        self.welcome: threading.Thread | None = None
         self.flights: dict[str, Flight] = {}
         self.ended: SimpleQueue[str] = SimpleQueue()
         self.numbers = count()  # a task that is sent again is another one to Dask
@@ -64,7 +65,7 @@ class DaskExecutor:
 
     def room(self, sweep: str) -> bool:
         """In a window over all sweeps; beyond it each may have one task per thread, so that none starves."""
-        self._look()
+        self.look()
         if self.client is None:
             return False
         flights, threads = len(self.flights), max(1, self.threads)  # an adaptive cluster waits for tasks
@@ -88,7 +89,7 @@ class DaskExecutor:
         if self.full is not None:
             problem, self.full = self.full, None
             raise problem
-        self._look()
+        self.look()
         for key in self._ended():
             self._land(key)
         found, self.receipts = self.receipts, []
@@ -146,7 +147,7 @@ class DaskExecutor:
         lost = full or type(error).__name__ in NOT_TO_BLAME
         self.receipts.append(Receipt(task.sweep, task.bundle.key, text, lost))
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Now and then: is the scheduler there, and who works for it?"""
         if clock.monotonic() - self.looked < LOOK:
             return
@@ -173,8 +174,13 @@ class DaskExecutor:
         if self.passport is None:  # not before there is something to do, and the folder is locked
             self.passport = passport(self.folder)
         client = self.client = self.cluster.connect()
-        # Returns when all workers have done what a plugin asks of them, which nobody need wait for.
-        threading.Thread(target=_welcome, args=(client, self.passport), daemon=True).start()
+        # Returns when all workers have done what a plugin asks of them, which few need wait for.
+        self.welcome = threading.Thread(target=_welcome, args=(client, self.passport), daemon=True)
+        self.welcome.start()
+
+    def welcoming(self) -> bool:
+        """Are there workers that have not shown yet that they are fit?"""
+        return self.welcome is not None and self.welcome.is_alive()
 
     def _disconnect(self) -> None:
         for flight in self.flights.values():

@@ -3,6 +3,7 @@
 import os
 import signal
 import time as clock
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ import xarray as xr
 
 from sweep_service import bundles as bundling
 from sweep_service.spec import SweepSpec
+from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
 from tests.workers.test_executor import conducting, ran, results, until
 from workers.cluster import Embedded, Remote
+from workers.report import report
 
 SPEC = {
     "name": "in danger",
@@ -79,6 +82,22 @@ def test_a_worker_that_cannot_read_the_folder_leaves(tmp_path, some, monkeypatch
         assert conductor.counts(sweep.id) == {"pending": sweep.runs}
 
 
+def test_the_doctor_tells_who_is_fit_and_who_is_not(tmp_path, some):
+    port = free_port()
+    some.scheduler(port)
+    some.worker(port), some.worker(port, path=another_version(tmp_path / "other"))
+    (tmp_path / "data").mkdir()
+    folder = DataFolder(tmp_path / "data")
+    with closing(remote(port).connect()) as client:
+        client.wait_for_workers(2, timeout=60)
+        found = report(f"tcp://127.0.0.1:{port}", folder)
+        until(lambda: len(client.nthreads()) == 1)
+    (refused,) = found["refused"]
+    assert "0.0.0" in refused["why"]
+    assert refused["worker"] not in found["workers"]
+    assert len(found["workers"]) == 1
+
+
 def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch):
     monkeypatch.setattr(bundling, "AIM", 0.1)
     port = free_port()
@@ -100,6 +119,7 @@ from sweep_service.conductor import Conductor
 from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from workers.cluster import Embedded, Remote
+from workers.report import report
 from workers.executor import DaskExecutor
 if __name__ == "__main__":
     bundling.AIM = 0.1

@@ -21,7 +21,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from sweep_service.bundles import bundles
-from sweep_service.errors import Damaged, InvalidInput, NotFound, TooNew
+from sweep_service.errors import NO_ROOM, Damaged, InvalidInput, NotFound, TooNew
 from sweep_service.estimate import Limits
 from sweep_service.executors import Executor, Receipt
 from sweep_service.faults import fault
@@ -50,7 +50,7 @@ class Conductor:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
         # Bundles by sweep: on their way, and ended but not merged.
         self.submitted: defaultdict[str, set[str]] = defaultdict(set)
-        self.ended: defaultdict[str, set[str]] = defaultdict(set)
+        self.ended: dict[str, set[str]] = {}
         self.merged = clock.monotonic()
 
     def __enter__(self) -> Conductor:
@@ -115,9 +115,9 @@ class Conductor:
         layout, about = self.folder.layout(name), self.folder.dataset(name).attributes
         runs = sum(layout.runs.count(kind) for kind in layout.variables)
         sweep = Sweep(
-                name, layout.grid.key.digest, self.folder.spec(name).name, State.PAUSED,
-                about.get("created", utc_now()), utc_now(), about.get("extends"), "adopted", runs, 0,
-            )  # fmt: skip
+            name, layout.grid.key.digest, self.folder.spec(name).name, State.PAUSED,
+            about.get("created", utc_now()), utc_now(), about.get("extends"), "adopted", runs, 0,
+        )  # fmt: skip
         self.ledger.add(sweep, [])
         self.merger.merge(name)
         self._requeue(name)
@@ -142,7 +142,8 @@ class Conductor:
         running = [sweep for sweep in running if only in (None, sweep.id)]
         self._dispatch(running)
         for receipt in self.executor.poll():
-            self._receive(receipt)
+            with self._blaming(receipt.sweep):
+                self._receive(receipt)
         self._merge()
         for sweep in running:
             if not self.submitted[sweep.id]:
@@ -187,7 +188,8 @@ class Conductor:
         while hungry:
             sweep = min(hungry.values(), key=lambda one: (-one.priority, len(self.submitted[one.id])))
             mine, room = self.submitted[sweep.id], self.executor.room(sweep.id)
-            found = self.ledger.pending(sweep.id, 1, sorted(mine | self.ended[sweep.id])) if room else []
+            here = mine | self.ended.get(sweep.id, set())
+            found = self.ledger.pending(sweep.id, 1, sorted(here)) if room else []
             if not found:
                 del hungry[sweep.id]
                 continue
@@ -203,7 +205,7 @@ class Conductor:
         if receipt.lost:
             return
         if not receipt.error:
-            self.ended[receipt.sweep].add(receipt.bundle)
+            self.ended.setdefault(receipt.sweep, set()).add(receipt.bundle)
             return
         attempts = self.ledger.tried(receipt.sweep, receipt.bundle, receipt.error)
         log.warning("bundle %s failed (%d): %s", receipt.bundle, attempts, receipt.error)
@@ -211,7 +213,7 @@ class Conductor:
             bundle = self.ledger.bundle(receipt.sweep, receipt.bundle)
             part = Part.failed(self.folder.layout(receipt.sweep), bundle.jobs, receipt.error)
             self.folder.objects.put(part_name(receipt.sweep, bundle.key), part.pack())
-            self.ended[receipt.sweep].add(receipt.bundle)
+            self.ended.setdefault(receipt.sweep, set()).add(receipt.bundle)
 
     def _finish(self, sweep: str) -> None:
         if self.ledger.totals(sweep)["bundles_left"]:
@@ -300,7 +302,7 @@ class Conductor:
 
     def _is_full(self, error: Exception) -> bool:
         """No room on the disk, as the file system or as SQLite says it, which may also mean other trouble."""
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
+        if getattr(error, "errno", None) in NO_ROOM or "disk is full" in str(error):
             return True
         return "disk I/O error" in str(error) and self.folder.free_bytes() < LEAST_ROOM
 

@@ -17,9 +17,12 @@ Numerical divergence is not here: it is a `Status`, stored like any other result
 from __future__ import annotations
 
 import difflib
+import errno
 import reprlib
 from collections.abc import Iterable
 from typing import Any
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # what an OSError says of a full disk: wait, nothing is wrong with us
 
 
 class SweepError(Exception):

@@ -107,7 +107,8 @@ class Child:
     folder: Path
 
     def text(self, name):
-        return (self.folder / name).read_text("utf-8")
+        path = self.folder / name
+        return path.read_text("utf-8") if path.exists() else ""
 
     def kill(self, number=signal.SIGKILL):
         os.kill(self.pid, number)

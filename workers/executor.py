@@ -6,7 +6,6 @@ with a worker, a scheduler or a connection, is asked for again, and nothing is l
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 import threading
@@ -20,7 +19,7 @@ from typing import Any
 
 from distributed import Client, Future
 
-from sweep_service.errors import Stopped
+from sweep_service.errors import NO_ROOM, Stopped
 from sweep_service.executors import Receipt
 from sweep_service.fitness import passport
 from sweep_service.store.folder import DataFolder
@@ -35,7 +34,6 @@ AHEAD = 4.0  # predicted seconds of work for each thread, where tasks are short
 MOST = 20  # tasks for each thread
 PATIENCE = 0.2  # seconds that a poll waits for something to end
 LOOK = 2.0  # seconds between two looks at who is there
-FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_TO_BLAME = ("Stopped", "Unfit")  # of a worker that leaves, or that should not have got the task
 
 
@@ -77,9 +75,15 @@ class DaskExecutor:
     def submit(self, task: Task, priority: int) -> None:
         assert self.client is not None
         key = f"{label(task)}-{task.bundle.key}-{next(self.numbers)}"
-        future = self.client.submit(
-            self.run, self.passport, task.sweep, task.bundle.text, key=key, pure=False, priority=priority
-        )
+        try:
+            future = self.client.submit(
+                self.run, self.passport, task.sweep, task.bundle.text, key=key, pure=False, priority=priority
+            )
+        except (OSError, RuntimeError) as error:  # the scheduler has just gone
+            log.debug("not submitted: %s", error)
+            self.receipts.append(Receipt(task.sweep, task.bundle.key, lost=True))
+            self._disconnect()
+            return
         self.flights[key] = Flight(task, future)
         future.add_done_callback(lambda _: self.ended.put(key))
 
@@ -91,7 +95,8 @@ class DaskExecutor:
             raise problem
         self.look()
         for key in self._ended():
-            self._land(key)
+            if key in self.flights:  # and not lost with another one
+                self._land(key)
         found, self.receipts = self.receipts, []
         return found
 
@@ -129,7 +134,7 @@ class DaskExecutor:
             found.append(self.ended.get(timeout=PATIENCE))
             while True:
                 found.append(self.ended.get_nowait())
-        return [key for key in found if key in self.flights]
+        return found
 
     def _land(self, key: str) -> None:
         """How a task ended. What Dask does not know any more was lost with a scheduler."""
@@ -140,7 +145,7 @@ class DaskExecutor:
             self._disconnect()
             return
         error = flight.future.exception() if status == "error" else None
-        full = isinstance(error, OSError) and error.errno in FULL
+        full = isinstance(error, OSError) and error.errno in NO_ROOM
         if full:
             self.full = error
         text = "" if error is None else f"{type(error).__name__}: {error}"

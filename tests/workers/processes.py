@@ -22,7 +22,7 @@ class Processes:
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(env or {})}
         if path is not None:
             env["PYTHONPATH"] = str(path)
-        log = open(self.cwd / f"process-{len(self.all)}.log", "wb")  # noqa: SIM115
+        log = open(self.cwd / f"process-{len(self.all):03d}.log", "wb")  # noqa: SIM115
         self.all.append(
             subprocess.Popen(
                 [sys.executable, *map(str, words)], cwd=self.cwd, env=env, stdout=log, stderr=log,

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 MOST_ATTEMPTS = 3  # at a bundle whose task dies
 LEAST_ROOM = 4 << 20  # bytes: with less, nothing new is begun
 MERGE_EVERY = 2.0  # seconds
-LARGEST_WINDOW = 1_000_000  # more bundles of a sweep than are ever submitted at once
+MOST_SWEEPS = 1_000_000  # and more than the bundles of a sweep that are ever submitted at once
 
 
 class Conductor:
@@ -182,9 +182,10 @@ class Conductor:
         """Keep a few bundles submitted: an executor never holds a whole sweep.
 
         Of the sweeps with the highest priority the one with the fewest bundles there is next, and its
-        bundle overtakes those that wait there: a small sweep does not stand behind a large one.
+        bundle overtakes those that wait there: a small sweep does not stand behind a large one. Of equals
+        the newest goes first.
         """
-        hungry = {sweep.id: sweep for sweep in running}
+        hungry, age = {sweep.id: sweep for sweep in running}, [sweep.id for sweep in running]
         while hungry:
             sweep = min(hungry.values(), key=lambda one: (-one.priority, len(self.submitted[one.id])))
             mine, room = self.submitted[sweep.id], self.executor.room(sweep.id)
@@ -197,7 +198,8 @@ class Conductor:
                 self.ledger.set_state(sweep.id, State.RUNNING)
                 hungry[sweep.id] = replace(sweep, state=State.RUNNING)
             task = Task(str(self.folder.root), sweep.id, found[0], sweep.name)
-            self.executor.submit(task, sweep.priority * LARGEST_WINDOW - len(mine))
+            turn = sweep.priority * MOST_SWEEPS - len(mine)
+            self.executor.submit(task, turn * MOST_SWEEPS + age.index(sweep.id))
             mine.add(found[0].key)
 
     def _receive(self, receipt: Receipt) -> None:

@@ -62,7 +62,7 @@ class DaskExecutor:
         self.full: OSError | None = None
 
     def room(self, sweep: str) -> bool:
-        """In a window over all sweeps; beyond it each may have one task per thread, so that none starves."""
+        """In a window over all sweeps; beyond it each may have the least that keeps threads busy."""
         self.look()
         if self.client is None:
             return False
@@ -70,7 +70,7 @@ class DaskExecutor:
         ahead = sum(flight.task.bundle.cost for flight in self.flights.values())
         mine = sum(flight.task.sweep == sweep for flight in self.flights.values())
         is_open = flights < LEAST * threads or (flights < MOST * threads and ahead < AHEAD * threads)
-        return is_open or mine < threads
+        return is_open or mine < LEAST * threads  # none waits for room while another has all of it
 
     def submit(self, task: Task, priority: int) -> None:
         assert self.client is not None

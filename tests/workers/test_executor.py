@@ -5,6 +5,7 @@ import os
 import time as clock
 from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.task import DEADLY, Task
+from workers import cluster as clusters
 from workers.cluster import Embedded, Remote
 from workers.executor import LEAST, MOST, DaskExecutor, label
 
@@ -263,3 +265,19 @@ def test_workers_have_one_thread_in_every_library(conductor):
     found = conductor.executor.client.run(lambda: {name: os.environ.get(name) for name in names})
     assert len(found) == 2
     assert all(set(one.values()) == {"1"} for one in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_run_that_needs_more_memory_than_there_is_fails_alone(tmp_path, monkeypatch):
+    """Its worker's nanny ends it, like any other death."""
+    small = partial(clusters.LocalCluster, memory_limit="900MB")
+    monkeypatch.setattr(clusters, "LocalCluster", small)
+    spec = {
+        "points": [{"d": 20, "p": 4, "gamma": 0.1}, {"d": 12_000, "p": 8000, "gamma": 0.1}],
+        "fixed": {"k": 1}, "time": {"max": 1e-6, "samples": 1}, "observables": ["risk"],
+    }  # fmt: skip
+    with conducting(tmp_path, Embedded(1)) as conductor:
+        sweep = ran(conductor, spec)
+        assert sweep.state is State.INCOMPLETE
+        assert conductor.folder.dataset(sweep.id).status("sgd").tolist() == [Status.DONE, Status.FAILED]

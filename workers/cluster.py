@@ -19,6 +19,8 @@ SETTINGS = {
     # Where all cores compute, what watches them costs: Dask would sample every stack each 10 ms.
     "distributed.worker.profile.enabled": False,
     "distributed.worker.memory.monitor-interval": "500ms",
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "2s",
     # Ctrl-C in a terminal reaches every process; it is ours to stop the workers.
     "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
 }

@@ -230,6 +230,7 @@ class Conductor:
         state = next((state for status, state in ends if status.label in counts), State.COMPLETED)
         self.ledger.set_state(sweep, state)
         self.folder.clear_parts(sweep)
+        self.merger.forget(sweep)
 
     def counts(self, sweep: str) -> dict[str, int]:
         """Runs by status, as stored."""
@@ -289,6 +290,7 @@ class Conductor:
         self.executor.cancel(sweep)
         self.submitted.pop(sweep, None)
         self.ended.pop(sweep, None)
+        self.merger.forget(sweep)
 
     def _requeue(self, sweep: str) -> None:
         """Bundles for all runs that are pending."""

@@ -158,7 +158,7 @@ def nursery():
     return Nursery()
 
 
-def until(condition, seconds=30.0):
+def until(condition, seconds=60.0):
     """Wait for what another process does."""
     end = clock.monotonic() + seconds
     while not (found := condition()):

@@ -43,6 +43,10 @@ class Merger:
             self._copies[sweep] = {kind: Copies(keys) for kind, keys in self.folder.keys(sweep).items()}
         return self._copies[sweep]
 
+    def forget(self, sweep: str) -> None:
+        """Nothing of it is to come: which runs are copies need not be kept in memory."""
+        self._copies.pop(sweep, None)
+
     def merge(self, sweep: str) -> None:
         """Bring the parts that are there into the dataset, then into the ledger, then remove them."""
         objects, prefix = self.folder.objects, f"{sweep}.parts/"
@@ -67,7 +71,7 @@ class Merger:
             }
             self.ledger.merged(sweep, merged)
             fault("merge:ledger")
-            for name in there:  # with the checkpoints of their runs
+            for name in there:  # a part after the checkpoints of its runs: their names come first
                 if name in parts or name.removeprefix(prefix).partition(".")[0] in merged:
                     objects.delete(name)
             fault("merge:removed")

@@ -21,6 +21,7 @@ from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.task import DEADLY, Task
+from tests.test_cli import until
 from workers import cluster as clusters
 from workers.cluster import Embedded, Remote
 from workers.executor import LEAST, MOST, DaskExecutor, label
@@ -56,14 +57,6 @@ def results(conductor, sweep):
 def ran(conductor, spec):
     sweep, _ = conductor.submit(SweepSpec.parse(spec))
     return conductor.run(sweep.id)
-
-
-def until(ask, seconds=60.0):
-    end = clock.monotonic() + seconds
-    while not (found := ask()):
-        assert clock.monotonic() < end, "it never happened"
-        clock.sleep(0.05)
-    return found
 
 
 def test_the_bits_do_not_depend_on_where_they_are_computed(tmp_path):

@@ -1,0 +1,1 @@
+"""The service: REST over the conductor, and the doors in front of it."""

@@ -501,7 +501,7 @@ def _watched(conductor: Conductor, sweep: Sweep, quiet: bool) -> Sweep:
                 say(f"dashboard {link}")
             say(now.reason)
             totals = conductor.ledger.totals(sweep.id)
-            runs = sum(totals["counts"].values()) + now.reused
+            runs = sum(totals["counts"].values())
             speed = bar.tasks[0].speed
             bar.update(
                 task,

@@ -52,6 +52,7 @@ class Conductor:
         self.submitted: defaultdict[str, set[str]] = defaultdict(set)
         self.ended: dict[str, set[str]] = {}
         self.merged = clock.monotonic()
+        self.waiting = ""
 
     def __enter__(self) -> Conductor:
         with ExitStack() as stack:
@@ -82,6 +83,7 @@ class Conductor:
                 self.merger.merge(sweep.id)
                 if sweep.state is State.CANCELLED:
                     self._mark(sweep.id, Status.PENDING, Status.CANCELLED)
+                    self._recount(sweep.id)
                 if sweep.state is State.RUNNING:
                     self.ledger.set_state(sweep.id, State.QUEUED)
                 elif sweep.state.ended:
@@ -120,6 +122,7 @@ class Conductor:
         )  # fmt: skip
         self.ledger.add(sweep, [])
         self.merger.merge(name)
+        self._recount(name)
         self._requeue(name)
         self._finish(name)
         return name
@@ -132,7 +135,9 @@ class Conductor:
         old = submission.existing(self.ledger)
         if old is not None:
             return old, False
-        submission.look(self.folder, self.ledger, self.limits)
+        self.limits.require_place(sum(not one.state.ended for one in self.ledger.sweeps()))
+        if not submission.is_fresh(self.ledger):
+            submission.look(self.folder, self.ledger, self.limits)
         return submission.accept(self.merger, extends, priority), True
 
     def tick(self, only: str | None = None) -> bool:
@@ -162,21 +167,28 @@ class Conductor:
                 self.merged = clock.monotonic()
 
     def run(self, sweep: str, watch: Callable[[Sweep], None] = lambda _: None) -> Sweep:
-        """Tick until a sweep has ended, without the others; while the disk is full, wait for room."""
+        """Tick until a sweep has ended, without the others."""
         now = self.ledger.sweep(sweep)
         while not now.state.ended and now.state is not State.PAUSED:
-            try:
-                if self.folder.free_bytes() < LEAST_ROOM:
-                    raise OSError(errno.ENOSPC, "no room")
-                self.tick(sweep)
-                now = self.ledger.sweep(sweep)
-                watch(replace(now, reason=self.executor.note() or now.reason))
-            except (OSError, sa.exc.OperationalError) as error:
-                if not self._is_full(error):
-                    raise
-                watch(replace(now, reason=f"waiting for room on the disk of {self.folder.root}"))
-                self.executor.rest(1.0)
-        return self.ledger.sweep(sweep)
+            self.step(sweep)
+            now = self.ledger.sweep(sweep)
+            watch(replace(now, reason=self.waiting or now.reason))
+        return now
+
+    def step(self, only: str | None = None) -> bool:
+        """A tick; while the disk is full, a rest in place of it. `waiting` says what it waits for."""
+        try:
+            if self.folder.free_bytes() < LEAST_ROOM:
+                raise OSError(errno.ENOSPC, "no room")
+            found = self.tick(only)
+            self.waiting = self.executor.note()
+            return found
+        except (OSError, sa.exc.OperationalError) as error:
+            if not self._is_full(error):
+                raise
+            self.waiting = f"waiting for room on the disk of {self.folder.root}"
+            self.executor.rest(1.0)
+            return True
 
     def _dispatch(self, running: Sequence[Sweep]) -> None:
         """Keep a few bundles submitted: an executor never holds a whole sweep.
@@ -236,6 +248,12 @@ class Conductor:
         """Runs by status, as stored."""
         return self.folder.dataset(sweep).counts()
 
+    def _recount(self, sweep: str) -> None:
+        """Let the ledger know what is stored, where bundles alone do not say it."""
+        counts = self.counts(sweep)
+        counts.pop(Status.PENDING.label, None)
+        self.ledger.recount(sweep, counts)
+
     def cancel(self, sweep: str) -> Sweep:
         """Give up what is not computed yet."""
         state = self.ledger.sweep(sweep).state
@@ -247,6 +265,7 @@ class Conductor:
             self.ledger.drop(sweep)
             self._mark(sweep, Status.PENDING, Status.CANCELLED)
             fault("cancel:status")
+            self._recount(sweep)
             self.folder.clear_parts(sweep)
         return self.ledger.sweep(sweep)
 
@@ -269,10 +288,7 @@ class Conductor:
             for name in list(self.folder.objects.list(f"{sweep}.failures/")):
                 self.folder.objects.delete(name)
             fault("retry:status")
-            counts = self.counts(sweep)
-            counts.pop(Status.PENDING.label, None)
-            counts[Status.DONE.label] = counts.get(Status.DONE.label, 0) - self.ledger.sweep(sweep).reused
-            self.ledger.recount(sweep, counts)
+            self._recount(sweep)
             self._requeue(sweep)
         return self.ledger.sweep(sweep)
 

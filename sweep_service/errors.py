@@ -3,8 +3,10 @@
 SweepError
 ├── InvalidInput            change the input: carries the field, its value and what is allowed
 │   ├── LimitExceeded       ask for less, or raise the limit
+│   │   └── TooManySweeps   wait until one has ended
 │   └── RegimeUndefined     the input is fine, this limiting theory does not exist there
 ├── NotFound                name something that is there
+├── Conflict                something else is there under that name or key: name another
 ├── TooNew                  upgrade: the data was written by a later version
 ├── Damaged                 restore a file, or let it be made again
 ├── InUse                   another process works on this data folder: stop it, or name another folder
@@ -62,6 +64,14 @@ class InUse(SweepError):
 
 class LimitExceeded(InvalidInput):
     """A sweep beyond what this folder accepts."""
+
+
+class TooManySweeps(LimitExceeded):
+    """Wait until one of them has ended, or cancel one."""
+
+
+class Conflict(SweepError):
+    """Not with what is there now."""
 
 
 class IntegrationFailed(SweepError):

@@ -13,7 +13,7 @@ import numpy as np
 from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration, ode_seconds, sgd_seconds
 from sweep_service.dynamics.auto import point_warnings, theory_warnings
-from sweep_service.errors import LimitExceeded
+from sweep_service.errors import LimitExceeded, TooManySweeps
 from sweep_service.runs import Kind
 from sweep_service.store.layout import Layout
 
@@ -29,6 +29,11 @@ class Limits:
     runs: int = 5_000_000
     core_hours: float = 10_000.0
     bytes: int = 200 << 30
+    active: int = 100  # sweeps that have not ended
+
+    def require_place(self, active: int) -> None:
+        if active >= self.active:
+            raise TooManySweeps("sweeps", active, f"must be at most {self.active} that have not ended")
 
     def require(self, points: int, runs: int) -> None:
         """Refuse by counts alone, before anything is done for each of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from datetime import UTC, datetime
 
 import numpy as np
@@ -37,9 +38,16 @@ class Submission:
         self.spec, self.grid = spec, Grid.of(spec)
         self.layout = Layout(self.grid)
 
+        self.reuse: list[tuple[str, Found]] | None = None
+
     def existing(self, ledger: Ledger) -> Sweep | None:
         """The sweep that there is with the same canonical spec."""
         return next(iter(ledger.sweeps(key=self.grid.key.digest)), None)
+
+    def is_fresh(self, ledger: Ledger) -> bool:
+        """Was it looked at, and is all that it found still there?"""
+        there = {sweep.id for sweep in ledger.sweeps()}
+        return self.reuse is not None and all(source in there for source, _ in self.reuse)
 
     def look(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         """Find what of it is stored, say what the rest will cost, and refuse what is beyond the limits."""
@@ -96,15 +104,17 @@ class Submission:
         about = provenance(self.spec, self.grid, extends)
         dataset = SweepDataset.create(folder.dataset_path(name), self.layout, about)
         fault("submit:dataset")
-        reused = 0
-        for source, found in self.reuse:
+        reused, counts = 0, Counter[str]()
+        for source, found in self.reuse or ():
             other = folder.dataset(source)
             for kind, (theirs, ours) in found.items():
                 block = max(1, MERGE_BYTES // self.layout.run_bytes(kind))
                 for at in range(0, len(ours), block):
                     few = slice(at, at + block)
                     values = other.read(kind, theirs[few], self.layout.variables[kind])
-                    reused += len(merger.write(dataset, name, kind, ours[few], values))
+                    rows, targets = merger.write(dataset, name, kind, ours[few], values)
+                    counts.update(Status(int(status)).label for status in values["status"][rows])
+                    reused += len(targets)
         fault("submit:reuse")
         some = bundles(self.layout, self.left, folder.calibration())
         runs = sum(self.layout.runs.count(kind) for kind in self.layout.variables)
@@ -112,7 +122,7 @@ class Submission:
         sweep = Sweep(
             name, self.grid.key.digest, self.spec.name, state, now, now, extends, "", runs, reused, priority
         )
-        ledger.add(sweep, some)
+        ledger.add(sweep, some, counts)
         fault("submit:ledger")
         folder.own(name)
         return sweep

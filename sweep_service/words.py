@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep_service.errors import SweepError
+from sweep_service.status import Status
 
 if TYPE_CHECKING:
     from sweep_service.store.folder import DataFolder
@@ -20,17 +19,35 @@ if TYPE_CHECKING:
 
 def describe(folder: DataFolder, ledger: Ledger, sweep: Sweep, most: int | None = None) -> dict[str, Any]:
     """A sweep as people and programs are told of it, with all of its failures or so many."""
-    about = {**row(sweep), **ledger.totals(sweep.id), "path": str(folder.dataset_path(sweep.id).resolve())}
-    with suppress(SweepError):  # damaged: what the ledger counted is all there is
-        about["counts"] = folder.dataset(sweep.id).counts()
-    return {**about, "failures": list(islice(_failures(folder, sweep.id), most))}
+    path = str(folder.dataset_path(sweep.id).resolve())
+    found = list(islice(failures(folder, sweep.id), most))
+    return {**view(sweep, ledger.totals(sweep.id)), "path": path, "failures": found}
+
+
+def view(sweep: Sweep, totals: Mapping[str, Any], threads: float = 0.0) -> dict[str, Any]:
+    """A row of the ledger and its totals, with the time that so many threads need for the rest."""
+    counts = dict(totals["counts"])
+    if left := sweep.runs - sum(counts.values()):
+        counts = {Status.PENDING.label: left, **counts}
+    done, rest = totals["cost_done"], totals["cost_left"]
+    whole = done + rest + totals["cost_dropped"]
+    speed = totals["seconds"] / done if done else 1.0  # predictions are off by a factor, which shows
+    return {
+        **row(sweep),
+        "counts": counts,
+        "progress": done / whole if whole else 1.0,
+        "eta_seconds": rest * speed / threads if threads and not sweep.state.ended else None,
+        "core_seconds": totals["seconds"],
+        "core_seconds_left": rest * speed,
+        "bundles_left": totals["bundles_left"],
+    }
 
 
 def row(sweep: Sweep) -> dict[str, Any]:
     return {**asdict(sweep), "state": sweep.state.value}
 
 
-def _failures(folder: DataFolder, sweep: str) -> Iterator[dict[str, Any]]:
+def failures(folder: DataFolder, sweep: str) -> Iterator[dict[str, Any]]:
     """Capsules by number; the trace is long, and stays in them."""
 
     def order(name: str) -> tuple[str, int]:
@@ -63,14 +80,15 @@ def ending(about: Mapping[str, Any], options: str = "") -> str:
 
 def told(about: Mapping[str, Any]) -> str:
     """A sweep on a few lines."""
-    left = f", {_time(about['cost_left'])} predicted to be left" if about["cost_left"] else ""
+    rest = about["core_seconds_left"]
+    left = f", {_time(rest)} predicted to be left" if rest else ""
     lines = listed(
         {
             "id": about["id"],
             "name": about["name"],
             "state": about["state"] + (f": {about['reason']}" if about["reason"] else ""),
             "runs": f"{about['runs']}: {_counted(about)}",
-            "core time": _time(about["seconds"]) + left,
+            "core time": _time(about["core_seconds"]) + left,
             "priority": about["priority"] or "",
             "extends": about["extends"],
             "created": _when(about["created"]),

@@ -1,13 +1,14 @@
 """The ledger: which sweeps there are and how far each of their bundles is. SQLite, a row per bundle.
 
-It can be lost: everything in it follows from the stored specs, the status arrays and the parts.
+It can be lost: everything in it follows from the stored specs, the status arrays and the parts; but for
+the history of states, and the keys of requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from sweep_service.bundles import Bundle
 from sweep_service.errors import Damaged, NotFound, TooNew
 from sweep_service.status import Status
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+STORED = "stored"  # the row, among bundles, of runs that were there before them
+REMEMBERED = timedelta(days=7)  # for which the key of a request is kept
 
 
 class State(StrEnum):
@@ -76,6 +79,26 @@ _bundles = sa.Table(
     *(sa.Column(label, sa.Integer, nullable=False, default=0) for label in ENDS),  # runs by status
     sa.Index("bundles_by_progress", "sweep", "progress", "place"),
 )
+_events = sa.Table(
+    "events",
+    _tables,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("sweep", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("time", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False, default=""),
+    sa.Index("events_by_sweep", "sweep", "id"),
+    sqlite_autoincrement=True,  # a number is never used again: readers ask for what came after one
+)
+_requests = sa.Table(
+    "requests",
+    _tables,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("sweep", sa.Text, nullable=False),
+    sa.Column("time", sa.Text, nullable=False),
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +118,17 @@ class Sweep:
     priority: int = 0
 
 
+@dataclass(frozen=True)
+class Event:
+    """That the state of a sweep has changed, or how far it is; of the latter the last one is kept."""
+
+    id: int
+    kind: str  # state or progress
+    time: str
+    state: State
+    reason: str
+
+
 class Ledger:
     def __init__(self, path: Path) -> None:
         where = sa.URL.create("sqlite", database=str(path))
@@ -109,24 +143,27 @@ class Ledger:
             raise
         except sa.exc.DatabaseError:
             raise Damaged(f"{path} is no ledger: move it away, then sweep doctor --rebuild") from None
-        if version is None:
+        if version is not None and int(version) > SCHEMA_VERSION:
+            raise TooNew(f"the ledger has schema {version}; this one reads {SCHEMA_VERSION} and older")
+        if version is None or int(version) < SCHEMA_VERSION:
             with self.engine.begin() as now:
                 _tables.create_all(now)
-                now.execute(
-                    _about.insert().prefix_with("OR IGNORE").values(name="schema", value=str(SCHEMA_VERSION))
-                )
-        elif int(version) > SCHEMA_VERSION:
-            raise TooNew(f"the ledger has schema {version}; this one reads {SCHEMA_VERSION} and older")
+                if version == "1":
+                    _from_1(now)
+                about = {"name": "schema", "value": str(SCHEMA_VERSION)}
+                now.execute(_about.insert().prefix_with("OR REPLACE").values(about))
 
     def close(self) -> None:
         self.engine.dispose()
 
-    def add(self, sweep: Sweep, bundles: Iterable[Bundle]) -> None:
-        """A sweep and its bundles, in one transaction."""
+    def add(self, sweep: Sweep, bundles: Iterable[Bundle], counts: Mapping[str, int] | None = None) -> None:
+        """A sweep, its bundles, and its runs by status so far, in one transaction."""
         row = {name: getattr(sweep, name) for name in Sweep.__annotations__} | {"state": sweep.state.value}
         with self.engine.begin() as now:
             now.execute(_sweeps.insert().values(row))
             self._insert(now, sweep.id, bundles)
+            _put_stored(now, sweep.id, counts or {})
+            _tell(now, sweep.id, "state", sweep.state.value, sweep.reason)
 
     def add_bundles(self, sweep: str, bundles: Iterable[Bundle]) -> None:
         """Bundles in place of those that were dropped."""
@@ -154,9 +191,18 @@ class Ledger:
             raise NotFound(f"no sweep named {sweep}")
         return _sweep(row)
 
-    def sweeps(self, *, key: str | None = None, states: Sequence[State] | None = None) -> list[Sweep]:
-        """Newest first."""
-        query = sa.select(_sweeps).order_by(_sweeps.c.created.desc(), _sweeps.c.id.desc())
+    def sweeps(
+        self,
+        *,
+        key: str | None = None,
+        states: Sequence[State] | None = None,
+        before: tuple[str, str] | None = None,
+        limit: int | None = None,
+    ) -> list[Sweep]:
+        """Newest first; so many, older than one that was created then and has this id."""
+        query = sa.select(_sweeps).order_by(_sweeps.c.created.desc(), _sweeps.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(sa.tuple_(_sweeps.c.created, _sweeps.c.id) < before)
         if key is not None:
             query = query.where(_sweeps.c.key == key)
         if states is not None:
@@ -171,6 +217,40 @@ class Ledger:
                 .where(_sweeps.c.id == sweep)
                 .values(state=state.value, reason=reason, updated=utc_now())
             )
+            _tell(now, sweep, "state", state.value, reason)
+
+    def events(self, sweep: str, after: int = 0) -> list[Event]:
+        """What has happened to a sweep since an event, oldest first."""
+        query = (
+            sa.select(_events).where(_events.c.sweep == sweep, _events.c.id > after).order_by(_events.c.id)
+        )
+        with self.engine.connect() as now:
+            return [
+                Event(row.id, row.kind, row.time, State(row.state), row.reason) for row in now.execute(query)
+            ]
+
+    def news(self, after: int) -> dict[str, int]:
+        """The last event of each sweep to which something has happened since an event."""
+        query = (
+            sa.select(_events.c.sweep, sa.func.max(_events.c.id))
+            .where(_events.c.id > after)
+            .group_by(_events.c.sweep)
+        )
+        with self.engine.connect() as now:
+            return {sweep: int(last) for sweep, last in now.execute(query)}
+
+    def remember(self, key: str, digest: str, sweep: str) -> None:
+        """The key that came with a request, a digest of the request, and what became of it."""
+        row = {"key": key, "digest": digest, "sweep": sweep, "time": utc_now()}
+        with self.engine.begin() as now:
+            now.execute(_requests.delete().where(_requests.c.time < utc_now(-REMEMBERED)))
+            now.execute(_requests.insert().prefix_with("OR REPLACE").values(row))
+
+    def request(self, key: str) -> tuple[str, str] | None:
+        """The digest and the sweep of an earlier request with this key."""
+        with self.engine.connect() as now:
+            row = now.execute(sa.select(_requests).where(_requests.c.key == key)).first()
+        return (row.digest, row.sweep) if row is not None else None
 
     def pending(self, sweep: str, limit: int, without: Sequence[str] = ()) -> list[Bundle]:
         """The next bundles that are not merged, without those named."""
@@ -206,19 +286,16 @@ class Ledger:
         if rows:
             with self.engine.begin() as now:
                 now.execute(mark, rows)
+                state = now.scalar(sa.select(_sweeps.c.state).where(_sweeps.c.id == sweep))
+                now.execute(_events.delete().where(_events.c.sweep == sweep, _events.c.kind == "progress"))
+                if state is not None:
+                    _tell(now, sweep, "progress", state)
 
     def recount(self, sweep: str, counts: Mapping[str, int]) -> None:
-        """Runs by status from now on, in place of what the merged bundles said."""
+        """Runs by status from now on, in place of what was known before."""
         with self.engine.begin() as now:
             now.execute(_bundles.update().where(_bundles.c.sweep == sweep).values(_all_ends({})))
-            first = now.scalar(
-                sa.select(_bundles.c.key).where(
-                    _bundles.c.sweep == sweep, _bundles.c.progress == Progress.MERGED
-                )
-            )
-            if first is not None:
-                found = (_bundles.c.sweep == sweep) & (_bundles.c.key == first)
-                now.execute(_bundles.update().where(found).values(_all_ends(counts)))
+            _put_stored(now, sweep, counts)
 
     def tried(self, sweep: str, key: str, error: str) -> int:
         """Count one more failed attempt at a bundle; how many that makes."""
@@ -240,41 +317,75 @@ class Ledger:
 
     def remove(self, sweep: str) -> None:
         with self.engine.begin() as now:
-            now.execute(_bundles.delete().where(_bundles.c.sweep == sweep))
+            for table in (_bundles, _events, _requests):
+                now.execute(table.delete().where(table.c.sweep == sweep))
             now.execute(_sweeps.delete().where(_sweeps.c.id == sweep))
 
     def totals(self, sweep: str) -> dict[str, Any]:
         """Costs and seconds by progress, bundles left, and runs by status."""
+        return self.all_totals([sweep])[sweep]
+
+    def all_totals(self, sweeps: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Of several sweeps at once."""
         query = (
             sa.select(
+                _bundles.c.sweep,
                 _bundles.c.progress,
                 sa.func.count(),
                 sa.func.sum(_bundles.c.cost),
                 sa.func.sum(_bundles.c.seconds),
                 *(sa.func.sum(_bundles.c[label]) for label in ENDS),
             )
-            .where(_bundles.c.sweep == sweep)
-            .group_by(_bundles.c.progress)
+            .where(_bundles.c.sweep.in_(sweeps))
+            .group_by(_bundles.c.sweep, _bundles.c.progress)
         )
+        found: dict[str, dict[int, Any]] = {sweep: {} for sweep in sweeps}
         with self.engine.connect() as now:
-            rows = {int(row[0]): row for row in now.execute(query)}
-        sums = {label: sum(int(row[4 + at]) for row in rows.values()) for at, label in enumerate(ENDS)}
-        cost = {progress: float(row[2]) for progress, row in rows.items()}
-        return {
-            "bundles_left": int(rows[Progress.PENDING][1]) if Progress.PENDING in rows else 0,
-            "cost_done": cost.get(Progress.MERGED, 0.0),
-            "cost_left": cost.get(Progress.PENDING, 0.0),
-            "seconds": float(rows[Progress.MERGED][3]) if Progress.MERGED in rows else 0.0,
-            "counts": {label: number for label, number in sums.items() if number},
-        }
+            for sweep, progress, *sums in now.execute(query):
+                found[sweep][int(progress)] = sums
+        return {sweep: _summed(sums) for sweep, sums in found.items()}
+
+
+def _summed(by_progress: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
+    """Of (number, cost, seconds, runs of each status) by the progress of bundles."""
+    left, merged, dropped = (by_progress.get(progress, [0, 0.0, 0.0]) for progress in Progress)
+    sums = {label: sum(int(row[3 + at]) for row in by_progress.values()) for at, label in enumerate(ENDS)}
+    return {
+        "bundles_left": int(left[0]),
+        "cost_done": float(merged[1]),
+        "cost_left": float(left[1]),
+        "cost_dropped": float(dropped[1]),
+        "seconds": float(merged[2]),
+        "counts": {label: number for label, number in sums.items() if number},
+    }
+
+
+def _put_stored(now: sa.Connection, sweep: str, counts: Mapping[str, int]) -> None:
+    row = {
+        "sweep": sweep, "key": STORED, "place": -1, "jobs": "", "cost": 0.0, "progress": Progress.MERGED,
+        **_all_ends(counts),
+    }  # fmt: skip
+    now.execute(_bundles.insert().prefix_with("OR REPLACE").values(row))
+
+
+def _tell(now: sa.Connection, sweep: str, kind: str, state: str, reason: str = "") -> None:
+    row = {"sweep": sweep, "kind": kind, "time": utc_now(), "state": state, "reason": reason}
+    now.execute(_events.insert().values(row))
+
+
+def _from_1(now: sa.Connection) -> None:
+    """Version 1 had no events, and left runs that came from earlier sweeps out of its counts."""
+    for row in now.execute(sa.select(_sweeps)).mappings().all():
+        _put_stored(now, row["id"], {Status.DONE.label: row["reused"]})
+        _tell(now, row["id"], "state", row["state"], row["reason"])
 
 
 def _all_ends(counts: Mapping[str, int]) -> dict[str, int]:
     return {label: counts.get(label, 0) for label in ENDS}
 
 
-def utc_now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def utc_now(later: timedelta = timedelta()) -> str:
+    return (datetime.now(UTC) + later).isoformat(timespec="milliseconds")
 
 
 def _sweep(row: Any) -> Sweep:

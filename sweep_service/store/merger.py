@@ -100,11 +100,11 @@ class Merger:
 
     def write(
         self, dataset: SweepDataset, sweep: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
-    ) -> AnyArray:
-        """Values of runs to all runs with their keys; the numbers of these."""
+    ) -> tuple[AnyArray, AnyArray]:
+        """Values of runs to all runs with their keys; which row each of these got, and their numbers."""
         rows, targets = self.copies(sweep)[kind].expand(numbers)
         dataset.write(kind, targets, values, rows)
-        return targets
+        return rows, targets
 
     def _keep_failures(self, sweep: str, part: Part) -> None:
         """A capsule for each run that failed: error, trace, copies, and a command that runs it alone."""

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pytest
@@ -99,7 +100,7 @@ def test_merged_bundles_are_not_pending_and_add_up(ledger):
         ledger.merged("s", {some[3].key: (2.0, {"done": 2}), "never-heard-of": (1.0, {"done": 9})})
     assert ledger.pending("s", 10) == [some[2]]
     assert ledger.totals("s") == {
-        "bundles_left": 1, "cost_done": 7.0, "cost_left": 3.0, "seconds": 9.0,
+        "bundles_left": 1, "cost_done": 7.0, "cost_left": 3.0, "cost_dropped": 0.0, "seconds": 9.0,
         "counts": {"done": 5, "failed": 1},
     }  # fmt: skip
 
@@ -128,12 +129,83 @@ def test_a_recount_replaces_what_bundles_said(ledger):
     some = [bundle(at) for at in range(3)]
     ledger.add(SWEEP, some)
     ledger.recount("s", {"done": 9})
-    assert ledger.totals("s")["counts"] == {}  # nothing is merged that could say so
+    assert ledger.totals("s")["counts"] == {"done": 9}
     ledger.merged("s", {one.key: (1.0, {"done": 1, "failed": 1}) for one in some[:2]})
     ledger.recount("s", {"done": 3})
     ledger.merged("s", {some[2].key: (1.0, {"done": 2})})
     assert ledger.totals("s")["counts"] == {"done": 5}
     assert ledger.totals("s")["seconds"] == 3.0
+
+
+def test_runs_that_were_there_before_count_beside_those_of_bundles(ledger):
+    ledger.add(SWEEP, [bundle(0)], {"done": 2, "diverged": 1})
+    ledger.merged("s", {bundle(0).key: (1.0, {"done": 1})})
+    assert ledger.totals("s")["counts"] == {"done": 3, "diverged": 1}
+    assert ledger.pending("s", 9) == []
+
+
+def test_events_tell_every_state_and_the_last_progress(ledger):
+    ledger.add(SWEEP, [bundle(at) for at in range(3)])
+    ledger.set_state("s", State.RUNNING)
+    for at in range(3):
+        ledger.merged("s", {bundle(at).key: (1.0, {"done": 1})})
+    ledger.set_state("s", State.FAILED, "no such file")
+    found = ledger.events("s")
+    assert [(one.kind, one.state.value, one.reason) for one in found] == [
+        ("state", SWEEP.state.value, ""), ("state", "running", ""), ("progress", "running", ""),
+        ("state", "failed", "no such file"),
+    ]  # fmt: skip
+    numbers = [one.id for one in found]
+    assert numbers == sorted(set(numbers))
+    assert ledger.events("s", numbers[1]) == found[2:]
+    assert ledger.news(numbers[1]) == {"s": numbers[-1]}
+    assert ledger.news(numbers[-1]) == {}
+
+
+def test_numbers_of_events_are_never_used_again(ledger):
+    ledger.add(SWEEP, [])
+    (first,) = ledger.events("s")
+    ledger.remove("s")
+    assert ledger.events("s") == []
+    ledger.add(SWEEP, [])
+    assert ledger.events("s")[0].id > first.id
+
+
+def test_a_request_is_known_by_its_key_until_its_sweep_goes(ledger):
+    ledger.add(SWEEP, [])
+    ledger.remember("k", "digest", "s")
+    assert ledger.request("k") == ("digest", "s")
+    assert ledger.request("other") is None
+    ledger.remove("s")
+    assert ledger.request("k") is None
+
+
+def test_pages_hold_every_sweep_once(ledger):
+    for at in range(7):  # two of them at each moment
+        ledger.add(replace(SWEEP, id=f"s{at}", created=f"2026-01-0{1 + at // 2}"), [])
+    everything, found = ledger.sweeps(), []
+    while page := ledger.sweeps(before=(found[-1].created, found[-1].id) if found else None, limit=3):
+        assert len(page) <= 3
+        found += page
+    assert found == everything
+    assert len(everything) == 7
+
+
+def test_a_ledger_of_version_1_is_migrated(tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.add(replace(SWEEP, reused=3), [bundle(0)])
+    ledger.merged("s", {bundle(0).key: (1.0, {"done": 1})})
+    with ledger.engine.begin() as now:  # as it was: nothing but bundles, no events, no requests
+        now.execute(sa.text("DELETE FROM bundles WHERE key = 'stored'"))
+        now.execute(sa.text("DROP TABLE events"))
+        now.execute(sa.text("DROP TABLE requests"))
+        now.execute(sa.text("UPDATE about SET value = '1'"))
+    ledger.close()
+    with closing(Ledger(tmp_path / "ledger")) as again:
+        assert again.totals("s")["counts"] == {"done": 4}
+        assert [one.kind for one in again.events("s")] == ["state"]
+    with closing(Ledger(tmp_path / "ledger")) as third:
+        assert third.totals("s")["counts"] == {"done": 4}
 
 
 def test_attempts_are_counted(ledger):

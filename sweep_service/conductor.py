@@ -46,8 +46,11 @@ MOST_SWEEPS = 1_000_000  # and more than the bundles of a sweep that are ever su
 class Conductor:
     """Holds the lock of a data folder while it is open."""
 
-    def __init__(self, folder: DataFolder, executor: Executor, limits: Limits | None = None) -> None:
+    def __init__(
+        self, folder: DataFolder, executor: Executor, limits: Limits | None = None, about: str = ""
+    ) -> None:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
+        self.about = about  # for who finds the folder locked
         # Bundles by sweep: on their way, and ended but not merged.
         self.submitted: defaultdict[str, set[str]] = defaultdict(set)
         self.ended: dict[str, set[str]] = {}
@@ -56,7 +59,7 @@ class Conductor:
 
     def __enter__(self) -> Conductor:
         with ExitStack() as stack:
-            stack.enter_context(self.folder.lock())
+            stack.enter_context(self.folder.lock(self.about))
             self.ledger = self.folder.ledger()
             stack.callback(self.ledger.close)
             self.merger = Merger(self.folder, self.ledger)

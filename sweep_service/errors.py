@@ -10,6 +10,8 @@ SweepError
 ├── TooNew                  upgrade: the data was written by a later version
 ├── Damaged                 restore a file, or let it be made again
 ├── InUse                   another process works on this data folder: stop it, or name another folder
+├── Denied                  name a token, or one that may do more
+├── Unreachable             start the service, or name its address
 ├── IntegrationFailed       the integrator gave up on a finite solution: report it
 └── Stopped                 the caller asked to stop: nothing is wrong
 
@@ -72,6 +74,14 @@ class TooManySweeps(LimitExceeded):
 
 class Conflict(SweepError):
     """Not with what is there now."""
+
+
+class Denied(SweepError):
+    """A service wants a token, or one that may do more."""
+
+
+class Unreachable(SweepError):
+    """No service answers there, or what answers is none of ours."""
 
 
 class IntegrationFailed(SweepError):

@@ -37,6 +37,9 @@ class Executor(Protocol):
     def note(self) -> str:
         """What keeps it from working, if something does."""
 
+    def wake(self) -> None:
+        """From another thread: end the wait of a poll."""
+
     def rest(self, seconds: float) -> None:
         """Wait a while, or end with `Stopped`."""
 
@@ -74,6 +77,9 @@ class SerialExecutor:
 
     def note(self) -> str:
         return ""
+
+    def wake(self) -> None:
+        """It never waits."""
 
     def rest(self, seconds: float) -> None:
         if self.stopped is not None and self.stopped():

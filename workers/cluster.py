@@ -21,8 +21,12 @@ SETTINGS = {
     "distributed.worker.memory.monitor-interval": "500ms",
     "distributed.admin.tick.interval": "500ms",
     "distributed.admin.system-monitor.interval": "2s",
-    # Ctrl-C in a terminal reaches every process; it is ours to stop the workers.
-    "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
+    # Ctrl-C in a terminal reaches every process; it is ours to stop the workers. And as they fill all
+    # cores, they step back for who conducts them, so that the service answers while they compute. (That
+    # in dask_setup, as Dask imports this text twice.)
+    "distributed.worker.preload": [
+        "import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); dask_setup = lambda _: os.nice(5)"
+    ],
 }
 
 
@@ -58,10 +62,11 @@ class Embedded:
 
     def connect(self) -> Client:
         if self.local is None:
-            with dask.config.set(SETTINGS):
+            with dask.config.set(SETTINGS):  # for the scheduler and the nannies
                 self.local = LocalCluster(
                     n_workers=self.workers, threads_per_worker=1, processes=True, host="127.0.0.1",
                     dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+                    config=SETTINGS,  # which a nanny has for a new process when the old one has died
                 )  # fmt: skip
         return Client(self.local, timeout=CONNECT, set_as_default=False, name="sweep")
 

@@ -11,13 +11,16 @@ import re
 import threading
 import time as clock
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
-from distributed import Client, Future
+import distributed
+from distributed import Client
 
 from sweep_service.errors import NO_ROOM, Stopped
 from sweep_service.executors import Receipt
@@ -30,7 +33,9 @@ from workers.shipped import UNFIT, Welcome, run_bundle, shipped
 log = logging.getLogger(__name__)
 
 LEAST = 2  # tasks for each thread: one that runs, one that follows
-AHEAD = 4.0  # predicted seconds of work for each thread, where tasks are short
+# Predicted seconds of work for each thread, where tasks are short. An adaptive cluster asks for the workers
+# that end in 5 s what is submitted: with less it would stay as small as it is, with this it doubles.
+AHEAD = 10.0
 MOST = 20  # tasks for each thread
 PATIENCE = 0.2  # seconds that a poll waits for something to end
 LOOK = 2.0  # seconds between two looks at who is there
@@ -40,16 +45,22 @@ NOT_TO_BLAME = ("Stopped", "Unfit")  # of a worker that leaves, or that should n
 @dataclass(frozen=True)
 class Flight:
     task: Task
-    future: Future[None]
+    future: distributed.Future[None]
 
 
 class DaskExecutor:
     """Holds a window of tasks on a cluster; connects again when it is lost."""
 
     def __init__(
-        self, cluster: Cluster, folder: DataFolder, stopped: Callable[[], bool] = lambda: False
+        self,
+        cluster: Cluster,
+        folder: DataFolder,
+        stopped: Callable[[], bool] = lambda: False,
+        patience: float | None = None,
     ) -> None:
-        self.cluster, self.folder, self.stopped = cluster, folder, stopped
+        """`patience` in seconds is for a connection; without it, until it is there or fails."""
+        self.cluster, self.folder, self.stopped, self.patience = cluster, folder, stopped, patience
+        self.coming: Future[Client] | None = None
         self.client: Client | None = None
         self.passport: dict[str, Any] | None = None
         self.welcome: threading.Thread | None = None
@@ -58,6 +69,8 @@ class DaskExecutor:
         self.numbers = count()  # a task that is sent again is another one to Dask
         self.run = shipped(run_bundle)
         self.threads, self.looked, self.trouble = 0, -LOOK, ""
+        self.dashboard = ""  # where the scheduler shows what it does
+        self.refusals: list[dict[str, Any]] = []  # workers that had to leave, and why
         self.receipts: list[Receipt] = []
         self.full: OSError | None = None
 
@@ -110,6 +123,9 @@ class DaskExecutor:
     def note(self) -> str:
         return self.trouble
 
+    def wake(self) -> None:
+        self.ended.put("")  # no task of ours has this name
+
     def rest(self, seconds: float) -> None:
         if self.stopped():
             raise Stopped("asked to stop")
@@ -118,6 +134,9 @@ class DaskExecutor:
     def close(self) -> None:
         for sweep in {flight.task.sweep for flight in self.flights.values()}:
             self.cancel(sweep)
+        if self.coming is not None:
+            with suppress(Exception):
+                self.coming.result().close(timeout=2.0)
         self._disconnect()
         self.cluster.close()
 
@@ -159,10 +178,11 @@ class DaskExecutor:
         try:
             if self.client is not None and self.client.status != "running":
                 self._disconnect()
-            if self.client is None:
-                self._connect()
+            if self.client is None and not self._connect():
+                return
             assert self.client is not None
             self.threads = sum(self.client.nthreads().values())
+            self.refusals = self.refused()
             self.trouble = "" if self.threads else self._why_nobody()
         except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
             log.debug("no scheduler: %s", error)
@@ -171,17 +191,28 @@ class DaskExecutor:
         self.looked = clock.monotonic()
 
     def _why_nobody(self) -> str:
-        last = self.refused()[-1:]
+        last = self.refusals[-1:]
         why = "".join(f" ({one['worker']} had to leave: {one['why']})" for one in last)
         return f"waiting for workers at {self.cluster.address}{why}"
 
-    def _connect(self) -> None:
+    def _connect(self) -> bool:
+        """In a thread: a cluster needs seconds to start, in which the service has other things to do."""
         if self.passport is None:  # not before there is something to do, and the folder is locked
             self.passport = passport(self.folder)
-        client = self.client = self.cluster.connect()
+        if self.coming is None:
+            self.coming = Future()
+            threading.Thread(target=_settle, args=(self.coming, self.cluster.connect), daemon=True).start()
+        if not self.coming.done() and self.patience is not None:
+            wait([self.coming], self.patience)
+            if not self.coming.done():
+                return False
+        coming, self.coming = self.coming, None
+        client = self.client = coming.result()
+        self.dashboard = _dashboard(client.scheduler_info(n_workers=0))
         # Returns when all workers have done what a plugin asks of them, which few need wait for.
         self.welcome = threading.Thread(target=_welcome, args=(client, self.passport), daemon=True)
         self.welcome.start()
+        return True
 
     def welcoming(self) -> bool:
         """Are there workers that have not shown yet that they are fit?"""
@@ -194,12 +225,25 @@ class DaskExecutor:
         if self.client is not None:
             with suppress(Exception):
                 self.client.close(timeout=2.0)
-        self.client, self.threads = None, 0
+        self.client, self.threads, self.dashboard = None, 0, ""
+
+
+def _settle(answer: Future[Client], connect: Callable[[], Client]) -> None:
+    try:
+        answer.set_result(connect())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 def _welcome(client: Client, shown: dict[str, Any]) -> None:
     with suppress(Exception):  # the connection was lost: the next one does it again
         client.register_plugin(Welcome(shown))
+
+
+def _dashboard(scheduler: dict[str, Any]) -> str:
+    port = scheduler.get("services", {}).get("dashboard")
+    host = urlsplit(scheduler.get("address", "")).hostname
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}" if port and host else ""
 
 
 def label(task: Task) -> str:

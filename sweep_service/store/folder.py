@@ -57,17 +57,19 @@ class DataFolder:
         return (self.root / LEDGER).exists()
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Free at once when its holder dies, however that happens."""
+    def lock(self, about: str = "") -> Iterator[None]:
+        """Free at once when its holder dies, however that happens; `about` is the URL of a service."""
         self.root.mkdir(parents=True, exist_ok=True)
         with open(self.root / "lock", "a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                raise InUse(f"{self.root} is in use by process {file.read().strip() or 'unknown'}") from None
+                pid, _, url = file.read().strip().partition(" ")
+                service = f", a service: add --url {url}" if url else ""
+                raise InUse(f"{self.root} is in use by process {pid or 'unknown'}{service}") from None
             file.truncate(0)
-            file.write(str(os.getpid()))
+            file.write(f"{os.getpid()} {about}".rstrip())
             file.flush()
             yield
 

@@ -1,0 +1,78 @@
+"""The application, built from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from api import catalogue, dashboard, data, house, problems, sweeps
+from api.doors import Door, Keys
+from api.engine import Engine, MakeExecutor
+from api.metrics import Metrics
+from api.problems import Json, Problem
+from api.settings import Settings
+from sweep_service.spec import SweepSpec
+from sweep_service.version import __version__
+
+ABOUT = """Sweeps over the parameters of SGD in two-layer networks, simulations beside limiting theories.
+
+Submit a spec to `POST /v1/sweeps`, follow `…/events`, and open `…/zarr` with `xr.open_zarr`. Errors are
+problem details (RFC 9457), times are UTC, and a number that is not finite is null."""
+
+
+def create_app(settings: Settings | None = None, executor: MakeExecutor | None = None) -> FastAPI:
+    """`executor` is made anew for each start; by default it is Dask, as the settings say."""
+    settings = settings or Settings()
+    settings.require_door()
+    engine = Engine(settings, executor)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(engine.start)
+        try:
+            async with httpx.AsyncClient(timeout=10.0) as app.state.http:
+                yield
+        finally:
+            await run_in_threadpool(engine.close)
+
+    app = FastAPI(
+        title="sweep service", version=__version__, description=ABOUT, lifespan=lifespan,
+        default_response_class=Json, redoc_url=None,
+    )  # fmt: skip
+    app.state.engine, app.state.keys = engine, Keys(settings.tokens.get_secret_value())
+    app.state.metrics = Metrics(engine)
+    problems.install(app)
+    for part in (house, sweeps, data, catalogue, dashboard):
+        app.include_router(part.router)
+    app.add_middleware(Door, settings=settings, keys=app.state.keys, metrics=app.state.metrics)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """With the schemas of what our own readers read, and the lock on the door."""
+    if app.openapi_schema is None:
+        schema = FastAPI.openapi(app)
+        spec = SweepSpec.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts = spec.pop("$defs", {})
+        known = schema["components"]["schemas"]
+        known |= {**parts, "SweepSpec": spec, "Problem": Problem.model_json_schema()}
+        known["Change"] = {
+            "type": "object",
+            "title": "Change",
+            "additionalProperties": False,
+            "properties": {name: spec["properties"][name] for name in ("name", "axes", "points", "seeds")},
+        }
+        known["Token"] = {
+            "type": "object", "title": "Token", "properties": {"token": {"type": "string"}},
+            "required": ["token"],
+        }  # fmt: skip
+        if app.state.keys.tokens:
+            schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            schema["security"] = [{"token": []}]
+    return app.openapi_schema  # type: ignore[return-value]

@@ -1,0 +1,203 @@
+"""What is stored, by HTTP: the Zarr store itself, exports of a selection, curves, phase diagrams."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from email.utils import formatdate
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import xarray as xr
+from fastapi import APIRouter, Query, Request
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response, StreamingResponse
+
+from api.engine import Engine
+from api.problems import Json, responses
+from api.sweeps import Here, Id
+from sweep_service.analysis.curves import curves
+from sweep_service.analysis.phase import phase_diagram
+from sweep_service.errors import LimitExceeded, NotFound
+from sweep_service.export import FORMATS, export_bytes, exported
+from sweep_service.selection import select, variables
+
+router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(404))
+
+PART = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,200}")
+LONGEST = 20  # parts of a path
+BLOCK = 1 << 20  # bytes of a file at once
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+@router.api_route("/zarr/{path:path}", methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
+def zarr(engine: Here, request: Request, id: Id, path: str) -> Response:
+    """The store, read-only: xr.open_zarr opens it here, also while it grows."""
+    engine.ledger.sweep(id)
+    return chunk(engine.folder.dataset_path(id), path, request)
+
+
+def chunk(root: Path, path: str, request: Request) -> Response:
+    """A file that may be replaced at any moment: opened once, and all that is said is of what was opened."""
+    parts = path.split("/")
+    if len(parts) > LONGEST or not all(PART.fullmatch(part) for part in parts):
+        raise NotFound("no such object")
+    try:
+        handle = os.open(root.joinpath(*parts), os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        raise NotFound("no such object") from None
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise NotFound("no such object")
+        return _answer(handle, about, request)
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _answer(handle: int, about: os.stat_result, request: Request) -> Response:
+    """Closes the handle, now or when all was sent."""
+    size, asked = about.st_size, request.headers
+    tag = f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{size:x}"'
+    headers = {
+        "ETag": tag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes",
+        "Last-Modified": formatdate(about.st_mtime, usegmt=True),
+    }  # fmt: skip
+    seen = [one.strip().removeprefix("W/") for one in asked.get("if-none-match", "").split(",")]
+    if tag in seen or "*" in seen:
+        os.close(handle)
+        return Response(status_code=304, headers=headers)
+    first, last, status = 0, size - 1, 200
+    wanted = _RANGE.fullmatch(asked.get("range", "")) if asked.get("if-range", tag) == tag else None
+    if wanted is not None and wanted[0] != "bytes=-":
+        first, last = _bounds(wanted[1], wanted[2], size)
+        if first > last:
+            raise HTTPException(416, "beyond the end", {"Content-Range": f"bytes */{size}"})
+        status, headers["Content-Range"] = 206, f"bytes {first}-{last}/{size}"
+    length = last - first + 1
+    headers["Content-Length"] = str(length)
+    kind = "application/octet-stream"
+    if request.method == "HEAD" or length <= BLOCK:
+        content = b"" if request.method == "HEAD" else os.pread(handle, length, first)
+        os.close(handle)
+        return Response(content, status, headers, kind)
+    return StreamingResponse(_blocks(handle, first, last), status, headers, kind)
+
+
+def _bounds(begin: str, end: str, size: int) -> tuple[int, int]:
+    """The first and the last byte of a range; without a beginning, so many at the end."""
+    if not begin:
+        return max(0, size - int(end)), size - 1
+    return int(begin), min(int(end), size - 1) if end else size - 1
+
+
+def _blocks(handle: int, first: int, last: int) -> Iterator[bytes]:
+    try:
+        while first <= last:
+            block = os.pread(handle, min(BLOCK, last - first + 1), first)
+            if not block:
+                return
+            first += len(block)
+            yield block
+    finally:
+        os.close(handle)
+
+
+def _opened(engine: Engine, sweep: str) -> xr.Dataset:
+    """As it is now; values are read when they are asked for."""
+    engine.ledger.sweep(sweep)
+    return xr.open_zarr(engine.folder.dataset_path(sweep), chunks=None)
+
+
+def _where(request: Request, known: tuple[str, ...]) -> dict[str, Any]:
+    """The other parameters of a query choose along dimensions of the sweep."""
+    found: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            found[name] = f"{found[name]},{value}" if name in found else value
+    return found
+
+
+CHOICE = (
+    "Further parameters choose: `d=100`, `gamma=0.1,0.2`, `gamma=0.01:1` (from, to), `time=10` (the nearest)."
+)
+
+
+@router.get(
+    "/data",
+    description=f"A selection as one file. {CHOICE}",
+    response_model=None,
+    responses={
+        200: {
+            "description": "A file",
+            "content": {
+                kind.media_type: {"schema": {"type": "string", "format": "binary"}}
+                for kind in FORMATS.values()
+            },
+        }
+    },
+)
+def data(
+    engine: Here,
+    request: Request,
+    id: Id,
+    format: Annotated[Literal[tuple(FORMATS)], Query()] = "netcdf",  # type: ignore[valid-type]
+    names: Annotated[
+        str | None, Query(alias="variables", max_length=2000, description="Names, by commas")
+    ] = None,
+) -> Response:
+    with _opened(engine, id) as stored:
+        chosen = select(stored, _where(request, ("format", "variables")))
+        if names is not None:
+            chosen = variables(chosen, names)
+        size, most = export_bytes(chosen), engine.settings.max_export_bytes
+        if size > most:
+            raise LimitExceeded(
+                "selection", f"{size} bytes", f"must be at most {most} bytes: choose less, or xr.open_zarr"
+            )
+        kind = FORMATS[format]
+        room = tempfile.TemporaryDirectory(prefix="sweep-")
+        try:
+            file = Path(room.name) / f"{id}{kind.suffix}"
+            exported(chosen, file, format)
+        except BaseException:
+            room.cleanup()
+            raise
+    return FileResponse(
+        file, media_type=kind.media_type, filename=file.name, background=BackgroundTask(room.cleanup)
+    )
+
+
+@router.get("/curves", name="curves", response_class=Json, response_model=None, description=(
+    f"An observable against time: SGD with bands over seeds, and the theories. {CHOICE}"
+))  # fmt: skip
+def get_curves(
+    engine: Here,
+    request: Request,
+    id: Id,
+    observable: Annotated[str, Query(max_length=100)] = "risk",
+    format: Annotated[Literal["json"], Query()] = "json",
+) -> Response:
+    with _opened(engine, id) as stored:
+        return Json(curves(stored, observable, **_where(request, ("observable", "format"))))
+
+
+@router.get("/phase-diagram", name="phase diagram", response_class=Json, response_model=None, description=(
+    f"One value on two axes, the rest chosen or averaged over seeds. {CHOICE}"
+))  # fmt: skip
+def get_phase_diagram(
+    engine: Here,
+    request: Request,
+    id: Id,
+    x: Annotated[str, Query(max_length=100)],
+    y: Annotated[str, Query(max_length=100)],
+    value: Annotated[str, Query(max_length=100)] = "sgd_risk",
+    format: Annotated[Literal["json"], Query()] = "json",
+) -> Response:
+    with _opened(engine, id) as stored:
+        return Json(phase_diagram(stored, x, y, value, **_where(request, ("x", "y", "value", "format"))))

@@ -1,0 +1,200 @@
+"""The conductor in a thread of its own: requests ask it to act, and read the ledger by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from api.settings import Settings
+from sweep_service.conductor import Conductor
+from sweep_service.errors import Stopped
+from sweep_service.executors import Executor
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.ledger import Ledger, State, Sweep
+from sweep_service.words import view
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+MakeExecutor = Callable[[DataFolder, Callable[[], bool]], Executor]
+
+IDLE = 0.5  # seconds between two looks at nothing
+PATIENCE = 120.0  # seconds that a request waits for the conductor, which may be merging
+
+
+class Bell:
+    """Wakes what waits, in the event loop, for news of a sweep."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    @contextmanager
+    def listening(self, sweep: str) -> Iterator[asyncio.Event]:
+        self.loop = asyncio.get_running_loop()
+        news = asyncio.Event()
+        self.waiting[sweep].add(news)
+        try:
+            yield news
+        finally:
+            self.waiting[sweep].discard(news)
+            if not self.waiting[sweep]:
+                del self.waiting[sweep]
+
+    def ring(self, sweeps: Iterable[str] | None = None) -> None:
+        """From any thread; without names, for all."""
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._ring, None if sweeps is None else list(sweeps))
+
+    def _ring(self, sweeps: list[str] | None) -> None:
+        for sweep in list(self.waiting) if sweeps is None else sweeps:
+            for news in self.waiting.get(sweep, ()):
+                news.set()
+
+
+class Engine:
+    def __init__(self, settings: Settings, executor: MakeExecutor | None = None) -> None:
+        self.settings = settings
+        self.folder = DataFolder(settings.data)
+        self.executor = (executor or _on_dask(settings))(self.folder, lambda: self.stopping)
+        self.bell = Bell()
+        self.stopping = False
+        self.trouble = self._waiting = ""  # an error that the conductor met and lived through
+        self._told = 0  # the last event of which the bell has rung
+        self._asked: SimpleQueue[tuple[Callable[[Conductor], Any], Future[Any]]] = SimpleQueue()
+        self._begun: Future[None] = Future()
+        self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
+
+    def start(self) -> None:
+        """Returns when what an earlier service left is merged; raises why it cannot."""
+        self._thread.start()
+        self._begun.result()
+        self.ledger: Ledger = self.folder.ledger()
+
+    def close(self) -> None:
+        self.hush()
+        self._thread.join()
+        self.ledger.close()
+
+    def hush(self) -> None:
+        """Let everything that waits come to its end."""
+        self.stopping = True
+        self.executor.wake()
+        self.bell.ring()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive() and not self.stopping
+
+    def ask(self, action: Callable[[Conductor], Result]) -> Result:
+        """Let the conductor do something between two of its steps."""
+        answer: Future[Result] = Future()
+        self._asked.put((action, answer))
+        self.executor.wake()
+        return answer.result(timeout=PATIENCE)
+
+    def view(self, sweep: Sweep) -> dict[str, Any]:
+        return self.views([sweep])[0]
+
+    def views(self, sweeps: list[Sweep]) -> list[dict[str, Any]]:
+        """Sweeps as people and programs are told of them; those that wait say what for."""
+        totals = self.ledger.all_totals([sweep.id for sweep in sweeps])
+        active = self.ledger.sweeps(states=[State.RUNNING, State.QUEUED])
+        share = self.threads / max(1, len(active))
+        found = []
+        for sweep in sweeps:
+            about = view(sweep, totals[sweep.id], share)
+            if sweep.state in (State.RUNNING, State.QUEUED):
+                about["reason"] = self.waiting or sweep.reason
+            found.append(about)
+        return found
+
+    @property
+    def threads(self) -> int:
+        return getattr(self.executor, "threads", 1)
+
+    @property
+    def dashboard(self) -> str:
+        return getattr(self.executor, "dashboard", "")
+
+    @property
+    def refused(self) -> list[str]:
+        """Workers that had to leave, and why."""
+        found = getattr(self.executor, "refusals", ())
+        return [f"{one['worker']}: {one['why']}" for one in found]
+
+    @property
+    def waiting(self) -> str:
+        """What keeps all sweeps from going on, if something does."""
+        return self.trouble or self._waiting
+
+    def _conduct(self) -> None:
+        try:
+            conductor = Conductor(self.folder, self.executor, self.settings.limits, self.settings.url)
+            with conductor:
+                self._begun.set_result(None)
+                self._go_on(conductor)
+        except BaseException as error:
+            if not self._begun.done():
+                self._begun.set_exception(error)
+            else:
+                log.exception("the conductor has ended")
+        finally:
+            self._refuse()
+
+    def _go_on(self, conductor: Conductor) -> None:
+        busy = True
+        while not self.stopping:
+            self._obey(conductor, 0.0 if busy else IDLE)
+            try:
+                busy = conductor.step()
+                self.trouble, self._waiting = "", conductor.waiting
+            except Stopped:
+                return
+            except Exception as error:  # the others must not stand still because of a fault of ours
+                log.exception("a step of the conductor failed")
+                self.trouble = f"the service met an error and tries again: {type(error).__name__}"
+                busy = False
+            self._tell(conductor.ledger)
+
+    def _obey(self, conductor: Conductor, patience: float) -> None:
+        """Do what was asked; when there is nothing else to do, wait for it a while."""
+        try:
+            while True:
+                action, answer = self._asked.get(timeout=patience) if patience else self._asked.get_nowait()
+                patience = 0.0
+                try:
+                    answer.set_result(action(conductor))
+                except Exception as error:
+                    answer.set_exception(error)
+                self._tell(conductor.ledger)
+        except Empty:
+            return
+
+    def _tell(self, ledger: Ledger) -> None:
+        news = ledger.news(self._told)
+        if news:
+            self._told = max(news.values())
+            self.bell.ring(news)
+
+    def _refuse(self) -> None:
+        while not self._asked.empty():
+            self._asked.get()[1].set_exception(Stopped("the service is stopping"))
+
+
+def _on_dask(settings: Settings) -> MakeExecutor:
+    def made(folder: DataFolder, stopped: Callable[[], bool]) -> Executor:
+        from workers.cluster import Embedded, Remote
+        from workers.executor import DaskExecutor
+
+        cluster = Remote(settings.scheduler) if settings.scheduler else Embedded(settings.workers)
+        return DaskExecutor(cluster, folder, stopped, patience=0.0)
+
+    return made

@@ -1,0 +1,104 @@
+"""The service itself: is it well, who may come in, what is where."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import HTMLResponse, Response
+
+from api.doors import COOKIE, LASTS, Keys
+from api.models import Health, Ready, Session
+from api.problems import Json, responses
+from api.sweeps import Body, Here, takes
+from sweep_service.errors import Denied, InvalidInput
+from sweep_service.version import __version__
+
+router = APIRouter(tags=["service"])
+
+ROOT = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>sweep service</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>body{font:16px/1.6 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem}</style>
+<h1>sweep service</h1>
+<p>Sweeps over the parameters of SGD in two-layer networks.</p>
+<ul><li><a href="/v1/sweeps">sweeps</a></li><li><a href="/dask/status">the Dask dashboard</a></li>
+<li><a href="/docs">the REST interface</a></li><li><a href="/v1/presets">specs to start from</a></li>
+<li><a href="/readyz">readiness</a> and <a href="/metrics">metrics</a></li></ul></html>"""
+
+
+@router.get("/", include_in_schema=False)
+def root() -> HTMLResponse:
+    return HTMLResponse(ROOT)
+
+
+@router.get("/healthz")
+async def health() -> Health:
+    """The process answers."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", response_model=None, responses={200: {"model": Ready}, 503: {"model": Ready}})
+def ready(engine: Here) -> Response:
+    """It takes sweeps; and whether something keeps them from going on."""
+    alive = engine.is_alive
+    about = Ready(
+        status="ready" if alive else "stopping",
+        version=__version__,
+        threads=engine.threads,
+        waiting=engine.waiting,
+        refused=engine.refused,
+    )
+    return Json(about.model_dump(), 200 if alive else 503)
+
+
+@router.get(
+    "/metrics",
+    response_model=None,
+    responses=responses() | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics(request: Request) -> Response:
+    """For Prometheus."""
+    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+def keys_of(request: Request) -> Keys:
+    return request.app.state.keys
+
+
+Locks = Annotated[Keys, Depends(keys_of)]
+
+
+@router.post(
+    "/v1/session",
+    openapi_extra=takes("Token", {"token": "one of SWEEP_TOKENS"}),
+    response_model=None,
+    responses=responses(415) | {200: {"model": Session, "description": "With a cookie"}},
+)
+def log_in(request: Request, keys: Locks, body: Body) -> Response:
+    """A token becomes a cookie, for the page, its events and the dashboard."""
+    token = keys.find(_token(body))
+    if token is None:
+        raise Denied("that is no token of this service")
+    response = Json(Session(may_change=token.may_change).model_dump())
+    safe = request.url.scheme == "https"
+    response.set_cookie(COOKIE, keys.session(token), LASTS, httponly=True, samesite="strict", secure=safe)
+    return response
+
+
+@router.delete("/v1/session", status_code=204, responses=responses())
+def log_out(response: Response) -> None:
+    """Forget the cookie."""
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+
+
+def _token(body: bytes) -> str:
+    try:
+        found: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("token"), str):
+        raise InvalidInput("token", None, "must be a text in a JSON object")
+    return found["token"]

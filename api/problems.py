@@ -1,0 +1,150 @@
+"""Errors as RFC 9457 problem details. One table knows HTTP; what was sent is never echoed."""
+
+from __future__ import annotations
+
+import json
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from sweep_service.errors import (
+    NO_ROOM,
+    Conflict,
+    Damaged,
+    Denied,
+    InUse,
+    InvalidInput,
+    NotFound,
+    Stopped,
+    SweepError,
+    TooManySweeps,
+    TooNew,
+)
+from sweep_service.export import plain
+
+log = logging.getLogger(__name__)
+
+STATUS: dict[type[Exception], int] = {  # the first that fits
+    TooManySweeps: 429,
+    InvalidInput: 422,
+    NotFound: 404,
+    Conflict: 409,
+    Denied: 401,
+    Stopped: 503,
+    TimeoutError: 503,
+    InUse: 503,
+    Damaged: 500,
+    TooNew: 500,
+}
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(BaseModel):
+    """RFC 9457, with the field that is to blame and what it may be."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    field: str | None = None
+    allowed: str | None = None
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": text,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for status, text in (
+        (400, "The request cannot be read"),
+        (401, "A token is needed"),
+        (403, "Not with this token, or not from this origin"),
+        (413, "The body is too large"),
+        (422, "A field is not usable"),
+        (503, "The service starts or stops"),
+    )
+}
+
+
+def responses(*more: int) -> dict[int | str, dict[str, Any]]:
+    """The common ones, and these."""
+    texts = {
+        404: "Nothing of that name",
+        409: "Conflict",
+        415: "Neither JSON nor YAML",
+        429: "Too many sweeps",
+    }
+    content = RESPONSES[422]["content"]
+    return RESPONSES | {status: {"description": texts[status], "content": content} for status in more}
+
+
+class Json(Response):
+    """What Python holds, as JSON that every reader takes: NaN is null, all letters are ASCII."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(plain(content), allow_nan=False, default=str).encode()
+
+
+def problem(
+    request_id: str,
+    status: int,
+    detail: str,
+    headers: dict[str, str] | None = None,
+    field: str | None = None,
+    allowed: str | None = None,
+) -> Json:
+    found = Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        request_id=request_id,
+        field=field,
+        allowed=allowed,
+    )
+    return Json(found.model_dump(exclude_none=True), status, headers, MEDIA_TYPE)
+
+
+def explained(error: Exception, request_id: str) -> Json:
+    """An error of ours, or of the machine, as a response."""
+    if isinstance(error, InvalidInput):
+        status = next(status for kind, status in STATUS.items() if isinstance(error, kind))
+        retry = {"Retry-After": "10"} if status == 429 else None
+        text = f"{error.field}: {error.allowed}"
+        return problem(request_id, status, text, retry, field=error.field, allowed=error.allowed)
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return problem(request_id, 507, "there is no room on the disk of the service")
+    for kind, status in STATUS.items():
+        if isinstance(error, kind):
+            text = str(error) if isinstance(error, SweepError) else "the service is busy: try again"
+            return problem(request_id, status, text, {"Retry-After": "5"} if status == 503 else None)
+    log.error("unexpected", exc_info=error, extra={"request_id": request_id})
+    return problem(request_id, 500, "an error of the service; its log has more under the request id")
+
+
+def install(app: FastAPI) -> None:
+    async def ours(request: Request, error: Exception) -> Response:
+        return explained(error, request.state.request_id)
+
+    async def http(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers) if error.headers else None
+        return problem(request.state.request_id, error.status_code, str(error.detail), headers)
+
+    async def unusable(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+        allowed = first["msg"][0].lower() + first["msg"][1:]
+        return problem(request.state.request_id, 422, f"{field}: {allowed}", field=field, allowed=allowed)
+
+    app.add_exception_handler(SweepError, ours)
+    app.add_exception_handler(OSError, ours)
+    app.add_exception_handler(HTTPException, http)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestValidationError, unusable)  # type: ignore[arg-type]

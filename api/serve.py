@@ -1,0 +1,93 @@
+"""`sweep serve`: settings, a socket, logs, and an end within seconds of being asked for one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sys
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import ValidationError
+
+from api.app import create_app
+from api.settings import Settings
+from sweep_service.errors import InvalidInput
+from sweep_service.store.folder import DataFolder
+
+PLAIN = {*vars(logging.makeLogRecord({})), "color_message"}  # what every record has
+
+
+class Lines(logging.Formatter):
+    """A record as a line of JSON, with what was given along with it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        about: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        about |= {
+            name: value
+            for name, value in vars(record).items()
+            if name not in PLAIN and name != "color_message"
+        }
+        if record.exc_info:
+            about["trace"] = self.formatException(record.exc_info)
+        return json.dumps(about, default=str)
+
+
+class Server(uvicorn.Server):
+    """Streams of events never end by themselves: they are told, before the connections are waited for."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        app = self.config.app
+        if isinstance(app, FastAPI):
+            app.state.engine.hush()
+        super().handle_exit(sig, frame)
+
+
+def serve(**given: Any) -> int:
+    """Until it is told to end. Errors that are the caller's to mend are raised before it listens."""
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidInput(".".join(map(str, first["loc"])), first["input"], first["msg"].lower()) from None
+    settings.require_door()
+    folder = DataFolder(settings.data)
+    with folder.lock():  # is it ours to serve, and can we read it?
+        folder.ledger().close()
+    listener = _listener(settings)
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})
+    app = create_app(settings)  # before the logs are set up: Dask sets up its own when it is imported
+    handler = logging.StreamHandler(sys.stderr)
+    if not sys.stderr.isatty():
+        handler.setFormatter(Lines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for name in [*logging.root.manager.loggerDict, "distributed"]:
+        if name.partition(".")[0] in ("distributed", "httpx", "uvicorn"):  # they tell of every connection
+            logging.getLogger(name).setLevel(logging.WARNING)
+    server = Server(
+        uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="on",
+            timeout_graceful_shutdown=3, ws="websockets-sansio", ws_max_size=1 << 24, server_header=False,
+        )
+    )  # fmt: skip
+    print(f"sweep service at {settings.url}, its data in {settings.data}", flush=True)
+    server.run(sockets=[listener])
+    return 0 if server.started else 1
+
+
+def _listener(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or "cannot be used"
+        raise InvalidInput("host, port", f"{settings.host}:{settings.port}", why.lower()) from None

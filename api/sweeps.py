@@ -1,0 +1,279 @@
+"""Sweeps by REST: submit, look, steer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+
+from api import events
+from api.engine import Engine
+from api.models import EstimateOut, Failures, Page, SweepOut
+from api.problems import Json, responses
+from sweep_service.conductor import Conductor
+from sweep_service.errors import Conflict, InvalidInput, LimitExceeded
+from sweep_service.spec import SweepSpec
+from sweep_service.store.ledger import State, Sweep
+from sweep_service.submission import Submission
+from sweep_service.words import failures
+
+router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
+
+Id = Annotated[str, Path(pattern=r"^\d{8}-\d{6}-[0-9a-f]{8}$", description="A sweep's id")]
+Key = Annotated[str | None, Header(min_length=1, max_length=200, description="Makes a repeated request safe")]
+Priority = Annotated[int, Query(ge=-1000, le=1000, description="Higher goes first")]
+LARGEST_ID = 2**63 - 1
+
+
+def engine_of(request: Request) -> Engine:
+    return request.app.state.engine
+
+
+Here = Annotated[Engine, Depends(engine_of)]
+READABLE = ("application/json", "application/yaml", "application/x-yaml", "text/yaml")
+
+
+async def body_of(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in READABLE:
+        raise HTTPException(415, f"Content-Type must be one of {', '.join(READABLE)}")
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(body_of)]
+
+
+def takes(schema: str, example: dict[str, Any]) -> dict[str, Any]:
+    """The body of a request, which is read by the readers of specs rather than by FastAPI's."""
+    content = {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}
+    return {"requestBody": {"required": True, "content": dict.fromkeys(READABLE[:2], content)}}
+
+
+EXAMPLE = {
+    "name": "dimension independence",
+    "axes": {"d": [20, 100], "p": 8, "gamma": {"log": [0.01, 1.0, 5]}, "regime": ["classical"]},
+    "fixed": {"k": 2, "noise": 0.001},
+    "seeds": 4,
+    "time": {"max": 100.0},
+}
+CHANGE = {"axes": {"gamma": [2.0, 4.0]}, "seeds": 16}
+
+
+@router.post("/estimate", openapi_extra=takes("SweepSpec", EXAMPLE), responses=responses(415))
+def estimate(engine: Here, body: Body) -> EstimateOut:
+    """What a sweep would cost, and what to think twice about."""
+    return _estimate(engine, Submission(SweepSpec.read(body)))
+
+
+def _estimate(engine: Engine, submission: Submission) -> EstimateOut:
+    limits = engine.settings.limits
+    found = submission.look(engine.folder, engine.ledger, replace(limits, core_hours=math.inf, bytes=2**62))
+    refused = None
+    try:
+        found.require(limits, engine.folder.free_bytes())
+    except LimitExceeded as error:
+        refused = f"{error.field}: {error.allowed}"
+    return EstimateOut(**found.content(), refused=refused)
+
+
+@router.post(
+    "/sweeps",
+    status_code=202,
+    response_model=None,
+    openapi_extra=takes("SweepSpec", EXAMPLE),
+    responses=responses(409, 415, 429)
+    | {
+        202: {"model": SweepOut, "description": "A new sweep; Location says where"},
+        200: {
+            "model": SweepOut | EstimateOut,
+            "description": "It is there already, or with dry_run its estimate",
+        },
+    },
+)
+def submit(
+    engine: Here,
+    body: Body,
+    dry_run: Annotated[bool, Query(description="Only say what it would cost")] = False,
+    priority: Priority = 0,
+    idempotency_key: Key = None,
+) -> Response:
+    """Submit a sweep. The same spec again, whatever its name, is the same sweep."""
+    if dry_run:
+        return Json(_estimate(engine, Submission(SweepSpec.read(body))).model_dump())
+
+    def begin() -> tuple[Sweep, bool]:
+        return _begin(engine, SweepSpec.read(body), None, priority)
+
+    return _once(engine, "submit", body, idempotency_key, begin)
+
+
+def _begin(engine: Engine, spec: SweepSpec, extends: str | None, priority: int) -> tuple[Sweep, bool]:
+    """All that takes long is done here, and not by the conductor, for whom all sweeps would wait."""
+    submission = Submission(spec)
+    if submission.existing(engine.ledger) is None:
+        submission.look(engine.folder, engine.ledger, engine.settings.limits)
+    return engine.ask(lambda conductor: conductor.submit(submission, extends, priority))
+
+
+def _once(
+    engine: Engine, what: str, body: bytes, key: str | None, begin: Callable[[], tuple[Sweep, bool]]
+) -> Response:
+    """A request whose key was seen before is answered like the first, and does nothing."""
+    digest = hashlib.sha256(what.encode() + b"\n" + body).hexdigest()
+    known = engine.ledger.request(key) if key is not None else None
+    if known is not None:
+        if known[0] != digest:
+            raise Conflict("this Idempotency-Key came with another request before")
+        sweep, new = engine.ledger.sweep(known[1]), True
+    else:
+        sweep, new = begin()
+        if key is not None:
+            engine.ask(lambda conductor: conductor.ledger.remember(key, digest, sweep.id))
+    about = SweepOut.of(engine.view(sweep))
+    return Json(about.model_dump(), 202 if new else 200, {"Location": about.links.self})
+
+
+@router.get("/sweeps")
+def sweeps(
+    engine: Here,
+    state: Annotated[list[State] | None, Query(description="Only those in one of these states")] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: Annotated[str | None, Query(max_length=200, description="`next` of the page before")] = None,
+) -> Page:
+    """The sweeps, newest first."""
+    before = _read_cursor(cursor) if cursor is not None else None
+    found = engine.ledger.sweeps(states=state, before=before, limit=limit + 1)
+    page = found[:limit]
+    following = _cursor(page[-1]) if len(found) > limit else None
+    return Page(sweeps=[SweepOut.of(about) for about in engine.views(page)], next=following)
+
+
+def _cursor(sweep: Sweep) -> str:
+    return base64.urlsafe_b64encode(f"{sweep.created} {sweep.id}".encode()).decode()
+
+
+def _read_cursor(cursor: str) -> tuple[str, str]:
+    try:
+        created, _, sweep = (
+            base64.b64decode(cursor.encode("ascii"), b"-_", validate=True).decode().partition(" ")
+        )
+    except (binascii.Error, UnicodeError):
+        created = sweep = ""
+    if not sweep:
+        raise InvalidInput("cursor", cursor, "must be `next` of an earlier page")
+    return created, sweep
+
+
+@router.get("/sweeps/{id}", responses=responses(404))
+def show(engine: Here, id: Id) -> SweepOut:
+    """One sweep: its state, its counts, how far it is."""
+    return SweepOut.of(engine.view(engine.ledger.sweep(id)))
+
+
+@router.get("/sweeps/{id}/spec", responses=responses(404))
+def spec(engine: Here, id: Id) -> dict[str, Any]:
+    """What was asked for, with every default filled in."""
+    engine.ledger.sweep(id)
+    return engine.folder.spec(id).model_dump(mode="json")
+
+
+ACTIONS: dict[str, tuple[Callable[[Conductor, str], Sweep], str]] = {
+    "cancel": (Conductor.cancel, "Give up what is not computed yet; what is there stays."),
+    "pause": (Conductor.pause, "Let it rest; what runs is stopped at its last checkpoint."),
+    "resume": (Conductor.resume, "Go on with a sweep that was paused."),
+    "retry": (Conductor.retry, "Compute failed and cancelled runs again."),
+}
+
+
+def _action(name: str) -> None:
+    act, text = ACTIONS[name]
+
+    def steer(engine: Here, id: Id) -> SweepOut:
+        engine.ledger.sweep(id)
+        return SweepOut.of(engine.view(engine.ask(lambda conductor: act(conductor, id))))
+
+    router.post(f"/sweeps/{{id}}/{name}", name=name, description=text, responses=responses(404))(steer)
+
+
+for _name in ACTIONS:
+    _action(_name)
+
+
+@router.post(
+    "/sweeps/{id}/extend",
+    status_code=202,
+    response_model=None,
+    openapi_extra=takes("Change", CHANGE),
+    responses=responses(404, 409, 415, 429)
+    | {
+        code: {"model": SweepOut, "description": text}
+        for code, text in ((202, "A new sweep"), (200, "It is there"))
+    },
+)
+def extend(engine: Here, id: Id, body: Body, priority: Priority = 0, idempotency_key: Key = None) -> Response:
+    """A new sweep with more values of axes, points or seeds. What this one has is copied; it stays."""
+    engine.ledger.sweep(id)
+
+    def begin() -> tuple[Sweep, bool]:
+        return _begin(engine, engine.folder.spec(id).extended(body), id, priority)
+
+    return _once(engine, f"extend {id}", body, idempotency_key, begin)
+
+
+@router.delete("/sweeps/{id}", status_code=204, responses=responses(404))
+def remove(engine: Here, id: Id) -> None:
+    """Cancel it, and remove everything of it."""
+    engine.ask(lambda conductor: conductor.remove(id))
+    engine.bell.ring([id])
+
+
+@router.get(
+    "/sweeps/{id}/events",
+    response_model=None,
+    responses=responses(404)
+    | {
+        200: {
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "description": "Until it ends",
+        },
+        204: {"description": "It has ended, and all of it was seen"},
+    },
+)
+def follow(
+    engine: Here,
+    id: Id,
+    last_event_id: Annotated[str | None, Header(max_length=40, description="Only what came after")] = None,
+) -> Response:
+    """Server-sent events: `state` and `progress`, each with the sweep as data."""
+    after = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else 0
+    found, ended = events.news(engine, id, min(after, LARGEST_ID))
+    if after and ended and not found:
+        return Response(status_code=204)
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy may keep them back
+    return StreamingResponse(
+        events.stream(engine, id, min(after, LARGEST_ID)), media_type="text/event-stream", headers=headers
+    )
+
+
+@router.get("/sweeps/{id}/failures", responses=responses(404))
+def failed(
+    engine: Here,
+    id: Id,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(pattern=r"^(sgd|ode)-\d{1,18}$")] = None,
+) -> Failures:
+    """Each failed run with its error, and a command that computes it alone."""
+    engine.ledger.sweep(id)
+    found = list(islice(failures(engine.folder, id, after=cursor), limit + 1))
+    last = found[limit - 1] if len(found) > limit else None
+    following = f"{last['kind']}-{last['number']}" if last is not None else None
+    return Failures(failures=found[:limit], next=following)  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
+from starlette.routing import compile_path
 
 from sweep_service.errors import (
     NO_ROOM,
@@ -85,10 +86,8 @@ def responses(*more: int) -> dict[int | str, dict[str, Any]]:
     return RESPONSES | {status: {"description": texts[status], "content": content} for status in more}
 
 
-class Json(Response):
+class Json(JSONResponse):
     """What Python holds, as JSON that every reader takes: NaN is null, all letters are ASCII."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         return json.dumps(plain(content), allow_nan=False, default=str).encode()
@@ -130,12 +129,22 @@ def explained(error: Exception, request_id: str) -> Json:
     return problem(request_id, 500, "an error of the service; its log has more under the request id")
 
 
+def _methods(app: FastAPI, path: str) -> list[str]:
+    found: set[str] = set()
+    for template, operations in app.openapi()["paths"].items():
+        if compile_path(template)[0].fullmatch(path):
+            found.update(method.upper() for method in operations)
+    return sorted(found)
+
+
 def install(app: FastAPI) -> None:
     async def ours(request: Request, error: Exception) -> Response:
         return explained(error, request.state.request_id)
 
     async def http(request: Request, error: HTTPException) -> Response:
-        headers = dict(error.headers) if error.headers else None
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # the router knows but the first route of a path
+            headers["Allow"] = ", ".join(_methods(app, request.url.path)) or headers.get("Allow", "")
         return problem(request.state.request_id, error.status_code, str(error.detail), headers)
 
     async def unusable(request: Request, error: RequestValidationError) -> Response:

@@ -236,13 +236,24 @@ def remove(engine: Here, id: Id) -> None:
     engine.bell.ring([id])
 
 
+EVENT = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"enum": ["state", "progress", "removed"]},
+        "data": {"type": "string", "description": "The sweep as JSON, as of now but for its state"},
+    },
+    "required": ["event", "data"],
+}
+
+
 @router.get(
     "/sweeps/{id}/events",
     response_model=None,
     responses=responses(404)
     | {
         200: {
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {"text/event-stream": {"schema": EVENT}},
             "description": "Until it ends",
         },
         204: {"description": "It has ended, and all of it was seen"},

@@ -1,11 +1,12 @@
-"""A stored sweep as one file of another kind."""
+"""A stored sweep, or a selection of one, as one file of another kind."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +14,60 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.arrays import AnyArray
-from sweep_service.errors import InvalidInput
+from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.runs import KINDS
+from sweep_service.selection import blocks, run_dims
 
-LINES = (2 << 20) // 8  # of a CSV at once: as many as a chunk has numbers, so that each is read once
+LINES = (2 << 20) // 8  # of a table at once: as many as a chunk has numbers, so that each is read once
 LATE = ("regime", "seed", "repeat")
 OF_A_RUN = ("steps", "seconds", "status")
 CHOSEN = "regime_chosen"  # by auto: stored as ode_regime, but `regime` is what was asked for
+NETCDF_BYTES = (1 << 31) - 4  # of one variable, in the netCDF 3 that SciPy writes
 
 
-def exported(dataset: Path, output: Path) -> None:
-    """Write it as the ending of the name says; the file appears when it is complete."""
-    writers = {".nc": _netcdf, ".csv": _csv, ".json": _json}
-    if output.suffix not in writers:
-        raise InvalidInput("output", str(output), f"must end in {', '.join(writers)}")
-    if not output.parent.is_dir():
-        raise InvalidInput("output", str(output), "must be in a folder that exists")
+@dataclass(frozen=True)
+class Format:
+    suffix: str
+    media_type: str
+    write: Callable[[xr.Dataset, Path], None]
+
+
+def exported(dataset: Path | xr.Dataset, output: Path, format: str | None = None) -> None:
+    """Write it, as the ending of the name says unless told; the file appears when it is complete."""
+    if format is not None and format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
+    endings = {known.suffix: name for name, known in FORMATS.items()}
+    if format is None and output.suffix not in endings:
+        raise InvalidInput("output", str(output), f"must end in {', '.join(endings)}")
+    if not output.parent.is_dir() or output.is_dir():
+        raise InvalidInput("output", str(output), "must be a file in a folder that exists")
+    write = FORMATS[format or endings[output.suffix]].write
     fresh = output.with_name(output.name + ".partial")
+    opened = xr.open_zarr(dataset, chunks=None) if isinstance(dataset, Path) else nullcontext(dataset)
     try:
-        with xr.open_zarr(dataset, chunks=None) as found:
-            writers[output.suffix](found, fresh)
+        with opened as found:
+            write(found, fresh)
         fresh.replace(output)
     finally:
         fresh.unlink(missing_ok=True)
 
 
+def export_bytes(dataset: xr.Dataset) -> int:
+    """What an export would read, uncompressed; as text it is some times more."""
+    return int(dataset.nbytes)
+
+
 def _netcdf(dataset: xr.Dataset, path: Path) -> None:
     """netCDF 3: texts of fixed width, and whole numbers of 64 bits as floats."""
-    plain = dataset.load()
+    for name, variable in dataset.variables.items():
+        if variable.nbytes > NETCDF_BYTES:
+            raise LimitExceeded(
+                "variables", name, f"has {variable.nbytes} bytes, netCDF 3 holds {NETCDF_BYTES}: select less"
+            )
+    plain = dataset.compute()
     for name, variable in dataset.variables.items():
         if variable.dtype.kind in "OT":
-            texts = np.array([str(text) for text in variable.values.reshape(-1)]).reshape(variable.shape)
+            texts = np.array([str(text) for text in plain[name].values.reshape(-1)]).reshape(variable.shape)
             plain = plain.assign_coords({name: (variable.dims, texts, variable.attrs)})
         elif variable.dtype == np.int64:
             plain[name] = plain[name].astype("float64", keep_attrs=True)
@@ -51,53 +75,107 @@ def _netcdf(dataset: xr.Dataset, path: Path) -> None:
 
 
 def _csv(dataset: xr.Dataset, path: Path) -> None:
-    """A line for each run and time: where it is from, its coordinates, what was observed, how it ended."""
-    kinds = [kind for kind in KINDS if f"{kind}_status" in dataset]
-    dims = {dim: None for kind in kinds for dim in dataset[f"{kind}_status"].dims}  # a set with an order
-    named = [*dims, *(name for name in dataset.coords if name not in dims)]
-    there = [str(name) for name in named if name in dataset.coords and set(dataset[name].dims) <= set(dims)]
-    # What was chosen first, then what is drawn: SGD has no regime, a theory has no repeat.
-    coordinates = [*(name for name in there if name not in LATE), *(name for name in LATE if name in there)]
-    observed = list(dict.fromkeys(name for kind in kinds for name in _observed(dataset, kind)))
-    chosen = [CHOSEN] if "ode_regime" in dataset else []
-    columns = ["source", *coordinates, "time", *observed, *chosen, *OF_A_RUN]
+    columns = list(_columns(dataset))
     with open(path, "w", encoding="utf-8", newline="") as file:
-        for number, block in enumerate(block for kind in kinds for block in _blocks(dataset, kind)):
-            frame = block.to_dataframe(dim_order=list(block.sizes)).reset_index()
+        for number, frame in enumerate(_frames(dataset)):
             frame.reindex(columns=columns).to_csv(file, index=False, header=number == 0)
 
 
-def _observed(dataset: xr.Dataset, kind: str) -> list[str]:
-    """What has one number at each time."""
-    dims = (*dataset[f"{kind}_status"].dims, "time")
-    mine = [str(name) for name in dataset.data_vars if str(name).startswith(f"{kind}_")]
-    return [name.removeprefix(f"{kind}_") for name in mine if dataset[name].dims == dims]
+def _parquet(dataset: xr.Dataset, path: Path) -> None:
+    """The table of the CSV: what is missing is null, words are dictionaries, attributes are metadata."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    words = pa.dictionary(pa.int32(), pa.string())
+    fields = [
+        pa.field(
+            name,
+            words if _is_word(about) else pa.from_numpy_dtype(about.dtype),
+            metadata={key: str(about.attrs[key]) for key in ("long_name", "units") if key in about.attrs},
+        )
+        for name, about in _columns(dataset).items()
+    ]
+    schema = pa.schema(fields, {str(name): str(value) for name, value in dataset.attrs.items()})
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for frame in _frames(dataset):
+            columns = [
+                pa.array(frame[field.name], field.type, from_pandas=True)
+                if field.name in frame
+                else pa.nulls(len(frame), field.type)
+                for field in schema
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _columns(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Of a table with a line for each run and time: where it is from, its coordinates, what was observed,
+    how it ended; by name, each with something that knows its type and what it is."""
+    kinds = {kind: found for kind in KINDS if (found := _of(dataset, kind))}
+    if not kinds:
+        raise InvalidInput(
+            "variables", sorted(map(str, dataset.data_vars)),
+            "have more than one number at each time, and a table has none of them: use netcdf or json",
+        )  # fmt: skip
+    dims = {dim: None for found in kinds.values() for one in found.values() for dim in run_dims(one)}
+    named = [*dims, *(str(name) for name in dataset.coords if name not in dims)]
+    there = [name for name in named if name in dataset.coords and set(dataset[name].dims) <= set(dims)]
+    measured = {name: one for found in kinds.values() for name, one in found.items()}
+    columns = {"source": xr.DataArray("", attrs={"long_name": "SGD or a limiting theory"})}
+    # What was chosen first, then what is drawn: SGD has no regime, a theory has no repeat.
+    columns |= {name: dataset[name] for name in there if name not in LATE}
+    columns |= {name: dataset[name] for name in LATE if name in there}
+    if any("time" in one.dims for one in measured.values()):
+        columns["time"] = dataset["time"]
+    last = (CHOSEN, *OF_A_RUN)
+    columns |= {name: one for name, one in measured.items() if name not in last}
+    return columns | {name: measured[name] for name in last if name in measured}
+
+
+def _of(dataset: xr.Dataset, kind: str) -> dict[str, xr.DataArray]:
+    """What has one number for each run of a kind, or at each of its times, by the name of its column."""
+    prefix = f"{kind}_"
+    mine = {
+        str(name).removeprefix(prefix): one
+        for name, one in dataset.data_vars.items()
+        if str(name).startswith(prefix)
+    }
+    if not mine:
+        return {}
+    runs = min((run_dims(one) for one in mine.values()), key=len)
+    found = {name: one for name, one in mine.items() if one.dims in (runs, (*runs, "time"))}
+    return {CHOSEN if name == "regime" else name: one for name, one in found.items()}
+
+
+def _frames(dataset: xr.Dataset) -> Iterator[Any]:
+    for kind in KINDS:
+        for block in _blocks(dataset, kind):
+            yield block.to_dataframe(dim_order=list(block.sizes)).reset_index()
 
 
 def _blocks(dataset: xr.Dataset, kind: str) -> Iterator[xr.Dataset]:
     """All runs of a kind in their order, as many at once as memory need hold."""
-    status = dataset[f"{kind}_status"]
-    names = [*_observed(dataset, kind), *(name for name in OF_A_RUN if f"{kind}_{name}" in dataset)]
-    mine = dataset[[f"{kind}_{name}" for name in names]].rename({f"{kind}_{name}": name for name in names})
-    if kind == "ode" and "ode_regime" in dataset:
-        mine[CHOSEN] = dataset["ode_regime"]
-    mine = mine.assign(source=kind).assign_coords(time=dataset["time"])  # also where nothing is observed
-    sizes = {str(dim): mine.sizes[dim] for dim in (*status.dims, "time")}
-    room, steps = LINES, dict[str, int]()
-    for dim, size in reversed(sizes.items()):
-        steps[dim] = max(1, min(size, room))
-        room //= size
-    for corner in product(*(range(0, size, steps[dim]) for dim, size in sizes.items())):
-        where = {dim: slice(at, at + steps[dim]) for dim, at in zip(sizes, corner, strict=True)}
+    columns = _of(dataset, kind)
+    if not columns:
+        return
+    mine = dataset[[one.name for one in columns.values()]]
+    mine = mine.rename({one.name: name for name, one in columns.items()}).assign(source=kind)
+    longest = max((one.dims for one in columns.values()), key=len)
+    sizes = {str(dim): mine.sizes[dim] for dim in longest}
+    for where in blocks(sizes, LINES):
         block = mine.isel(where).load()
-        for name in {"status", CHOSEN} & set(block.data_vars):
-            block[name] = block[name].dims, _labels(block[name])
+        for name in columns:
+            if _is_word(block[name]):
+                block[name] = block[name].dims, _words(block[name])
         yield block.transpose(*sizes)
 
 
-def _labels(flags: xr.DataArray) -> AnyArray:
+def _is_word(column: xr.DataArray) -> bool:
+    return column.dtype.kind in "OUT" or "flag_meanings" in column.attrs
+
+
+def _words(flags: xr.DataArray) -> AnyArray:
     """The meanings of CF flags, nothing where there is none."""
-    meanings = np.array([*flags.attrs["flag_meanings"].split(), ""], dtype=object)
+    meanings = np.array([*flags.attrs["flag_meanings"].split(), None], dtype=object)
     return meanings[flags.values]
 
 
@@ -112,3 +190,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+FORMATS = {
+    "netcdf": Format(".nc", "application/x-netcdf", _netcdf),
+    "csv": Format(".csv", "text/csv", _csv),
+    "parquet": Format(".parquet", "application/vnd.apache.parquet", _parquet),
+    "json": Format(".json", "application/json", _json),
+}

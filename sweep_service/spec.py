@@ -14,7 +14,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_serializer,
+)
 
 from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
@@ -163,6 +171,26 @@ class Seeds(_Model):
     repeat: list[int]
 
 
+_SEEDS: dict[str, Any] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": MOST_VALUES},
+        {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+    ]
+}
+# As it is written; what it becomes is `Seeds`.
+SEEDS_SCHEMA = {
+    "anyOf": [
+        *_SEEDS["anyOf"],
+        {
+            "type": "object",
+            "properties": {"init": _SEEDS, "repeat": _SEEDS},
+            "additionalProperties": False,
+        },
+    ],
+    "title": "Seeds: a number, a list, or {init, repeat}",
+}
+
+
 class Time(_Model):
     """`samples` log-spaced times from min to max, t = 0, and `tail` evenly spaced ones in the last half."""
 
@@ -212,7 +240,9 @@ class SweepSpec(_Model):
     fixed: Annotated[dict[str, Scalar], BeforeValidator(_fixed)] = {}
     init: dict[str, Any] = {"kind": "gaussian"}
     simulate: bool = True
-    seeds: Annotated[Seeds, BeforeValidator(_seeds)] = Seeds(init=[0], repeat=[0])
+    seeds: Annotated[Seeds, BeforeValidator(_seeds), WithJsonSchema(SEEDS_SCHEMA, mode="validation")] = Seeds(
+        init=[0], repeat=[0]
+    )
     time: Time
     observables: list[str] | None = None
     regime_options: dict[str, Any] = {}

@@ -1,0 +1,1 @@
+"""What a stored sweep says: plain data for JSON and for figures."""

@@ -11,6 +11,7 @@ from benchmarks.euler import euler
 from benchmarks.harness import Row
 from benchmarks.mean_field import mean_field
 from benchmarks.sampling import sampling
+from benchmarks.service import service
 from benchmarks.simulators import sgd
 from benchmarks.startup import startup
 from benchmarks.store import store
@@ -19,6 +20,6 @@ from benchmarks.wide import wide
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _ALL: tuple[Case, ...] = (
-    euler, mean_field, sampling, wide, sgd, crossover, startup, store, estimates, cluster,
+    euler, mean_field, sampling, wide, sgd, crossover, startup, store, estimates, cluster, service,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _ALL}

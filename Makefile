@@ -22,7 +22,7 @@ help: ## list the targets
 
 setup: $(READY) ## make .venv from requirements.lock (the other targets do this themselves)
 
-demo: $(READY) ## integrate a small example and save its figure in demo-output/
+demo: $(READY) ## a service from its start to a figure, in demo-output/
 	$(BIN)/python -m sweep_service.demo
 
 test: $(READY) ## the tests, without the slow suites
@@ -31,8 +31,8 @@ test: $(READY) ## the tests, without the slow suites
 test-all: $(READY) ## every test, the slow suites included
 	$(PYTEST)
 
-serve: ## start the service (not there yet)
-	@echo "make serve: the service does not exist yet; use sweep_service.integrate from Python." >&2; exit 1
+serve: $(READY) ## start the service on this machine; Ctrl-C ends it
+	$(BIN)/sweep serve
 
 bench: $(READY) ## measure speed and accuracy on one thread
 	$(ONE_THREAD) NUMBA_NUM_THREADS=1 $(BIN)/python -m benchmarks

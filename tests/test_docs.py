@@ -1,6 +1,12 @@
-"""Every Python block of the README and of docs/ runs as it stands, one namespace for each page."""
+"""Every Python block of the README and of docs/ runs as it stands, and every block of shell with curl.
 
+One namespace for each page; what needs a service finds one.
+"""
+
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,10 +16,12 @@ from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.simulators.choose import ENGINES
+from tests.service import start_service
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ADDRESS = "http://127.0.0.1:8000"  # of a service, in all examples
 
 
 @pytest.fixture
@@ -26,15 +34,39 @@ def registries():
         registry.update(entries)
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if BLOCK.search(page.read_text("utf-8"))], ids=lambda page: page.name
-)
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    service = start_service(tmp_path_factory.mktemp("docs") / "data", workers=2)
+    yield service
+    service.stop()
+
+
+def examples(page):
+    text = page.read_text("utf-8")
+    return [block for block in BLOCK.finditer(text) if block[1] == "python" or "curl" in block[2]]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.name)
 @pytest.mark.usefixtures("registries")
-def test_examples_run(page):
+def test_examples_run(page, request, monkeypatch):
+    if "Client(" in page.read_text("utf-8"):
+        monkeypatch.setenv("SWEEP_URL", request.getfixturevalue("service").url)
     namespace = {"__name__": page.stem}
-    for block in BLOCK.finditer(page.read_text("utf-8")):
-        line = page.read_text("utf-8").count("\n", 0, block.start(1))
-        exec(compile("\n" * line + block[1], str(page), "exec"), namespace)
+    for block in examples(page):
+        line = page.read_text("utf-8").count("\n", 0, block.start(2))
+        if block[1] == "python":
+            exec(compile("\n" * line + block[2], str(page), "exec"), namespace)
+        elif shutil.which("curl"):
+            url = request.getfixturevalue("service").url
+            code = block[2].replace(ADDRESS, url)
+            ran = subprocess.run(
+                ["bash", "-ec", code], capture_output=True, text=True, timeout=60, check=True
+            )
+            answers = [json.loads(line) for line in re.findall(r"\{.*?\}(?=\{|$)", ran.stdout, re.DOTALL)]
+            assert answers
+            assert all("status" not in one for one in answers), answers  # which only a problem has
+        else:  # what follows needs what would have been submitted
+            pytest.skip("curl is not installed")
 
 
 def test_theory_names_every_regime():

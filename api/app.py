@@ -44,7 +44,7 @@ def create_app(settings: Settings | None = None, executor: MakeExecutor | None =
         title="sweep service", version=__version__, description=ABOUT, lifespan=lifespan,
         default_response_class=Json, redoc_url=None,
     )  # fmt: skip
-    app.state.engine, app.state.keys = engine, Keys(settings.tokens.get_secret_value())
+    app.state.engine, app.state.keys = engine, Keys(settings.secrets)
     app.state.metrics = Metrics(engine)
     problems.install(app)
     for part in (house, sweeps, data, catalogue, dashboard):

@@ -70,7 +70,10 @@ def _closing(answer: httpx.Response) -> BackgroundTask:
 @router.websocket("/dask/{path:path}")
 async def live(socket: WebSocket, path: str) -> None:
     engine: Engine = socket.app.state.engine
-    target = urlsplit(_target(engine))
+    if not engine.dashboard:
+        await socket.close(1013)  # try again later
+        return
+    target = urlsplit(engine.dashboard)
     asked = [part.strip() for part in socket.headers.get("sec-websocket-protocol", "").split(",") if part]
     query = f"?{socket.url.query}" if socket.url.query else ""
     try:

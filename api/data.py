@@ -16,6 +16,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from api.engine import Engine
 from api.problems import Json, responses
@@ -46,8 +47,11 @@ def chunk(root: Path, path: str, request: Request) -> Response:
     parts = path.split("/")
     if len(parts) > LONGEST or not all(PART.fullmatch(part) for part in parts):
         raise NotFound("no such object")
+    place = root.joinpath(*parts)
     try:
-        handle = os.open(root.joinpath(*parts), os.O_RDONLY | os.O_NOFOLLOW)
+        if place.parent.resolve() != root.resolve().joinpath(*parts[:-1]):  # a link leads elsewhere
+            raise NotFound("no such object")
+        handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         raise NotFound("no such object") from None
     try:
@@ -73,7 +77,8 @@ def _answer(handle: int, about: os.stat_result, request: Request) -> Response:
         os.close(handle)
         return Response(status_code=304, headers=headers)
     first, last, status = 0, size - 1, 200
-    wanted = _RANGE.fullmatch(asked.get("range", "")) if asked.get("if-range", tag) == tag else None
+    ranged = request.method == "GET" and asked.get("if-range", tag) == tag
+    wanted = _RANGE.fullmatch(asked.get("range", "")) if ranged else None
     if wanted is not None and wanted[0] != "bytes=-":
         first, last = _bounds(wanted[1], wanted[2], size)
         if first > last:
@@ -86,7 +91,7 @@ def _answer(handle: int, about: os.stat_result, request: Request) -> Response:
         content = b"" if request.method == "HEAD" else os.pread(handle, length, first)
         os.close(handle)
         return Response(content, status, headers, kind)
-    return StreamingResponse(_blocks(handle, first, last), status, headers, kind)
+    return Blocks(handle, first, last, status, headers, kind)
 
 
 def _bounds(begin: str, end: str, size: int) -> tuple[int, int]:
@@ -96,16 +101,27 @@ def _bounds(begin: str, end: str, size: int) -> tuple[int, int]:
     return int(begin), min(int(end), size - 1) if end else size - 1
 
 
+class Blocks(StreamingResponse):
+    """Part of an open file, which is closed also if who asked has gone before the first block."""
+
+    def __init__(self, handle: int, first: int, last: int, *rest: Any) -> None:
+        super().__init__(_blocks(handle, first, last), *rest)
+        self.handle = handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            os.close(self.handle)
+
+
 def _blocks(handle: int, first: int, last: int) -> Iterator[bytes]:
-    try:
-        while first <= last:
-            block = os.pread(handle, min(BLOCK, last - first + 1), first)
-            if not block:
-                return
-            first += len(block)
-            yield block
-    finally:
-        os.close(handle)
+    while first <= last:
+        block = os.pread(handle, min(BLOCK, last - first + 1), first)
+        if not block:
+            return
+        first += len(block)
+        yield block
 
 
 def _opened(engine: Engine, sweep: str) -> xr.Dataset:

@@ -12,12 +12,13 @@ import logging
 import re
 import time as clock
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
-from http.cookies import SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,9 +66,8 @@ class Token:
 class Keys:
     """The tokens of a service, and sessions signed with them."""
 
-    def __init__(self, text: str) -> None:
-        parts = [part.strip() for part in text.split(",") if part.strip(" :")]
-        self.tokens = tuple(Token(part.removesuffix(":read"), not part.endswith(":read")) for part in parts)
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self.tokens = tuple(Token(one.removesuffix(":read"), not one.endswith(":read")) for one in secrets)
 
     def find(self, secret: str) -> Token | None:
         """Compared with all of them, in a time that tells nothing."""
@@ -93,7 +93,7 @@ class Keys:
 
 
 def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def _signed(token: Token, text: str) -> str:
@@ -103,7 +103,8 @@ def _signed(token: Token, text: str) -> str:
 class Door:
     def __init__(self, app: ASGIApp, settings: Settings, keys: Keys, metrics: Metrics) -> None:
         self.app, self.settings, self.keys, self.metrics = app, settings, keys, metrics
-        self.names = {*LOOPBACK, *settings.hosts} if settings.is_loopback else None
+        names = {*LOOPBACK, settings.host, *settings.hosts}
+        self.names = {name.lower() for name in names} if settings.is_loopback else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -163,7 +164,7 @@ class Door:
         method = scope.get("method", "GET")
         origin = headers.get("origin")
         acts = method not in LOOKING or scope["type"] == "websocket"
-        if acts and origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if acts and origin is not None and _netloc(origin) != headers.get("host"):
             return problem(request_id, 403, "pages of another origin may not act here")
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length[:20]) > self.settings.max_body:
@@ -184,17 +185,21 @@ class Door:
         kind, _, secret = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self.keys.find(secret.strip())
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except Exception:  # not ours
-            return None
-        return self.keys.of_session(cookie.value) if cookie is not None else None
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        return self.keys.of_session(cookie) if cookie is not None else None
 
 
 def _host(header: str) -> str:
     """Without the port."""
     try:
         return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
     except ValueError:
         return ""
 
@@ -220,10 +225,6 @@ def _limited(receive: Receive, most: int) -> Receive:
 
 async def _refuse_websocket(refusal: Response, scope: Scope, receive: Receive, send: Send) -> None:
     if "websocket.http.response" in scope.get("extensions", {}):
-
-        async def as_http(message: Message) -> None:
-            await send({**message, "type": f"websocket.{message['type']}"})
-
-        await refusal(scope, receive, as_http)
+        await refusal(scope, receive, send)
     else:
         await send({"type": "websocket.close", "code": 1008})

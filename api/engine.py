@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time as clock
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from api.board import Board, Totals
 from api.settings import Settings
 from sweep_service.conductor import Conductor
 from sweep_service.errors import Stopped
@@ -76,7 +78,6 @@ class Engine:
         """Returns when what an earlier service left is merged; raises why it cannot."""
         self._thread.start()
         self._begun.result()
-        self.ledger: Ledger = self.folder.ledger()
 
     def close(self) -> None:
         self.hush()
@@ -98,23 +99,35 @@ class Engine:
         answer: Future[Result] = Future()
         self._asked.put((action, answer))
         self.executor.wake()
-        return answer.result(timeout=PATIENCE)
+        end = clock.monotonic() + PATIENCE
+        while not wait([answer], 1.0).done and clock.monotonic() < end:
+            if not self._thread.is_alive():
+                raise Stopped("the service is stopping")
+        return answer.result(timeout=0.0)
 
-    def view(self, sweep: Sweep) -> dict[str, Any]:
-        return self.views([sweep])[0]
+    def view(self, sweep: str) -> dict[str, Any]:
+        return self._told_of(*self.board.read(sweep))
 
-    def views(self, sweeps: list[Sweep]) -> list[dict[str, Any]]:
-        """Sweeps as people and programs are told of them; those that wait say what for."""
-        totals = self.ledger.all_totals([sweep.id for sweep in sweeps])
-        active = self.ledger.sweeps(states=[State.RUNNING, State.QUEUED])
-        share = self.threads / max(1, len(active))
-        found = []
-        for sweep in sweeps:
-            about = view(sweep, totals[sweep.id], share)
-            if sweep.state in (State.RUNNING, State.QUEUED):
-                about["reason"] = self.waiting or sweep.reason
-            found.append(about)
-        return found
+    def known(self, sweep: str) -> dict[str, Any] | None:
+        """The same, if that needs no look into the ledger."""
+        found = self.board.known(sweep)
+        return self._told_of(*found) if found is not None else None
+
+    def views(self, **query: Any) -> list[dict[str, Any]]:
+        """Of all that a query to the ledger finds."""
+        return [self._told_of(*found) for found in self.board.page(**query)]
+
+    def _told_of(self, sweep: Sweep, totals: Totals) -> dict[str, Any]:
+        """A sweep as people and programs are told of it; one that waits says what for."""
+        about = view(sweep, totals, self.threads / max(1, self.board.active))
+        if sweep.state in (State.RUNNING, State.QUEUED):
+            about["reason"] = self.waiting or sweep.reason
+        return about
+
+    def forget(self, sweep: str) -> None:
+        """It is gone."""
+        self.board.wipe([sweep])
+        self.bell.ring([sweep])
 
     @property
     def threads(self) -> int:
@@ -139,6 +152,8 @@ class Engine:
         try:
             conductor = Conductor(self.folder, self.executor, self.settings.limits, self.settings.url)
             with conductor:
+                self.ledger = self.folder.ledger()
+                self.board = Board(self.ledger)
                 self._begun.set_result(None)
                 self._go_on(conductor)
         except BaseException as error:
@@ -152,9 +167,10 @@ class Engine:
     def _go_on(self, conductor: Conductor) -> None:
         busy = True
         while not self.stopping:
-            self._obey(conductor, 0.0 if busy else IDLE)
             try:
+                self._obey(conductor, 0.0 if busy else IDLE)
                 busy = conductor.step()
+                self._tell(conductor.ledger)
                 self.trouble, self._waiting = "", conductor.waiting
             except Stopped:
                 return
@@ -162,7 +178,6 @@ class Engine:
                 log.exception("a step of the conductor failed")
                 self.trouble = f"the service met an error and tries again: {type(error).__name__}"
                 busy = False
-            self._tell(conductor.ledger)
 
     def _obey(self, conductor: Conductor, patience: float) -> None:
         """Do what was asked; when there is nothing else to do, wait for it a while."""
@@ -171,10 +186,11 @@ class Engine:
                 action, answer = self._asked.get(timeout=patience) if patience else self._asked.get_nowait()
                 patience = 0.0
                 try:
-                    answer.set_result(action(conductor))
+                    found = action(conductor)
+                    self._tell(conductor.ledger)
+                    answer.set_result(found)
                 except Exception as error:
                     answer.set_exception(error)
-                self._tell(conductor.ledger)
         except Empty:
             return
 
@@ -182,6 +198,7 @@ class Engine:
         news = ledger.news(self._told)
         if news:
             self._told = max(news.values())
+            self.board.wipe(news)
             self.bell.ring(news)
 
     def _refuse(self) -> None:

@@ -19,7 +19,7 @@ KEEP_ALIVE = 15.0  # seconds after which a proxy might think that nobody is ther
 
 def news(engine: Engine, sweep: str, after: int) -> tuple[list[tuple[Event, dict[str, Any]]], bool]:
     """Events since one, each with the sweep as it is now; and whether none can follow."""
-    about = engine.view(engine.ledger.sweep(sweep))
+    about = engine.view(sweep)
     found = engine.ledger.events(sweep, after)
     last = found[-1] if found else None
     told = [

@@ -70,9 +70,16 @@ class Settings(BaseSettings):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
+    @property
+    def secrets(self) -> list[str]:
+        """The tokens, one by one."""
+        return [part.strip() for part in self.tokens.get_secret_value().split(",") if part.strip()]
+
     def require_door(self) -> None:
         """Who listens to the network needs a lock on the door."""
-        if not self.is_loopback and not self.tokens.get_secret_value().strip(", "):
+        if not all(one.removesuffix(":read").strip(" :") for one in self.secrets):
+            raise InvalidInput("tokens", None, "have one without a secret: is a variable not set?")
+        if not self.is_loopback and not self.secrets:
             raise InvalidInput(
                 "host",
                 self.host,

@@ -12,12 +12,13 @@ from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from api import events
 from api.engine import Engine
-from api.models import EstimateOut, Failures, Page, SweepOut
+from api.models import EstimateOut, Failures, Links, Page, SweepOut
 from api.problems import Json, responses
 from sweep_service.conductor import Conductor
 from sweep_service.errors import Conflict, InvalidInput, LimitExceeded
@@ -138,7 +139,7 @@ def _once(
         sweep, new = begin()
         if key is not None:
             engine.ask(lambda conductor: conductor.ledger.remember(key, digest, sweep.id))
-    about = SweepOut.of(engine.view(sweep))
+    about = SweepOut.of(engine.view(sweep.id))
     return Json(about.model_dump(), 202 if new else 200, {"Location": about.links.self})
 
 
@@ -151,14 +152,13 @@ def sweeps(
 ) -> Page:
     """The sweeps, newest first."""
     before = _read_cursor(cursor) if cursor is not None else None
-    found = engine.ledger.sweeps(states=state, before=before, limit=limit + 1)
-    page = found[:limit]
-    following = _cursor(page[-1]) if len(found) > limit else None
-    return Page(sweeps=[SweepOut.of(about) for about in engine.views(page)], next=following)
+    found = engine.views(states=state, before=before, limit=limit + 1)
+    following = _cursor(found[limit - 1]) if len(found) > limit else None
+    return Page(sweeps=[SweepOut.of(about) for about in found[:limit]], next=following)
 
 
-def _cursor(sweep: Sweep) -> str:
-    return base64.urlsafe_b64encode(f"{sweep.created} {sweep.id}".encode()).decode()
+def _cursor(about: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(f"{about['created']} {about['id']}".encode()).decode()
 
 
 def _read_cursor(cursor: str) -> tuple[str, str]:
@@ -173,10 +173,13 @@ def _read_cursor(cursor: str) -> tuple[str, str]:
     return created, sweep
 
 
-@router.get("/sweeps/{id}", responses=responses(404))
-def show(engine: Here, id: Id) -> SweepOut:
+@router.get("/sweeps/{id}", response_model=None, responses=responses(404) | {200: {"model": SweepOut}})
+async def show(engine: Here, id: Id) -> Response:
     """One sweep: its state, its counts, how far it is."""
-    return SweepOut.of(engine.view(engine.ledger.sweep(id)))
+    about = engine.known(id)
+    if about is None:
+        about = await run_in_threadpool(engine.view, id)
+    return Json({**about, "links": Links.of(id).model_dump()})
 
 
 @router.get("/sweeps/{id}/spec", responses=responses(404))
@@ -199,7 +202,7 @@ def _action(name: str) -> None:
 
     def steer(engine: Here, id: Id) -> SweepOut:
         engine.ledger.sweep(id)
-        return SweepOut.of(engine.view(engine.ask(lambda conductor: act(conductor, id))))
+        return SweepOut.of(engine.view(engine.ask(lambda conductor: act(conductor, id)).id))
 
     router.post(f"/sweeps/{{id}}/{name}", name=name, description=text, responses=responses(404))(steer)
 
@@ -233,7 +236,7 @@ def extend(engine: Here, id: Id, body: Body, priority: Priority = 0, idempotency
 def remove(engine: Here, id: Id) -> None:
     """Cancel it, and remove everything of it."""
     engine.ask(lambda conductor: conductor.remove(id))
-    engine.bell.ring([id])
+    engine.forget(id)
 
 
 EVENT = {

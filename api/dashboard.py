@@ -30,6 +30,8 @@ OURS = (
     "authorization",
     "cookie",
     "origin",
+    "date",
+    "server",
 )
 
 

@@ -87,7 +87,9 @@ def serve(**given: Any) -> int:
 def _listener(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
+        return listener
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or "cannot be used"
         raise InvalidInput("host, port", f"{settings.host}:{settings.port}", why.lower()) from None

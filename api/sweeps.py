@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -21,7 +22,7 @@ from api.engine import Engine
 from api.models import EstimateOut, Failures, Links, Page, SweepOut
 from api.problems import Json, responses
 from sweep_service.conductor import Conductor
-from sweep_service.errors import Conflict, InvalidInput, LimitExceeded
+from sweep_service.errors import Conflict, InvalidInput, LimitExceeded, NotFound
 from sweep_service.spec import SweepSpec
 from sweep_service.store.ledger import State, Sweep
 from sweep_service.submission import Submission
@@ -29,7 +30,16 @@ from sweep_service.words import failures
 
 router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
 
-Id = Annotated[str, Path(pattern=r"^\d{8}-\d{6}-[0-9a-f]{8}$", description="A sweep's id")]
+ID = r"^\d{8}-\d{6}-[0-9a-f]{8}$"
+
+
+def sweep_id(id: Annotated[str, Path(description="A sweep's id", json_schema_extra={"pattern": ID})]) -> str:
+    if not re.fullmatch(ID, id, re.ASCII):
+        raise NotFound("no sweep has such an id")
+    return id
+
+
+Id = Annotated[str, Depends(sweep_id)]
 Key = Annotated[str | None, Header(min_length=1, max_length=200, description="Makes a repeated request safe")]
 Priority = Annotated[int, Query(ge=-1000, le=1000, description="Higher goes first")]
 LARGEST_ID = 2**63 - 1

@@ -10,17 +10,29 @@ from typing import TYPE_CHECKING, Any
 from sweep_service.version import __version__
 
 if TYPE_CHECKING:
+    from sweep_service.client import Client, open
     from sweep_service.dynamics.integrate import integrate
     from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
     from sweep_service.simulators.simulate import simulate
 
-__all__ = ["InvalidInput", "RegimeUndefined", "Stopped", "__version__", "integrate", "simulate"]
+__all__ = [
+    "Client",
+    "InvalidInput",
+    "RegimeUndefined",
+    "Stopped",
+    "__version__",
+    "integrate",
+    "open",
+    "simulate",
+]
 
 _HOMES = {
+    "Client": "sweep_service.client",
     "InvalidInput": "sweep_service.errors",
     "RegimeUndefined": "sweep_service.errors",
     "Stopped": "sweep_service.errors",
     "integrate": "sweep_service.dynamics.integrate",
+    "open": "sweep_service.client",
     "simulate": "sweep_service.simulators.simulate",
 }
 

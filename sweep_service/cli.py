@@ -1,96 +1,45 @@
-"""`sweep`: what a person types. Heavy imports happen inside the commands, so that --help is quick."""
+"""`sweep`: what a person types. Heavy imports happen inside the commands, so that --help is quick.
+
+Exit codes: 0 done; 1 ended, with failed runs, or unable to go on; 2 refused; 3 cancelled, paused or
+interrupted, and can go on.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from sweep_service.errors import InvalidInput, LimitExceeded, NotFound, Stopped, SweepError
-from sweep_service.words import describe, ending, listed, priced, printable, row, size, told
+from sweep_service.errors import InvalidInput, SweepError
+from sweep_service.interrupt import INTERRUPTED, Interrupt, stop
+from sweep_service.options import Data, Id, Json, Preset, Priority, Scheduler, Serial, Spec, Url, Workers
+from sweep_service.places import Here, There, alone, root_of
+from sweep_service.words import accepted, ending, listed, listing, priced, printable, size, table, told
 
 if TYPE_CHECKING:
-    from sweep_service.conductor import Conductor
     from sweep_service.executors import Executor
-    from sweep_service.spec import SweepSpec
     from sweep_service.store.folder import DataFolder
-    from sweep_service.store.ledger import Ledger, Sweep
-    from sweep_service.submission import Submission
 
-DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 3
+DONE, FAILED, REFUSED = 0, 1, 2
 ENDS = {"completed": DONE, "incomplete": FAILED, "failed": FAILED}  # the others can go on
+FEW_FAILURES = 5  # are shown to people
 
 HELP = (  # the terminal breaks lines where it likes, so there is none within a paragraph
     "Sweeps over the parameters of SGD in two-layer networks: simulations beside their limiting theories.\n\n"
     "A spec in YAML or JSON names the points. `sweep estimate SPEC` tells what it will cost, and "
-    "`sweep run SPEC` computes it here, on all cores, and says how to open the result in Python.\n\n"
-    "Ctrl-C is safe: the same command goes on. What an earlier sweep of the folder has computed is copied. "
+    "`sweep run SPEC` computes it here, on all cores, and says how to open the result in Python. "
     "`sweep presets` lists specs to start from.\n\n"
+    "`sweep serve` starts a service, and `sweep submit SPEC` gives it a sweep. The other commands are for "
+    "the sweeps of a folder, or with --url for those of a service.\n\n"
+    "Ctrl-C is safe: the same command goes on. What an earlier sweep has computed is copied.\n\n"
     "Exit codes: 0 done; 1 ended, with failed runs; 2 refused; 3 cancelled or interrupted, and can go on."
 )
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
-
-Data = Annotated[Path, typer.Option("--data", envvar="SWEEP_DATA", help="The folder that holds the sweeps.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
-Spec = Annotated[str, typer.Argument(help="A JSON or YAML file, - for standard input, or a preset.")]
-Id = Annotated[str, typer.Argument(help="A sweep's id, or the beginning of one.")]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes that compute. By default one for each core.")
-]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler",
-        help="Compute on the Dask cluster of this scheduler, such as tcp://host:8786. "
-        "Also from SWEEP_SCHEDULER or DASK_SCHEDULER_ADDRESS.",
-    ),
-]
-Serial = Annotated[bool, typer.Option("--serial", help="Compute in this process, without Dask.")]
-HERE = Path("sweep-data")
-
-MANY_POINTS = 5000  # take seconds to read
-FEW_FAILURES = 5  # are shown to people
-PERIOD = 3600.0  # seconds over which the speed is averaged: one run may take a good part of it
-
-
-class Interrupt(BaseException):
-    """Ctrl-C where nothing is at stake. No `Exception`: nobody on its way may take it for a problem."""
-
-
-class Stop:
-    """Ctrl-C and SIGTERM. The first ends a command at once, or asks it to stop while it computes; the
-    second ends the process."""
-
-    def __init__(self) -> None:
-        self.asked = self.computing = False
-
-    def __call__(self) -> bool:
-        return self.asked
-
-    def listen(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
-
-    def _hear(self, number: int, frame: Any) -> None:
-        if self.asked:
-            if sys.stderr.isatty():
-                os.write(2, b"\x1b[?25h\n")  # the bar hides the cursor
-            os._exit(INTERRUPTED)
-        self.asked = True
-        if not self.computing:
-            raise Interrupt
-
-
-stop = Stop()
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=HELP)
 
 
 def main() -> None:
@@ -109,162 +58,205 @@ def main() -> None:
         sys.exit(REFUSED)
 
 
-# ---- commands that compute
+# ---- compute
 
 
 @app.command()
 def run(
     spec: Spec,
-    data: Data = HERE,
+    data: Data = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     serial: Serial = False,
-    priority: Annotated[
-        int, typer.Option("--priority", help="Among sweeps that share workers, higher goes first.")
-    ] = 0,
+    priority: Priority = 0,
     as_json: Json = False,
 ) -> None:
-    """Compute a sweep here, without a server. Ctrl-C leaves it to be resumed by the same command."""
-    executor = _executor(workers, scheduler, serial)
-    folder = _folder(data)
-    submission = _submission(read_spec(spec), as_json)
-    _require_limits(submission, folder)
-    with _conductor(folder, executor) as conductor:
-        sweep, _ = conductor.submit(submission, priority=priority)
-        _to_the_end(conductor, sweep, as_json)
+    """Compute a sweep here, without a service. Ctrl-C leaves it to be resumed by the same command."""
+    place = Here(_folder(data), _executor(workers, scheduler, serial), quiet=as_json)
+    _end(place, place.submit(_read_spec(spec), priority), as_json)
 
 
 @app.command()
 def extend(
     sweep: Id,
     change: Annotated[str, typer.Argument(help="More values for axes, or more seeds: a file, or - .")],
-    data: Data = HERE,
+    data: Data = None,
+    url: Url = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     serial: Serial = False,
     as_json: Json = False,
 ) -> None:
     """A new sweep with more values; what the old one has computed is copied."""
-    executor = _executor(workers, scheduler, serial)
-    with _reader(data) as (folder, ledger):
-        old = _found(ledger, sweep)
-    submission = _submission(folder.spec(old.id).extended(_read_text(change)), as_json)
-    with _conductor(folder, executor) as conductor:
-        new, _ = conductor.submit(submission, extends=old.id)
-        _to_the_end(conductor, new, as_json)
+    place = _computing(data, url, workers, scheduler, serial, as_json)
+    _end(place, place.extend(sweep, _read(change)), as_json)
 
 
 @app.command()
 def retry(
     sweep: Id,
-    data: Data = HERE,
+    data: Data = None,
+    url: Url = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     serial: Serial = False,
     as_json: Json = False,
 ) -> None:
     """Compute the failed and cancelled runs of a sweep again, or go on with one that was interrupted."""
-    executor = _executor(workers, scheduler, serial)
-    with _reader(data) as (folder, ledger):
-        old = _found(ledger, sweep)
-    with _conductor(folder, executor) as conductor:
-        _to_the_end(conductor, conductor.retry(old.id), as_json)
-
-
-def _to_the_end(conductor: Conductor, sweep: Sweep, as_json: bool) -> None:
-    """Compute what is left of a sweep, say what became of it, and exit by how it ended."""
-    import sqlalchemy as sa
-
-    stop.computing = True
-    folder, ledger = conductor.folder, conductor.ledger
-    try:
-        ended = _watched(conductor, conductor.resume(sweep.id), quiet=as_json)
-    except Stopped:
-        with suppress(OSError, sa.exc.SQLAlchemyError):  # no room to say so: the next start finds out
-            conductor.pause(sweep.id)
-        about = describe(folder, ledger, ledger.sweep(sweep.id))
-        if not as_json:
-            print("interrupted: the same command goes on from here", file=sys.stderr)
-        else:
-            _say(as_json, about, "")
-        raise typer.Exit(INTERRUPTED) from None
-    about = describe(folder, ledger, ended, None if as_json else 1)
-    _say(as_json, about, ending(about, _where(folder)))
-    raise typer.Exit(ENDS.get(ended.state.value, INTERRUPTED))
-
-
-# ---- commands that look
-
-
-@app.command("list")
-def list_sweeps(data: Data = HERE, as_json: Json = False) -> None:
-    """The sweeps of a folder, newest first."""
-    sweeps: list[Sweep] = []
-    if _folder(data).has_ledger():
-        with _reader(data) as (_, ledger):
-            sweeps = ledger.sweeps()
-    lines = [f"{one.id}  {one.state.value:<10}  {one.runs:>8} runs  {printable(one.name)}" for one in sweeps]
-    _say(as_json, [row(one) for one in sweeps], "\n".join(lines) or "no sweeps yet")
+    place = _computing(data, url, workers, scheduler, serial, as_json)
+    _end(place, place.retry(sweep), as_json)
 
 
 @app.command()
-def show(sweep: Id, data: Data = HERE, as_json: Json = False) -> None:
+def resume(
+    sweep: Id,
+    data: Data = None,
+    url: Url = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    serial: Serial = False,
+    as_json: Json = False,
+) -> None:
+    """Go on with a sweep that was paused or interrupted."""
+    place = _computing(data, url, workers, scheduler, serial, as_json)
+    _end(place, place.resume(sweep), as_json)
+
+
+# ---- the service
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str | None, typer.Option("--host", help="Where to listen. By default SWEEP_HOST, or 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="By default SWEEP_PORT, or 8000; 0 for any that is free.")
+    ] = None,
+    data: Data = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+) -> None:
+    """Start the service: its REST interface, its page, and the workers that compute."""
+    _require_one(workers, scheduler, serial=False)
+    given = {"host": host, "port": port, "data": data, "scheduler": scheduler, "workers": workers}
+    given = {name: value for name, value in given.items() if value is not None}
+    if workers is not None:
+        given["scheduler"] = None  # whatever the environment says
+    stop.computing = True  # the service ends by itself when it is asked to
+    from api.serve import serve as begin
+
+    raise typer.Exit(begin(**given))
+
+
+@app.command()
+def submit(
+    spec: Spec,
+    url: Url = None,
+    priority: Priority = 0,
+    follow: Annotated[bool, typer.Option("--watch", help="Stay, and follow it to its end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Give a sweep to a service, which computes it."""
+    place = _service(url)
+    found = place.submit(_read_spec(spec), priority)
+    if follow and found["state"] in ("queued", "running"):
+        found = _watched(place, found["id"], as_json)
+    _end(place, found, as_json)
+
+
+@app.command()
+def watch(sweep: Id, url: Url = None, as_json: Json = False) -> None:
+    """Follow a sweep of a service until it ends or pauses. Ctrl-C leaves it running."""
+    place = _service(url)
+    _end(place, _watched(place, place.find(sweep), as_json), as_json)
+
+
+def _watched(place: There, sweep: str, as_json: bool) -> dict[str, Any]:
+    from sweep_service.progress import Bar
+
+    now: dict[str, Any] = {}
+    try:
+        with Bar(quiet=as_json) as bar:
+            for now in place.client.follow(sweep):
+                bar.show(now)
+                if now["state"] == "paused":
+                    break
+        return place.show(sweep, None if as_json else 1)
+    except Interrupt:
+        if as_json:
+            _say(as_json, now, "")
+        else:
+            print(f"the sweep goes on: sweep watch {sweep}{place.option}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _end(place: Here | There, about: dict[str, Any], as_json: bool) -> NoReturn:
+    """Say what became of a sweep, and exit by it."""
+    state = about["state"]
+    if stop.asked:
+        if as_json:
+            _say(as_json, about, "")
+        else:
+            print("interrupted: the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if state in ("queued", "running"):  # the service goes on
+        _say(as_json, about, accepted(about, place.option))
+        raise typer.Exit(DONE)
+    _say(as_json, about, ending(about, place.option))
+    raise typer.Exit(ENDS.get(state, INTERRUPTED))
+
+
+# ---- look
+
+
+@app.command("list")
+def list_sweeps(data: Data = None, url: Url = None, as_json: Json = False) -> None:
+    """The sweeps of a folder or a service, newest first."""
+    found = _place(data, url).sweeps()
+    _say(as_json, found, listing(found))
+
+
+@app.command()
+def show(sweep: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:
     """One sweep: its state, its counts, where it is, and what failed."""
-    with _reader(data) as (folder, ledger):
-        about = describe(folder, ledger, _found(ledger, sweep), None if as_json else FEW_FAILURES)
+    about = _place(data, url).show(sweep, None if as_json else FEW_FAILURES)
     _say(as_json, about, told(about))
 
 
 @app.command()
-def estimate(spec: Spec, data: Data = HERE, as_json: Json = False) -> None:
+def estimate(spec: Spec, data: Data = None, url: Url = None, as_json: Json = False) -> None:
     """What a sweep would cost, without beginning it."""
-    from sweep_service.estimate import Limits
-
-    folder = _folder(data)
-    submission = _submission(read_spec(spec), as_json)
-    lenient = Limits(core_hours=math.inf)  # one that is too dear is told of
-    if folder.has_ledger():
-        with _reader(data) as (_, ledger):
-            found = submission.look(folder, ledger, lenient)
-    else:
-        found = submission.look(folder, None, lenient)
-    about: dict[str, Any] = {**found.content(), "refused": None}
-    try:
-        found.require(Limits(), folder.free_bytes())
-    except LimitExceeded as error:
-        about["refused"] = str(error)
+    about = _place(data, url, quiet=as_json).estimate(_read_spec(spec))
     _say(as_json, about, priced(about))
 
 
 @app.command()
 def export(
     sweep: Id,
-    output: Annotated[Path, typer.Argument(help="The file to write: .nc, .csv or .json.")],
-    data: Data = HERE,
+    output: Annotated[Path, typer.Argument(help="The file to write: .nc, .csv, .parquet or .json.")],
+    data: Data = None,
+    url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Write a sweep as netCDF, as CSV with a line for each run and time, or as JSON."""
-    from sweep_service.export import exported
-
-    with _reader(data) as (folder, ledger):
-        found = _found(ledger, sweep)
-    exported(folder.dataset_path(found.id), output)
-    _say(as_json, {"id": found.id, "path": str(output)}, str(output))
+    """Write a sweep as netCDF, as a table with a line for each run and time, or as JSON."""
+    found = _place(data, url).export(sweep, output)
+    _say(as_json, {"id": found, "path": str(output)}, str(output))
 
 
 @app.command()
 def rerun(
     sweep: Id,
     run: Annotated[str, typer.Argument(help="The name of a run, such as sgd-12 or ode-3.")],
-    data: Data = HERE,
+    data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Compute one run again, alone, and show what becomes of it; nothing is stored."""
     from sweep_service.compute import alone
     from sweep_service.status import Status
 
-    with _reader(data) as (folder, ledger):
-        layout = folder.layout(_found(ledger, sweep).id)
+    folder = _folder(data)
+    layout = folder.layout(Here(folder).find(sweep))
     kind, _, number = run.partition("-")
     result = alone(layout, kind, number)
     status = Status(int(result.values["status"][0])).label
@@ -274,9 +266,7 @@ def rerun(
 
 
 @app.command()
-def presets(
-    name: Annotated[str | None, typer.Argument(help="Print this one.")] = None, as_json: Json = False
-) -> None:
+def presets(name: Preset = None, as_json: Json = False) -> None:
     """Specs to start from."""
     from sweep_service.presets import PRESETS, preset, preset_text
 
@@ -284,35 +274,36 @@ def presets(
         _say(as_json, json.loads(preset(name).model_dump_json()), preset_text(name).rstrip())
     else:
         found = {one: preset(one).name for one in PRESETS}
-        _say(as_json, found, "\n".join(f"{one:<16} {title}" for one, title in found.items()))
+        _say(as_json, found, table(("name", "title"), found.items()))
 
 
-# ---- commands that change a folder, and compute nothing
+# ---- change, and compute nothing
 
 
 @app.command()
-def cancel(sweep: Id, data: Data = HERE, as_json: Json = False) -> None:
+def cancel(sweep: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:
     """Give up what is not computed yet; what is there stays."""
-    with _reader(data) as (folder, ledger):
-        old = _found(ledger, sweep)
-    with _conductor(folder) as conductor:
-        found = conductor.cancel(old.id)
-    _say(as_json, row(found), f"{found.id}  {found.state.value}")
+    found = _place(data, url).cancel(sweep)
+    _say(as_json, found, f"{found['id']}  {found['state']}")
 
 
 @app.command()
-def rm(sweep: Id, data: Data = HERE, as_json: Json = False) -> None:
+def pause(sweep: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:
+    """Let a sweep rest until it is resumed."""
+    found = _place(data, url).pause(sweep)
+    _say(as_json, found, f"{found['id']}  {found['state']}")
+
+
+@app.command()
+def rm(sweep: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:
     """Remove a sweep and everything of it."""
-    with _reader(data) as (folder, ledger):
-        old = _found(ledger, sweep)
-    with _conductor(folder) as conductor:
-        conductor.remove(old.id)
-    _say(as_json, {"id": old.id, "state": "removed"}, f"{old.id}  removed")
+    found = _place(data, url).remove(sweep)
+    _say(as_json, {"id": found, "state": "removed"}, f"{found}  removed")
 
 
 @app.command()
 def doctor(
-    data: Data = HERE,
+    data: Data = None,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Make the ledger again from what is stored.")
     ] = False,
@@ -322,7 +313,7 @@ def doctor(
     """Check the machine and the folder, and measure how fast the engines are here; or who works where."""
     from sweep_service.doctor import diagnosis, measure
 
-    with _conductor(_folder(data)) as conductor:
+    with Here(_folder(data)).conductor() as conductor:
         if scheduler is not None:
             from workers.report import report
 
@@ -346,16 +337,60 @@ def doctor(
     )
 
 
-# ---- folders, executors, specs
+# ---- places, executors, specs: what the command line says goes before the environment
+
+
+def _place(
+    data: Path | None,
+    url: str | None,
+    executor: Callable[[DataFolder], Executor] = alone,
+    quiet: bool = True,
+) -> Here | There:
+    if data is not None and url is not None:
+        raise InvalidInput("--data", str(data), "is for a folder, not for the service of --url")
+    if url is not None or (data is None and os.environ.get("SWEEP_URL")):
+        return _service(url)
+    return Here(_folder(data), executor, quiet)
+
+
+def _computing(
+    data: Path | None,
+    url: str | None,
+    workers: int | None,
+    scheduler: str | None,
+    serial: bool,
+    quiet: bool,
+) -> Here | There:
+    place = _place(data, url, _executor(workers, scheduler, serial), quiet)
+    for name, value in (("--workers", workers), ("--scheduler", scheduler), ("--serial", serial or None)):
+        if value is not None and isinstance(place, There):
+            raise InvalidInput(
+                name, value, f"is for computing here, not for the service at {place.client.url}"
+            )
+    return place
+
+
+def _service(url: str | None) -> There:
+    from sweep_service.client import Client
+
+    return There(Client(url))
+
+
+def _folder(data: Path | None) -> DataFolder:
+    """A folder, which may come to be."""
+    root = root_of(data)
+    if "://" in str(root) or str(root).startswith("s3:"):
+        raise InvalidInput("data", str(root), "must be a folder: object stores are not there yet")
+    if root.exists() and not root.is_dir():
+        raise InvalidInput("data", str(root), "must be a folder")
+    from sweep_service.store.folder import DataFolder
+
+    return DataFolder(root)
 
 
 def _executor(workers: int | None, scheduler: str | None, serial: bool) -> Callable[[DataFolder], Executor]:
-    """Who computes. What the command line says goes before the environment."""
-    if workers is not None and (serial or scheduler is not None):
-        other = "--serial" if serial else "--scheduler"
-        raise InvalidInput("--workers", workers, f"is for a cluster of this machine, not for {other}")
-    if serial and scheduler is not None:
-        raise InvalidInput("--scheduler", scheduler, "is not for --serial, which uses no cluster")
+    """Who computes."""
+    _require_one(workers, scheduler, serial)
     if scheduler is None and workers is None and not serial:
         scheduler = os.environ.get("SWEEP_SCHEDULER") or os.environ.get("DASK_SCHEDULER_ADDRESS") or None
     if scheduler is not None:
@@ -365,7 +400,7 @@ def _executor(workers: int | None, scheduler: str | None, serial: bool) -> Calla
 
     def made(folder: DataFolder) -> Executor:
         if serial:
-            return _alone(folder)
+            return alone(folder)
         from workers.cluster import Embedded, Remote
         from workers.executor import DaskExecutor
 
@@ -374,61 +409,26 @@ def _executor(workers: int | None, scheduler: str | None, serial: bool) -> Calla
     return made
 
 
-def _alone(folder: DataFolder) -> Executor:
-    from sweep_service.executors import SerialExecutor
-
-    return SerialExecutor(stop)
-
-
-@contextmanager
-def _conductor(
-    folder: DataFolder, executor: Callable[[DataFolder], Executor] = _alone
-) -> Iterator[Conductor]:
-    from sweep_service.conductor import Conductor
-
-    with Conductor(folder, executor(folder)) as conductor:
-        yield conductor
+def _require_one(workers: int | None, scheduler: str | None, serial: bool) -> None:
+    if workers is not None and (serial or scheduler is not None):
+        other = "--serial" if serial else "--scheduler"
+        raise InvalidInput("--workers", workers, f"is for a cluster of this machine, not for {other}")
+    if serial and scheduler is not None:
+        raise InvalidInput("--scheduler", scheduler, "is not for --serial, which uses no cluster")
 
 
-def _folder(data: Path) -> DataFolder:
-    """A folder, which may come to be."""
-    if "://" in str(data) or str(data).startswith("s3:"):
-        raise InvalidInput("data", str(data), "must be a folder: object stores are not there yet")
-    if data.exists() and not data.is_dir():
-        raise InvalidInput("data", str(data), "must be a folder")
-    from sweep_service.store.folder import DataFolder
-
-    return DataFolder(data)
-
-
-@contextmanager
-def _reader(data: Path) -> Iterator[tuple[DataFolder, Ledger]]:
-    """A folder with its ledger, neither of which is made by looking."""
-    folder = _folder(data)
-    if not folder.has_ledger():
-        raise NotFound(f"no sweeps in {data}" if data.exists() else f"no sweeps: {data} is not there")
-    with closing(folder.ledger()) as ledger:
-        yield folder, ledger
-
-
-def _where(folder: DataFolder) -> str:
-    """The option that names a folder, if it needs one."""
-    return "" if folder.root == HERE else f" --data {shlex.quote(str(folder.root))}"
-
-
-def read_spec(spec: str) -> SweepSpec:
-    """From a file, standard input, or a preset."""
-    from sweep_service.presets import PRESETS, preset
-    from sweep_service.spec import SweepSpec
+def _read_spec(spec: str) -> bytes:
+    """The text of a file, of standard input, or of a preset."""
+    from sweep_service.presets import PRESETS, preset_text
 
     if spec in PRESETS and not Path(spec).exists():
-        return preset(spec)
+        return preset_text(spec).encode()
     if spec != "-" and not Path(spec).exists():
         raise InvalidInput("spec", spec, f"must be a file, - or one of {', '.join(PRESETS)}")
-    return SweepSpec.read(_read_text(spec))
+    return _read(spec)
 
 
-def _read_text(path: str) -> bytes:
+def _read(path: str) -> bytes:
     from sweep_service.spec import LARGEST_SPEC
 
     try:
@@ -440,89 +440,14 @@ def _read_text(path: str) -> bytes:
         raise InvalidInput("spec", path, f"cannot be read: {error.strerror}") from None
 
 
-def _submission(spec: SweepSpec, quiet: bool) -> Submission:
-    """All points of a spec, read before anything is written."""
-    from sweep_service.grids import Grid
-    from sweep_service.submission import Submission
-
-    points = len(Grid.of(spec, checked=True))
-    if points > MANY_POINTS and not quiet:
-        print(f"preparing {points} points", file=sys.stderr)
-    return Submission(spec)
-
-
-def _require_limits(submission: Submission, folder: DataFolder) -> None:
-    """Where nothing is yet, a sweep that is refused leaves no trace, not even the folder."""
-    from sweep_service.estimate import Limits
-
-    if not folder.has_ledger():
-        submission.look(folder, None, Limits())
-
-
-def _found(ledger: Ledger, beginning: str) -> Sweep:
-    """The sweep whose id begins like this."""
-    matches = [sweep for sweep in ledger.sweeps() if beginning and sweep.id.startswith(beginning)]
-    if len(matches) != 1:
-        many = f"{len(matches)} sweeps begin with" if matches else "no sweep begins with"
-        raise NotFound(f"{many} {beginning!r}: sweep list shows them")
-    return matches[0]
-
-
-# ---- progress
-
-
-def _watched(conductor: Conductor, sweep: Sweep, quiet: bool) -> Sweep:
-    """Run to the end with a bar in predicted cost."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    console = Console(stderr=True, quiet=quiet)
-    columns = (
-        BarColumn(bar_width=20), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
-        TextColumn("{task.fields[speed]}"), TextColumn("{task.description}"),
-    )  # fmt: skip
-    said: set[str] = set()
-
-    def say(text: str) -> None:
-        if text and text not in said:
-            said.add(text)
-            console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
-
-    say(f"{sweep.id}  {sweep.name}".rstrip())
-    with Progress(*columns, console=console, speed_estimate_period=PERIOD) as bar:
-        totals = conductor.ledger.totals(sweep.id)
-        total = totals["cost_done"] + totals["cost_left"] or 1.0
-        task = bar.add_task("", total=total, completed=totals["cost_done"], speed="")
-
-        def watch(now: Sweep) -> None:
-            client = getattr(conductor.executor, "client", None)
-            if link := getattr(client, "dashboard_link", None):
-                say(f"dashboard {link}")
-            say(now.reason)
-            totals = conductor.ledger.totals(sweep.id)
-            runs = sum(totals["counts"].values())
-            speed = bar.tasks[0].speed
-            bar.update(
-                task,
-                completed=totals["cost_done"],
-                speed=f"{speed:.2g} core-s/s" if speed else "",
-                description=f"{runs}/{now.runs} runs{', waiting' if now.reason else ''}",
-            )
-
-        watch(sweep)
-        ended = conductor.run(sweep.id, watch)
-        watch(ended)
-        if ended.state.value == "completed":
-            bar.update(task, completed=total)
-    return ended
-
-
 def _say(as_json: bool, content: Any, text: str) -> None:
     if as_json:
-        from sweep_service.export import plain
+        try:
+            text = json.dumps(content, default=str, allow_nan=False)
+        except ValueError:  # a number that is not finite
+            from sweep_service.export import plain
 
-        text = json.dumps(plain(content), default=str, allow_nan=False)
+            text = json.dumps(plain(content), default=str, allow_nan=False)
     print(text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,15 @@ class Format:
 
 
 def exported(dataset: Path | xr.Dataset, output: Path, format: str | None = None) -> None:
-    """Write it, as the ending of the name says unless told; the file appears when it is complete."""
+    """Write it, as the ending of the name says unless told."""
+    opened = xr.open_zarr(dataset, chunks=None) if isinstance(dataset, Path) else nullcontext(dataset)
+    with written(output, format) as (kind, fresh), opened as found:
+        FORMATS[kind].write(found, fresh)
+
+
+@contextmanager
+def written(output: Path, format: str | None) -> Iterator[tuple[str, Path]]:
+    """The format, and where to write: a file appears under its name when it is complete."""
     if format is not None and format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
     endings = {known.suffix: name for name, known in FORMATS.items()}
@@ -41,12 +49,9 @@ def exported(dataset: Path | xr.Dataset, output: Path, format: str | None = None
         raise InvalidInput("output", str(output), f"must end in {', '.join(endings)}")
     if not output.parent.is_dir() or output.is_dir():
         raise InvalidInput("output", str(output), "must be a file in a folder that exists")
-    write = FORMATS[format or endings[output.suffix]].write
     fresh = output.with_name(output.name + ".partial")
-    opened = xr.open_zarr(dataset, chunks=None) if isinstance(dataset, Path) else nullcontext(dataset)
     try:
-        with opened as found:
-            write(found, fresh)
+        yield format or endings[output.suffix], fresh
         fresh.replace(output)
     finally:
         fresh.unlink(missing_ok=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,8 @@ from sweep_service.status import Status
 if TYPE_CHECKING:
     from sweep_service.store.folder import DataFolder
     from sweep_service.store.ledger import Ledger, Sweep
+
+WIDE = 10_000  # columns
 
 
 def describe(folder: DataFolder, ledger: Ledger, sweep: Sweep, most: int | None = None) -> dict[str, Any]:
@@ -47,53 +50,75 @@ def row(sweep: Sweep) -> dict[str, Any]:
     return {**asdict(sweep), "state": sweep.state.value}
 
 
-def failures(folder: DataFolder, sweep: str) -> Iterator[dict[str, Any]]:
-    """Capsules by number; the trace is long, and stays in them."""
+def failures(folder: DataFolder, sweep: str, after: str | None = None) -> Iterator[dict[str, Any]]:
+    """Capsules by number, those after a run such as sgd-12; the trace is long, and stays in them."""
 
     def order(name: str) -> tuple[str, int]:
         kind, _, number = Path(name).stem.partition("-")
         return kind, int(number)
 
     for name in sorted(folder.objects.list(f"{sweep}.failures/"), key=order):
+        if after is not None and order(name) <= order(after):
+            continue
         found = json.loads(folder.objects.get(name))
         yield {part: found[part] for part in found if part != "trace"}
 
 
+def accepted(about: Mapping[str, Any], options: str = "") -> str:
+    """What a person wants to know of a sweep that a service has taken on."""
+    links = listed({name: about["links"][name] for name in ("page", "zarr", "dashboard")})
+    return f"{about['id']}  {about['state']}\n{links}\n\n    sweep watch {about['id']}{options}"
+
+
 def ending(about: Mapping[str, Any], options: str = "") -> str:
     """What a person wants to know when a sweep ends: how, where it is, and what to do next."""
-    state, path = about["state"], about["path"]
-    again = f"sweep retry {about['id']}{options}"
+    state, place = about["state"], _place(about)
+    again = f"{about['id']}{options}"
     runs = "1 run" if about["runs"] == 1 else f"{about['runs']} runs"
     lines = [f"{state}: {about['reason'] or f'{runs}: {_counted(about)}'}"]
     if state != "failed":
-        opened = ["    import xarray as xr", f"    ds = xr.open_zarr({path!r})"]
-        lines += [path, "", *opened, ""]
+        lines += [place, "", "    import sweep_service as ss", f"    ds = ss.open({place!r})", ""]
     if state == "incomplete":
-        for first in about["failures"][:1]:
+        for first in about.get("failures", ())[:1]:
             lines += [f"the first error: {printable(first['error'])}", f"    {first['command']}"]
-        lines += [f"all errors, with their traces: {path.removesuffix('.zarr')}.failures"]
-        lines += ["compute the failed runs again:", f"    {again}"]
+        lines += [f"all errors: {_errors(about)}"]
+        lines += ["compute the failed runs again:", f"    sweep retry {again}"]
+    elif state == "paused":
+        lines += ["go on:", f"    sweep resume {again}"]
     elif state != "completed":
-        lines += ["try again:" if state == "failed" else "go on:", f"    {again}"]
+        lines += ["try again:" if state == "failed" else "go on:", f"    sweep retry {again}"]
     return "\n".join(lines).rstrip()
+
+
+def _place(about: Mapping[str, Any]) -> str:
+    """What opens it: a folder here, a URL there."""
+    return about["path"] if "path" in about else about["links"]["self"]
+
+
+def _errors(about: Mapping[str, Any]) -> str:
+    """Where all of them are."""
+    if "path" in about:
+        return f"{about['path'].removesuffix('.zarr')}.failures"
+    return about["links"]["failures"]
 
 
 def told(about: Mapping[str, Any]) -> str:
     """A sweep on a few lines."""
     rest = about["core_seconds_left"]
-    left = f", {_time(rest)} predicted to be left" if rest else ""
+    left = f", {duration(rest)} predicted to be left" if rest else ""
     lines = listed(
         {
             "id": about["id"],
             "name": about["name"],
             "state": about["state"] + (f": {about['reason']}" if about["reason"] else ""),
             "runs": f"{about['runs']}: {_counted(about)}",
-            "core time": _time(about["core_seconds"]) + left,
+            "core time": duration(about["core_seconds"]) + left,
             "priority": about["priority"] or "",
             "extends": about["extends"],
             "created": _when(about["created"]),
             "updated": _when(about["updated"]),
-            "path": about["path"],
+            "path": about.get("path"),
+            "url": about["links"]["self"] if "links" in about else None,
         }
     )
     failed = about["counts"].get("failed", 0)
@@ -103,7 +128,7 @@ def told(about: Mapping[str, Any]) -> str:
     ]
     copies = sum(len(one["runs"]) for one in about["failures"])
     if failed > copies > 0:
-        shown.append(f"… all of them in {about['path'].removesuffix('.zarr')}.failures")
+        shown.append(f"… all of them in {_errors(about)}")
     return "\n".join([lines, *(["", f"{failed} failed runs"] if shown else []), *shown])
 
 
@@ -120,9 +145,9 @@ def priced(about: Mapping[str, Any]) -> str:
             "points": about["points"],
             "runs": f"{about['runs']}: {', '.join(parts)}",
             "SGD steps": _number(about["sgd_steps"]),
-            "core time": _time(about["core_seconds"]),
+            "core time": duration(about["core_seconds"]),
             "size": f"{size(about['bytes'])} at most",
-            "dearest": f"{where}: {_time(about['dearest']['core_seconds'])}" if left else "",
+            "dearest": f"{where}: {duration(about['dearest']['core_seconds'])}" if left else "",
         }
     )
     refused = [f"would be refused: {about['refused']}"] if about["refused"] else []
@@ -136,6 +161,23 @@ def listed(about: Mapping[str, Any]) -> str:
     )
 
 
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """On a terminal the last column is folded into what is left; a program gets whole lines."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    found = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        found.add_column(name, no_wrap=name != columns[-1])
+    for one in rows:
+        found.add_row(*(Text(printable(text)) for text in one))
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
+    with console.capture() as text:
+        console.print(found)
+    return "\n".join(line.rstrip() for line in text.get().splitlines())
+
+
 def _counted(about: Mapping[str, Any]) -> str:
     """20 done, 4 failed; 4 copied from earlier sweeps"""
     parts = ", ".join(f"{number} {label}" for label, number in about["counts"].items())
@@ -143,9 +185,9 @@ def _counted(about: Mapping[str, Any]) -> str:
     return f"{parts}{copied}"
 
 
-def _time(seconds: float) -> str:
-    """1.3 h: two digits, in the unit that a person would choose."""
-    if not math.isfinite(seconds):
+def duration(seconds: float | None) -> str:
+    """1.3 h: two digits, in the unit that a person would choose; in JSON an endless one is null."""
+    if seconds is None or not math.isfinite(seconds):
         return "without end"
     for unit, length in (("years", 31_557_600.0), ("days", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
@@ -162,12 +204,22 @@ def size(count: float) -> str:
 
 def _number(value: Any, digits: int = 3) -> str:
     """Few digits, and 1.2e6 for 1200000.0; a whole number or a name as it is."""
+    value = math.inf if value is None else value
     if not isinstance(value, float):
         return str(value)
     if value and not 1e-3 <= abs(value) < 1e5:
         found, _, power = f"{value:.{digits - 1}e}".partition("e")
         return f"{found.rstrip('0').rstrip('.') if '.' in found else found}e{int(power)}" if power else found
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+
+
+def listing(sweeps: Iterable[Mapping[str, Any]]) -> str:
+    """Sweeps as a table; their ids say when they were created."""
+    rows = [
+        (one["id"], one["state"], f"{math.floor(100 * one['progress'])} %", str(one["runs"]), one["name"])
+        for one in sweeps
+    ]
+    return table(("id", "state", "done", "runs", "name"), rows) if rows else "no sweeps yet"
 
 
 def _when(stamp: str) -> str:

@@ -247,7 +247,10 @@ def _dashboard(scheduler: dict[str, Any]) -> str:
 
 
 def label(task: Task) -> str:
-    """What a task is called on the dashboard: one name, and so one colour, per sweep and engine."""
-    words = (task.name[:30] or "sweep", task.sweep[-8:], task.bundle.work.rpartition("/")[2])
-    name = re.sub(r"[\W_]+", "_", "_".join(words)).strip("_")
-    return name if name[0].isalpha() else f"sweep_{name}"  # Dask would take a number for no name
+    """What a task is called on the dashboard: one name, and so one colour, per sweep and engine.
+
+    The engine goes first, as bars of progress show 12 letters.
+    """
+    kind, _, engine = task.bundle.work.partition("/")
+    words = (engine if kind == "sgd" else kind.upper(), task.name[:30], task.sweep[-8:])
+    return re.sub(r"[\W_]+", "_", "_".join(words)).strip("_")

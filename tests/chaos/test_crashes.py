@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sweep_service.cli import DONE, FAILED, INTERRUPTED
 from sweep_service.faults import POINTS
-from tests.test_cli import DONE, FAILED, INTERRUPTED, nursery, sweep, until
+from tests.cli.commands import nursery, sweep, until
 
 SPEC = {
     "axes": {"d": [5, 8], "p": [3, 4], "gamma": 0.2, "regime": ["classical_noise", "high_dimensional"]},

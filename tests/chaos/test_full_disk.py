@@ -9,8 +9,9 @@ from contextlib import suppress
 import pytest
 import xarray as xr
 
+from sweep_service.cli import DONE, INTERRUPTED, REFUSED
 from tests.chaos.test_crashes import SPEC, assert_tidy, dataset, undisturbed
-from tests.test_cli import DONE, INTERRUPTED, REFUSED, nursery, sweep, until
+from tests.cli.commands import nursery, sweep, until
 
 # From the third job on there is not a byte left; then it is as if the check for room had not seen it.
 FILL = """

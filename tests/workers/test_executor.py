@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time as clock
 from collections import Counter
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.task import DEADLY, Task
-from tests.test_cli import until
+from tests.cli.commands import until
 from workers import cluster as clusters
 from workers.cluster import Embedded, Remote
 from workers.executor import LEAST, MOST, DaskExecutor, label
@@ -192,9 +193,12 @@ def test_tasks_of_a_sweep_and_an_engine_have_one_colour(name):
         return key_split(f"{label(task)}-{key}-17")
 
     same = {prefix("0badcafe", f"{at:032x}", "sgd/S1") for at in range(3)}
-    others = {prefix("0badcafe", "0" * 32, work) for work in ("ode/small", "ode/small-sampling", "sgd/S2")}
-    assert len(same) == 1
-    assert len(same | others | {prefix("12345678", "0" * 32, "sgd/S1")}) == 5
+    odes = {prefix("0badcafe", "0" * 32, work) for work in ("ode/small", "ode/small-sampling")}
+    others = {prefix("0badcafe", "0" * 32, "sgd/S2"), prefix("12345678", "0" * 32, "sgd/S1")}
+    assert len(same) == len(odes) == 1
+    assert len(same | odes | others) == 4
+    start = "_".join(re.findall(r"\w+", name)) or "0badcafe"
+    assert all(one.startswith((f"S1_{start}", f"ODE_{start}")) for one in same | odes)  # bars show 12 letters
 
 
 def test_a_task_that_raises_is_tried_again_and_then_given_up(tmp_path, cluster, monkeypatch):

@@ -1,0 +1,120 @@
+"""A cluster that grows and shrinks by what is submitted: its workers come for a sweep, and go."""
+
+import logging
+import time as clock
+from contextlib import closing, contextmanager
+
+import pytest
+import xarray as xr
+from distributed import LocalCluster
+
+from sweep_service.bundles import Bundle
+from sweep_service.conductor import MOST_ATTEMPTS
+from sweep_service.errors import Stopped
+from sweep_service.spec import SweepSpec
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.ledger import State
+from sweep_service.task import Task
+from tests.workers.test_executor import conducting, ran, results, until
+from workers.cluster import Remote
+from workers.executor import DaskExecutor
+from workers.shipped import run_bundle, shipped
+
+SOME = {
+    "axes": {"d": 6, "p": [2, 8], "gamma": 0.1, "regime": "classical_noise"},
+    "fixed": {"k": 2, "noise": 1e-3},
+    "seeds": {"init": 2, "repeat": 2},
+    "time": {"max": 5.0, "samples": 6},
+}
+MORE = {**SOME, "seeds": {"init": 3, "repeat": 2}}
+LONG = {  # a run of some seconds
+    "axes": {"d": 400, "p": 8, "gamma": 0.05}, "fixed": {"k": 2, "noise": 1e-3},
+    "time": {"max": 60.0, "samples": 3}, "observables": ["risk"],
+}  # fmt: skip
+OFTEN = {"interval": "100 ms", "wait_count": 3}  # Dask would look once a second
+
+
+@contextmanager
+def adaptive():
+    with LocalCluster(
+        n_workers=0, threads_per_worker=1, processes=True, host="127.0.0.1",
+        dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+    ) as cluster:  # fmt: skip
+        cluster.adapt(minimum=0, maximum=2, **OFTEN)
+        yield cluster
+
+
+def there(cluster):
+    return len(cluster.scheduler.workers)
+
+
+def is_simulating(conductor):
+    """Is a worker in the loop of a simulation, where it asks whether it is still wanted?"""
+    return "simulators/run.py" in str(conductor.executor.client.call_stack())
+
+
+def serial(root, *specs):
+    with conducting(root, None) as conductor:
+        return [results(conductor, ran(conductor, spec).id) for spec in specs]
+
+
+def test_workers_come_for_a_sweep_and_go_after_it(tmp_path):
+    with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
+        for spec, expected in zip((SOME, MORE), serial(tmp_path / "serial", SOME, MORE), strict=True):
+            assert there(cluster) == 0
+            sweep = ran(conductor, spec)  # which ends only if a worker comes
+            assert sweep.state is State.COMPLETED
+            xr.testing.assert_identical(results(conductor, sweep.id), expected)
+            until(lambda: there(cluster) == 0)
+
+
+def test_short_tasks_make_the_cluster_grow(tmp_path):
+    """One worker could do for long what is submitted to it; Dask is to see that two would be better."""
+    with (
+        adaptive() as cluster,
+        closing(DaskExecutor(Remote(cluster.scheduler_address), DataFolder(tmp_path))) as executor,
+    ):
+        (tmp_path / "sweeps").mkdir()
+        executor.run = shipped(lambda *_: clock.sleep(1.0))
+
+        def has_grown():
+            while executor.room("sweep"):
+                executor.submit(Task(str(tmp_path), "sweep", Bundle((), cost=1.0, work="sgd/S1")), 0)
+            executor.poll()
+            return there(cluster) == 2
+
+        until(has_grown, seconds=30.0)
+
+
+def test_a_run_goes_on_where_a_busy_worker_has_left_it(tmp_path, monkeypatch):
+    (expected,) = serial(tmp_path / "serial", LONG)
+    with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(LONG))
+        parts = tmp_path / "data" / "sweeps" / f"{sweep.id}.parts"
+        monkeypatch.setattr(conductor.ledger, "tried", lambda *what: pytest.fail(f"blamed: {what}"))
+        until(lambda: (conductor.tick(), is_simulating(conductor))[1])
+        cluster.adapt(minimum=0, maximum=0, interval="100 ms", wait_count=1)
+        until(lambda: (conductor.tick(), there(cluster) == 0)[1])
+        until(lambda: (conductor.tick(), list(parts.glob("*.checkpoint")))[1], seconds=10.0)
+        cluster.adapt(minimum=0, maximum=2, **OFTEN)
+        assert conductor.run(sweep.id).state is State.COMPLETED
+        xr.testing.assert_identical(results(conductor, sweep.id), expected)
+
+
+def test_a_bundle_is_not_to_blame_for_workers_that_leave(tmp_path):
+    """However often: here each of them stops, before Dask has noticed that it leaves."""
+    left = tmp_path / "left"
+    left.mkdir()
+
+    def stop_first(*arguments):
+        tries = len(list(left.iterdir()))
+        if tries <= MOST_ATTEMPTS:
+            (left / str(tries)).touch()
+            raise Stopped("asked to stop")
+        run_bundle(*arguments)
+
+    one = {**SOME, "axes": {"d": 6, "p": 2, "gamma": 0.1}}
+    with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
+        conductor.executor.run = shipped(stop_first)
+        assert ran(conductor, one).state is State.COMPLETED
+    assert len(list(left.iterdir())) > MOST_ATTEMPTS

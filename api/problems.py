@@ -44,6 +44,7 @@ STATUS: dict[type[Exception], int] = {  # the first that fits
     Damaged: 500,
     TooNew: 500,
 }
+_NAMES = re.compile(r"[A-Za-z][A-Za-z0-9_.,() \[\]]{0,60}", re.ASCII)
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -118,10 +119,12 @@ def explained(error: Exception, request_id: str) -> Json:
     if isinstance(error, InvalidInput):
         status = next(status for kind, status in STATUS.items() if isinstance(error, kind))
         retry = {"Retry-After": "10"} if status == 429 else None
-        # Of what was sent nothing is repeated but the name of a key that is not known.
-        key = error.value if error.field.endswith("(key)") and _is_name(error.value) else ""
-        text = f"{' '.join([error.field, key]).rstrip()}: {error.allowed}"
-        return problem(request_id, status, text, retry, field=error.field, allowed=error.allowed)
+        # Of what was sent nothing is repeated but names of keys that could be ours.
+        field = error.field if _NAMES.fullmatch(error.field) else error.field.partition(".")[0]
+        if field.endswith("(key)") and isinstance(error.value, str) and _NAMES.fullmatch(error.value):
+            field = f"{field} {error.value}"
+        text = f"{field}: {error.allowed}"
+        return problem(request_id, status, text, retry, field=field, allowed=error.allowed)
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return problem(request_id, 507, "there is no room on the disk of the service")
     for kind, status in STATUS.items():
@@ -130,10 +133,6 @@ def explained(error: Exception, request_id: str) -> Json:
             return problem(request_id, status, text, {"Retry-After": "5"} if status == 503 else None)
     log.error("unexpected", exc_info=error, extra={"request_id": request_id})
     return problem(request_id, 500, "an error of the service; its log has more under the request id")
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_.]{0,39}", value) is not None
 
 
 def _methods(app: FastAPI, path: str) -> list[str]:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from api.app import create_app
 from api.settings import Settings
 from sweep_service.errors import InvalidInput
+from sweep_service.interrupt import stop
 from sweep_service.store.folder import DataFolder
 
 PLAIN = {*vars(logging.makeLogRecord({})), "color_message"}  # what every record has
@@ -51,6 +52,12 @@ class Server(uvicorn.Server):
             app.state.engine.hush()
         super().handle_exit(sig, frame)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if stop.asked:  # in the seconds before this one could hear it
+            self.should_exit = True
+            return
+        await super().startup(sockets)
+
 
 def serve(**given: Any) -> int:
     """Until it is told to end. Errors that are the caller's to mend are raised before it listens."""
@@ -81,7 +88,7 @@ def serve(**given: Any) -> int:
     )  # fmt: skip
     print(f"sweep service at {settings.url}, its data in {settings.data}", flush=True)
     server.run(sockets=[listener])
-    return 0 if server.started else 1
+    return 0 if server.started or server.should_exit else 1
 
 
 def _listener(settings: Settings) -> socket.socket:

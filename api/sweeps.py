@@ -24,7 +24,7 @@ from api.problems import Json, responses
 from sweep_service.conductor import Conductor
 from sweep_service.errors import Conflict, InvalidInput, LimitExceeded, NotFound
 from sweep_service.spec import SweepSpec
-from sweep_service.store.ledger import State, Sweep
+from sweep_service.store.ledger import Ledger, State, Sweep
 from sweep_service.submission import Submission
 from sweep_service.words import failures
 
@@ -43,6 +43,7 @@ Id = Annotated[str, Depends(sweep_id)]
 Key = Annotated[str | None, Header(min_length=1, max_length=200, description="Makes a repeated request safe")]
 Priority = Annotated[int, Query(ge=-1000, le=1000, description="Higher goes first")]
 LARGEST_ID = 2**63 - 1
+Begin = Callable[[Conductor], tuple[Sweep, bool]]
 
 
 def engine_of(request: Request) -> Engine:
@@ -121,34 +122,43 @@ def submit(
     if dry_run:
         return Json(_estimate(engine, Submission(SweepSpec.read(body))).model_dump())
 
-    def begin() -> tuple[Sweep, bool]:
-        return _begin(engine, SweepSpec.read(body), None, priority)
+    def ready() -> Begin:
+        return _ready(engine, SweepSpec.read(body), None, priority)
 
-    return _once(engine, "submit", body, idempotency_key, begin)
+    return _once(engine, "submit", body, idempotency_key, ready)
 
 
-def _begin(engine: Engine, spec: SweepSpec, extends: str | None, priority: int) -> tuple[Sweep, bool]:
+def _ready(engine: Engine, spec: SweepSpec, extends: str | None, priority: int) -> Begin:
     """All that takes long is done here, and not by the conductor, for whom all sweeps would wait."""
     submission = Submission(spec)
     if submission.existing(engine.ledger) is None:
         submission.look(engine.folder, engine.ledger, engine.settings.limits)
-    return engine.ask(lambda conductor: conductor.submit(submission, extends, priority))
+    return lambda conductor: conductor.submit(submission, extends, priority)
 
 
-def _once(
-    engine: Engine, what: str, body: bytes, key: str | None, begin: Callable[[], tuple[Sweep, bool]]
-) -> Response:
+def _once(engine: Engine, what: str, body: bytes, key: str | None, ready: Callable[[], Begin]) -> Response:
     """A request whose key was seen before is answered like the first, and does nothing."""
     digest = hashlib.sha256(what.encode() + b"\n" + body).hexdigest()
-    known = engine.ledger.request(key) if key is not None else None
-    if known is not None:
-        if known[0] != digest:
+
+    def seen(ledger: Ledger) -> Sweep | None:
+        known = ledger.request(key) if key is not None else None
+        if known is not None and known[0] != digest:
             raise Conflict("this Idempotency-Key came with another request before")
-        sweep, new = engine.ledger.sweep(known[1]), True
-    else:
-        sweep, new = begin()
+        return ledger.sweep(known[1]) if known is not None else None
+
+    def once(conductor: Conductor) -> tuple[Sweep, bool]:
+        """Another one may have brought the same key while this was made ready."""
+        if (old := seen(conductor.ledger)) is not None:
+            return old, True
+        found = begin(conductor)
         if key is not None:
-            engine.ask(lambda conductor: conductor.ledger.remember(key, digest, sweep.id))
+            conductor.ledger.remember(key, digest, found[0].id)
+        return found
+
+    sweep, new = seen(engine.ledger), True
+    if sweep is None:
+        begin = ready()
+        sweep, new = engine.ask(once)
     about = SweepOut.of(engine.view(sweep.id))
     return Json(about.model_dump(), 202 if new else 200, {"Location": about.links.self})
 
@@ -236,10 +246,10 @@ def extend(engine: Here, id: Id, body: Body, priority: Priority = 0, idempotency
     """A new sweep with more values of axes, points or seeds. What this one has is copied; it stays."""
     engine.ledger.sweep(id)
 
-    def begin() -> tuple[Sweep, bool]:
-        return _begin(engine, engine.folder.spec(id).extended(body), id, priority)
+    def ready() -> Begin:
+        return _ready(engine, engine.folder.spec(id).extended(body), id, priority)
 
-    return _once(engine, f"extend {id}", body, idempotency_key, begin)
+    return _once(engine, f"extend {id}", body, idempotency_key, ready)
 
 
 @router.delete("/sweeps/{id}", status_code=204, responses=responses(404))

@@ -16,11 +16,13 @@ from sweep_service.grids import Grid
 from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Sweep
+from sweep_service.submission import Submission
 from workers.cluster import Embedded
 from workers.executor import DaskExecutor
 
 OVERHEAD = 1e-3  # seconds of wall time per point beyond the computing
 SPEEDUP, MAKESPAN = 1.8, 1.3
+CANCEL = 5.0  # seconds
 MEMORY = 1500.0  # megabytes of the conducting process
 
 
@@ -29,8 +31,39 @@ def cluster(quick: bool) -> Iterator[Row]:
     yield _speedup(quick)
     yield _makespan(quick)
     yield _fairness(quick)
+    yield _cancel(quick)
     if not quick:
         yield _many()
+
+
+def _cancel(quick: bool) -> Row:
+    """From a word to a worker that has stopped its kernel."""
+    endless = {**_equal(1, 1e9), "seeds": 1}
+    with conducting(1) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(endless))
+        while not _busy(conductor):
+            conductor.tick()
+        time.sleep(1.0)
+        began = time.perf_counter()
+        conductor.cancel(sweep.id)
+        while _busy(conductor):
+            time.sleep(0.02)
+        took = time.perf_counter() - began
+        seconds = (
+            Submission(SweepSpec.parse(endless))
+            .look(conductor.folder, conductor.ledger, conductor.limits)
+            .core_seconds
+        )
+    return Row(
+        "cluster/cancel", "cancel a run of a billion steps", took, "the run itself, as predicted", seconds,
+        limit=None if quick else CANCEL,
+    )  # fmt: skip
+
+
+def _busy(conductor: Conductor) -> int:
+    executor = conductor.executor
+    assert isinstance(executor, DaskExecutor)
+    return sum(map(len, executor.client.call_stack().values())) if executor.client else 0
 
 
 def _cheap(points: int) -> dict[str, Any]:

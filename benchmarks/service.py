@@ -86,7 +86,7 @@ def serving(root: Path) -> Iterator[str]:
             yield found[0]
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.communicate(timeout=20)
 
 
 async def until_ready(url: str, threads: int = 0) -> None:

@@ -45,7 +45,7 @@ def service(data: Path) -> Iterator[str]:
         yield address[0]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(LAST)
+        process.communicate(timeout=LAST)
 
 
 def main() -> None:

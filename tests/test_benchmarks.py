@@ -74,7 +74,12 @@ def test_four_point_sum_is_the_variance(p, k):
     np.testing.assert_allclose(four_point_variance(o.M, o.Q, o.P), erf_variance(o.M, o.Q, o.P), rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = ("cluster", "service")  # start processes again and again
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CASES]
+)
 def test_quick_form_writes_json_lines(name, tmp_path, capsys):
     output = tmp_path / "results.jsonl"
     assert main([name, "--quick", "--output", str(output)]) == 0

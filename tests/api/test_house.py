@@ -1,0 +1,223 @@
+"""The service itself: readiness, numbers for Prometheus, what a spec can name, troubles it outlives."""
+
+import json
+import re
+import threading
+import time as clock
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sweep_service.conductor import Conductor
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.export import FORMATS
+from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.initial import INITS
+from sweep_service.model.observables import OBSERVABLES
+from sweep_service.presets import PRESETS, preset
+from sweep_service.spec import SweepSpec
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.ledger import Ledger, State
+from sweep_service.version import __version__
+from tests.api.served import TINY, another, assert_problem, gated, serving, until
+
+
+def test_it_is_well(service):
+    assert service.get("/healthz").json() == {"status": "ok"}
+    assert service.get("/readyz").json() == {
+        "status": "ready", "version": __version__, "threads": 1, "waiting": "", "refused": [],
+    }  # fmt: skip
+
+
+def test_the_front_door_leads_to_all_rooms(service):
+    page = service.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    links = re.findall(r'href="([^"]*)"', page.text)
+    assert len(links) > 4
+    for link in links:
+        assert service.get(link).status_code == (503 if link.startswith("/dask") else 200), link
+    assert service.get("/dask").headers["location"] == "/dask/status"
+
+
+def test_the_interface_is_described(service):
+    about = service.get("/openapi.json").json()
+    assert about["info"]["version"] == __version__
+    known = about["components"]["schemas"]
+    for found in re.findall(r'"#/components/schemas/([^"]*)"', json.dumps(about)):
+        assert found in known
+    for path, operations in about["paths"].items():
+        for method, operation in operations.items():
+            bad = {code for code in operation["responses"] if int(code) >= 400}
+            if path not in ("/healthz", "/readyz"):
+                assert bad >= {"401", "403", "422"}, (method, path)
+            for code in bad - {"503"}:
+                assert list(operation["responses"][code]["content"]) == ["application/problem+json"]
+    assert "security" not in about  # no tokens here
+
+
+def test_the_examples_of_the_description_are_good(service):
+    paths = service.get("/openapi.json").json()["paths"]
+    spec = paths["/v1/sweeps"]["post"]["requestBody"]["content"]["application/json"]["example"]
+    assert service.post("/v1/estimate", json=spec).status_code == 200
+    change = paths["/v1/sweeps/{id}/extend"]["post"]["requestBody"]["content"]["application/yaml"]["example"]
+    assert SweepSpec.parse(spec).extended(json.dumps(change)) != SweepSpec.parse(spec)
+
+
+# ---- what a spec can name
+
+
+def test_presets_are_specs(service):
+    found = {one["name"]: one for one in service.get("/v1/presets").json()["presets"]}
+    assert set(found) == set(PRESETS)
+    for name, one in found.items():
+        assert SweepSpec.parse(one["spec"]) == preset(name)
+        assert one["title"] == preset(name).name
+
+
+def test_a_preset_can_be_asked_for(service):
+    one = service.get("/v1/presets").json()["presets"][0]
+    assert service.post("/v1/estimate", json=one["spec"]).json()["runs"] > 0
+
+
+@pytest.mark.parametrize(
+    ("part", "registry"),
+    [
+        ("activations", ACTIVATIONS), ("regimes", [*REGIMES, "auto"]), ("observables", OBSERVABLES),
+        ("inits", INITS), ("formats", FORMATS),
+    ],
+)  # fmt: skip
+def test_the_catalogue_is_that_of_the_registries(service, part, registry):
+    found = service.get("/v1/catalogue").json()[part]
+    assert [one["name"] for one in found] == list(registry)
+    assert all(one["about"] for one in found)
+
+
+def test_what_the_catalogue_names_can_be_asked_for(service):
+    found = service.get("/v1/catalogue").json()
+    for one in found["activations"]:
+        spec = {**TINY, "fixed": {"k": 1, "activation": one["name"]}}
+        assert service.post("/v1/estimate", json=spec).status_code == 200, one["name"]
+    for one in found["observables"]:
+        spec = {**TINY, "observables": [one["name"]]}
+        assert service.post("/v1/estimate", json=spec).status_code == 200, one["name"]
+    for one in found["regimes"]:
+        spec = {**TINY, "axes": {**TINY["axes"], "regime": one["name"]}}
+        assert service.post("/v1/estimate", json=spec).status_code == 200, one["name"]
+
+
+# ---- numbers
+
+
+def numbers(service):
+    """Samples by name and labels."""
+    answer = service.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_numbers_for_prometheus(held):
+    queued = held.submit(another(1))
+    found = numbers(held)
+    for state in State:
+        listed = held.get("/v1/sweeps", params={"state": state.value, "limit": 500}).json()["sweeps"]
+        assert found["sweep_sweeps", (("state", state.value),)] == len(listed)
+    assert found["sweep_sweeps", (("state", "queued"),)] >= 1
+    assert found["sweep_threads", ()] == 1
+    assert found["sweep_waiting", ()] == 0
+    assert found["sweep_free_bytes", ()] > 0
+    before = found.get(seen("/v1/sweeps/{id}"), 0)
+    for _ in range(3):
+        held.sweep(queued)
+    assert numbers(held)[seen("/v1/sweeps/{id}")] == before + 3
+
+
+def seen(route, method="GET", status="200"):
+    return "sweep_http_requests_total", (("method", method), ("route", route), ("status", status))
+
+
+def test_strangers_add_no_names_to_the_numbers(service):
+    """Or anybody could fill the memory of the service and of Prometheus."""
+    for number in range(5):
+        service.get(f"/made-up-{number}")
+        service.get(f"/v1/sweeps/20260101-00000{number}-00000000/zarr/{number}")
+        service.request("PROPFIND", "/healthz")
+        service.get("/healthz", headers={"Host": f"evil-{number}.example"})
+    text = service.get("/metrics").text
+    for word in ("made-up", "20260101", "PROPFIND", "evil"):
+        assert word not in text
+    assert 'route="/v1/sweeps/{id}/zarr/{path:path}"' in text
+    assert 'method="other"' in text
+
+
+# ---- troubles
+
+
+def test_a_full_disk_is_waited_for(held, monkeypatch):
+    sweep = held.submit(another(2))
+    monkeypatch.setattr(DataFolder, "free_bytes", lambda _: 0)
+    until(lambda: "waiting for room" in held.get("/readyz").json()["waiting"])
+    assert "waiting for room" in held.sweep(sweep)["reason"]
+    assert numbers(held)["sweep_waiting", ()] == 1
+    assert_problem(held.post("/v1/sweeps", json=another(3)), 422, field="bytes")
+    monkeypatch.undo()
+    held.executor.let()
+    assert held.ended(sweep)["counts"] == {"done": 4}
+    assert held.get("/readyz").json()["waiting"] == ""
+
+
+@pytest.mark.parametrize(("where", "name"), [(Conductor, "tick"), (Ledger, "news")])
+def test_an_error_of_ours_does_not_stop_the_others(held, monkeypatch, where, name):
+    """Nor is it told to strangers: the log has it."""
+
+    def broken(*words, **options):
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(where, name, broken)
+    until(lambda: "met an error" in held.get("/readyz").json()["waiting"])
+    assert "odd" not in held.get("/readyz").text
+    monkeypatch.undo()
+    held.executor.let()
+    sweep = held.submit(another(4 + len(name)))
+    assert held.ended(sweep)["counts"] == {"done": 4}
+    assert held.get("/readyz").json() == {**held.get("/readyz").json(), "status": "ready", "waiting": ""}
+
+
+def test_a_conductor_that_has_ended_is_told_at_once(tmp_path):
+    """Not after the patience of a request, which is long."""
+    with serving(tmp_path, executor=gated) as service:
+        sweep = service.submit(another(1))
+        service.engine.hush()
+        service.engine._thread.join()
+        assert service.get("/readyz").status_code == 503
+        assert service.get("/readyz").json()["status"] == "stopping"
+        assert service.get("/healthz").status_code == 200
+        began = clock.monotonic()
+        answer = service.post(f"/v1/sweeps/{sweep}/cancel")
+        assert clock.monotonic() - began < 5
+        assert_problem(answer, 503, "stopping")
+        assert int(answer.headers["retry-after"]) > 0
+        assert service.sweep(sweep)["id"] == sweep  # who only looks may go on
+
+
+def test_a_service_leaves_no_thread_behind(tmp_path):
+    before = set(threading.enumerate())
+    with serving(tmp_path) as service:
+        service.done(another(1))
+    left = set(threading.enumerate()) - before
+    assert [thread.name for thread in left if "conductor" in thread.name or "service" in thread.name] == []
+
+
+def test_what_was_going_on_goes_on_after_a_restart(tmp_path):
+    with serving(tmp_path, executor=gated) as service:
+        service.executor.let(computes=1)
+        sweep = service.submit(another(1))
+        until(lambda: service.executor.computes == 0)
+        paused = service.submit(another(2))
+        service.post(f"/v1/sweeps/{paused}/pause")
+    with serving(tmp_path, executor=gated) as service:
+        assert service.ended(sweep)["counts"] == {"done": 4}
+        assert service.sweep(paused)["state"] == "paused"

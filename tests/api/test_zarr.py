@@ -1,0 +1,270 @@
+"""The store by HTTP: the very bytes, by ranges and tags, and nothing that is not of it."""
+
+import os
+import socket
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import pytest
+import xarray as xr
+
+from tests.api.served import assert_problem, until
+
+
+@pytest.fixture(scope="module")
+def root(service, sweep):
+    return service.folder.dataset_path(sweep)
+
+
+@pytest.fixture(scope="module")
+def base(sweep):
+    return f"/v1/sweeps/{sweep}/zarr"
+
+
+@pytest.fixture(scope="module")
+def chunk(root):
+    """The path of a chunk in the store."""
+    found = next(path for path in sorted(root.glob("sgd_risk/c/**/*")) if path.is_file())
+    return str(found.relative_to(root))
+
+
+@pytest.fixture
+def large(root):
+    """An object that is sent block by block; longer than what fits in buffers on the way."""
+    path = root / "large"
+    path.write_bytes(os.urandom(1 << 20) * 24)
+    yield path
+    path.unlink()
+
+
+def test_every_object_is_sent_as_it_is(service, root, base):
+    files = [path for path in root.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    for path in files:
+        answer = service.get(f"{base}/{path.relative_to(root)}")
+        assert answer.status_code == 200
+        assert answer.content == path.read_bytes()
+        assert int(answer.headers["content-length"]) == path.stat().st_size
+        assert answer.headers["cache-control"] == "no-cache"
+        assert answer.headers["accept-ranges"] == "bytes"
+        assert "content-encoding" not in answer.headers
+
+
+def test_it_opens_by_its_address(service, root, base):
+    with xr.open_zarr(root, chunks=None) as local, xr.open_zarr(f"{service.url}{base}", chunks=None) as there:
+        xr.testing.assert_identical(there.load(), local.load())
+
+
+def test_the_head_is_that_of_the_whole(service, base, chunk):
+    for name in (chunk, "zarr.json"):
+        whole, head = service.get(f"{base}/{name}"), service.head(f"{base}/{name}")
+        assert (head.status_code, head.content) == (200, b"")
+        for part in ("content-length", "etag", "last-modified", "accept-ranges", "content-type"):
+            assert head.headers[part] == whole.headers[part]
+    missing = service.head(f"{base}/missing")
+    assert (missing.status_code, missing.content) == (404, b"")
+
+
+RANGES = {
+    "bytes=0-0": slice(0, 1),
+    "bytes=0-9": slice(0, 10),
+    "bytes=5-5": slice(5, 6),
+    "bytes=7-": slice(7, None),
+    "bytes=-4": slice(-4, None),
+    "bytes=-999999999": slice(None),
+    "bytes=0-999999999999999999": slice(None),
+}
+
+
+@pytest.mark.parametrize("wanted", RANGES)
+def test_a_range(service, root, base, chunk, wanted):
+    whole = (root / chunk).read_bytes()
+    answer = service.get(f"{base}/{chunk}", headers={"Range": wanted})
+    assert answer.status_code == 206
+    assert answer.content == whole[RANGES[wanted]]
+    first, last, _ = RANGES[wanted].indices(len(whole))
+    assert answer.headers["content-range"] == f"bytes {first}-{last - 1}/{len(whole)}"
+    assert int(answer.headers["content-length"]) == last - first
+
+
+@pytest.mark.parametrize("wanted", ["bytes={size}-", "bytes={size}-{size}", "bytes=999999999-", "bytes=-0"])
+def test_a_range_beyond_the_end(service, root, base, chunk, wanted):
+    size = (root / chunk).stat().st_size
+    answer = service.get(f"{base}/{chunk}", headers={"Range": wanted.format(size=size)})
+    assert_problem(answer, 416)
+    assert answer.headers["content-range"] == f"bytes */{size}"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "bytes=", "bytes=-", "bytes=a-b", "bytes 0-1", "items=0-1", "bytes=0-1,3-4", "bytes=--1", "odd",
+        "bytes=0x1-", "bytes=" + "9" * 5000 + "-", "bytes=1.5-2", "bytes=²-³",
+    ],
+)  # fmt: skip
+def test_what_is_no_range_is_passed_over(service, root, base, chunk, wanted):
+    answer = service.get(f"{base}/{chunk}", headers={"Range": wanted.encode()})
+    assert (answer.status_code, answer.content) == (200, (root / chunk).read_bytes())
+
+
+def test_a_head_has_no_range(service, base, chunk):
+    """It is defined for GET alone."""
+    head = service.head(f"{base}/{chunk}", headers={"Range": "bytes=0-0"})
+    assert (head.status_code, "content-range" in head.headers) == (200, False)
+
+
+def test_an_empty_object(service, root, base):
+    (root / "empty").touch()
+    try:
+        answer = service.get(f"{base}/empty")
+        assert (answer.status_code, answer.content, answer.headers["content-length"]) == (200, b"", "0")
+        for wanted in ("bytes=0-", "bytes=-1", "bytes=0-0"):
+            assert_problem(service.get(f"{base}/empty", headers={"Range": wanted}), 416)
+    finally:
+        (root / "empty").unlink()
+
+
+def test_what_a_reader_has_is_not_sent_again(service, base, chunk):
+    tag = service.get(f"{base}/{chunk}").headers["etag"]
+    for seen in (tag, f"W/{tag}", "*", f'"other", {tag}', f'{tag} , "x"'):
+        answer = service.get(f"{base}/{chunk}", headers={"If-None-Match": seen})
+        assert (answer.status_code, answer.content) == (304, b"")
+        assert answer.headers["etag"] == tag
+        assert service.head(f"{base}/{chunk}", headers={"If-None-Match": seen}).status_code == 304
+    for seen in ('"other"', tag.strip('"'), "", "odd", tag[:-2] + '"'):
+        answer = service.get(f"{base}/{chunk}", headers={"If-None-Match": seen})
+        assert answer.status_code == 200
+
+
+def test_a_range_of_another_version_is_the_whole(service, root, base, chunk):
+    whole, about = (root / chunk).read_bytes(), service.get(f"{base}/{chunk}").headers
+    wanted = {"Range": "bytes=2-3"}
+    same = service.get(f"{base}/{chunk}", headers={**wanted, "If-Range": about["etag"]})
+    assert (same.status_code, same.content) == (206, whole[2:4])
+    for other in ('"other"', f"W/{about['etag']}", about["last-modified"], "odd"):
+        answer = service.get(f"{base}/{chunk}", headers={**wanted, "If-Range": other})
+        assert (answer.status_code, answer.content) == (200, whole)
+
+
+def test_a_tag_is_of_one_version(service, root, base):
+    """Of an object that is replaced by one of the same size, in the same moment, as the merger does it."""
+    path, tags = root / "object", set()
+    try:
+        for number in range(5):
+            fresh = root / "object.partial"
+            fresh.write_bytes(b"%08d" % number)
+            os.utime(fresh, ns=(10**18, 10**18 + number))
+            os.replace(fresh, path)
+            answer = service.get(f"{base}/object", headers={"If-None-Match": ", ".join(tags)})
+            assert answer.content == b"%08d" % number
+            tags.add(answer.headers["etag"])
+        assert len(tags) == 5
+    finally:
+        path.unlink()
+
+
+def test_a_large_object_is_sent_whole_and_in_part(service, base, large):
+    whole = large.read_bytes()
+    assert service.get(f"{base}/large").content == whole
+    for first, last in ((1, len(whole) - 2), ((1 << 20) - 1, (3 << 20) + 5)):
+        answer = service.get(f"{base}/large", headers={"Range": f"bytes={first}-{last}"})
+        assert answer.content == whole[first : last + 1]
+
+
+def test_an_object_that_is_replaced_while_it_is_sent_is_of_one_version(service, base, large):
+    old = large.read_bytes()
+    with service.stream("GET", f"{base}/large") as answer:
+        parts = answer.iter_raw()
+        found = next(parts)
+        large.with_name("fresh").write_bytes(bytes(len(old)))
+        os.replace(large.with_name("fresh"), large)
+        found += b"".join(parts)
+    assert found == old
+    assert service.get(f"{base}/large").content == bytes(len(old))
+
+
+def test_readers_that_go_leave_no_file_open(service, base, large):
+    def still():
+        return [one for one in psutil.Process().open_files() if one.path == str(large.resolve())]
+
+    for _ in range(10):
+        with httpx.stream("GET", f"{service.url}{base}/large") as answer:
+            next(answer.iter_raw(10))
+        where = urlsplit(service.url)
+        with socket.create_connection((where.hostname, where.port)) as line:  # gone before it begins
+            line.sendall(f"GET {base}/large HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    service.get(f"{base}/large", headers={"If-None-Match": "*"})
+    service.get(f"{base}/large", headers={"Range": "bytes=99999999-"})
+    service.head(f"{base}/large")
+    until(lambda: not still(), 20.0)
+
+
+# ---- what is not of the store
+
+
+def status(service, path):
+    """Of these very letters, which a client would tidy up."""
+    where = urlsplit(service.url)
+    with socket.create_connection((where.hostname, where.port), timeout=30.0) as line:
+        line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode("latin-1"))
+        found = b""
+        while block := line.recv(1 << 16):
+            found += block
+    return int(found.split()[1]), found
+
+
+SECRET = b"nobody may read this"
+ESCAPES = [
+    "../secret", "../../secret", "..%2fsecret", "..%2Fsecret", "%2e%2e/secret", "%2e%2e%2fsecret",
+    ".%2e/secret", "..%5csecret", "..\\secret", "..%252fsecret", "%252e%252e%252fsecret", "..%c0%afsecret",
+    "..%ef%bc%8fsecret", "sgd_risk/../../secret", "sgd_risk/..%2f..%2fsecret", "./../secret",
+    "sgd_risk/%2e%2e/%2e%2e/secret", "{root}/../secret", "%2f{root}/../secret", "/etc/passwd",
+    "%2fetc%2fpasswd", "//etc/passwd", "///etc/passwd", "../../ledger.sqlite", "..%2f..%2fledger.sqlite",
+    "../{sweep}.json", "..%2f{sweep}.json", "..%2f{sweep}.zarr%2fzarr.json", "zarr.json%00", "%00",
+    "zarr.json%00.png", "%00/zarr.json", "..%00/secret", ".", "..", "./zarr.json", "%2e/zarr.json",
+    "/zarr.json", "sgd_risk//zarr.json", "sgd_risk/./zarr.json", "zarr.json/", "sgd_risk", "sgd_risk/", "",
+    "sgd_risk/c", "zarr.json/zarr.json", "file:%2f%2f%2fetc%2fpasswd", "~", "~root", "$HOME", "zarr.json;x",
+    "zarr%2ejson%20", "a" * 201, "a/" * 21 + "a", "%ff", "ü", "con", "missing", "sgd_risk/c/99/99", "*",
+    "%2a", "link", "folder", "folder/secret", "fifo",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def surroundings(root):
+    """Things in and around the store that are not of it."""
+    (root.parent / "secret").write_bytes(SECRET)
+    (root.parent.parent / "secret").write_bytes(SECRET)
+    (root.parent / "elsewhere").mkdir()
+    (root.parent / "elsewhere" / "secret").write_bytes(SECRET)
+    (root / "link").symlink_to(root.parent / "secret")
+    (root / "folder").symlink_to(root.parent / "elsewhere")
+    os.mkfifo(root / "fifo")
+    yield
+    for name in ("link", "folder", "fifo"):
+        (root / name).unlink()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("path", ESCAPES)
+def test_nothing_else_is_reached(service, sweep, root, base, surroundings, path):
+    path = path.format(root=root, sweep=sweep)
+    code, found = status(service, f"{base}/{path}")
+    assert code in (400, 404, 422), found[:300]
+    assert SECRET not in found
+    assert b"root:" not in found
+    assert b"SQLite" not in found
+
+
+def test_a_missing_object_is_told_as_readers_of_zarr_expect(service, base):
+    for path in ("missing", "sgd_risk/c/99/99/99/99/99/99", "c/0", "zarr.json.partial"):
+        assert_problem(service.get(f"{base}/{path}"), 404, "no such object", without=["missing", "99"])
+
+
+def test_the_store_is_read_only(service, base, chunk):
+    before = service.get(f"{base}/{chunk}").content
+    for method in ("PUT", "POST", "DELETE", "PATCH"):
+        answer = service.request(method, f"{base}/{chunk}", content=b"x")
+        assert_problem(answer, 405)
+        assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert service.get(f"{base}/{chunk}").content == before

@@ -166,12 +166,8 @@ class Door:
         acts = method not in LOOKING or scope["type"] == "websocket"
         if acts and origin is not None and _netloc(origin) != headers.get("host"):
             return problem(request_id, 403, "pages of another origin may not act here")
-        length = headers.get("content-length", "")
-        if (
-            length.isascii()
-            and length.isdigit()
-            and int(length.lstrip("0")[:20] or 0) > self.settings.max_body
-        ):
+        length = headers.get("content-length", "").lstrip("0")[:20]
+        if length.isascii() and length.isdigit() and int(length) > self.settings.max_body:
             return problem(request_id, 413, _too_large(self.settings.max_body))
         if not self.keys.tokens or scope["path"] in OPEN:
             return None

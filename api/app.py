@@ -26,7 +26,7 @@ problem details (RFC 9457), times are UTC, and a number that is not finite is nu
 
 
 def create_app(settings: Settings | None = None, executor: MakeExecutor | None = None) -> FastAPI:
-    """`executor` is made anew for each start; by default it is Dask, as the settings say."""
+    """An application for one start. By default its executor is Dask's, as the settings say."""
     settings = settings or Settings()
     settings.require_door()
     engine = Engine(settings, executor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
 from typing import Any
 
 from sweep_service.store.ledger import Ledger, State, Sweep
@@ -22,7 +21,7 @@ class Board:
         self._known: OrderedDict[str, tuple[Sweep, Totals]] = OrderedDict()
         self._turn = 0  # of wiping: what was read before must not be written down after
         self._lock = threading.Lock()
-        self.wipe(())
+        self._active: int | None = None
 
     def known(self, sweep: str) -> tuple[Sweep, Totals] | None:
         return self._known.get(sweep)
@@ -48,9 +47,18 @@ class Board:
                 self._known.popitem(last=False)
         return pairs
 
-    def wipe(self, sweeps: Iterable[str]) -> None:
+    @property
+    def active(self) -> int:
+        """How many share the workers."""
+        turn, found = self._turn, self._active
+        if found is None:
+            found = len(self.ledger.sweeps(states=[State.RUNNING, State.QUEUED]))
+            with self._lock:
+                self._active = found if turn == self._turn else None
+        return found
+
+    def wipe(self, sweep: str) -> None:
         with self._lock:
             self._turn += 1
-            for sweep in sweeps:
-                self._known.pop(sweep, None)
-        self.active = len(self.ledger.sweeps(states=[State.RUNNING, State.QUEUED]))
+            self._known.pop(sweep, None)
+            self._active = None

@@ -19,7 +19,7 @@ from sweep_service.conductor import Conductor
 from sweep_service.errors import Stopped
 from sweep_service.executors import Executor
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import Ledger, State, Sweep
+from sweep_service.store.ledger import State, Sweep
 from sweep_service.words import view
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,6 @@ class Engine:
         self.bell = Bell()
         self.stopping = False
         self.trouble = self._waiting = ""  # an error that the conductor met and lived through
-        self._told = 0  # the last event of which the bell has rung
         self._asked: SimpleQueue[tuple[Callable[[Conductor], Any], Future[Any]]] = SimpleQueue()
         self._begun: Future[None] = Future()
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
@@ -124,11 +123,6 @@ class Engine:
             about["reason"] = self.waiting or sweep.reason
         return about
 
-    def forget(self, sweep: str) -> None:
-        """It is gone."""
-        self.board.wipe([sweep])
-        self.bell.ring([sweep])
-
     @property
     def threads(self) -> int:
         return getattr(self.executor, "threads", 1)
@@ -154,6 +148,7 @@ class Engine:
             with conductor:
                 self.ledger = self.folder.ledger()
                 self.board = Board(self.ledger)
+                conductor.ledger.changed = self._changed
                 self._begun.set_result(None)
                 self._go_on(conductor)
         except BaseException as error:
@@ -170,7 +165,6 @@ class Engine:
             try:
                 self._obey(conductor, 0.0 if busy else IDLE)
                 busy = conductor.step()
-                self._tell(conductor.ledger)
                 self.trouble, self._waiting = "", conductor.waiting
             except Stopped:
                 return
@@ -186,20 +180,15 @@ class Engine:
                 action, answer = self._asked.get(timeout=patience) if patience else self._asked.get_nowait()
                 patience = 0.0
                 try:
-                    found = action(conductor)
-                    self._tell(conductor.ledger)
-                    answer.set_result(found)
+                    answer.set_result(action(conductor))
                 except Exception as error:
                     answer.set_exception(error)
         except Empty:
             return
 
-    def _tell(self, ledger: Ledger) -> None:
-        news = ledger.news(self._told)
-        if news:
-            self._told = max(news.values())
-            self.board.wipe(news)
-            self.bell.ring(news)
+    def _changed(self, sweep: str) -> None:
+        self.board.wipe(sweep)
+        self.bell.ring([sweep])
 
     def _refuse(self) -> None:
         while not self._asked.empty():

@@ -22,9 +22,6 @@ def news(engine: Engine, sweep: str, after: int) -> tuple[list[tuple[Event, dict
     about = engine.view(sweep)
     found = engine.ledger.events(sweep, after)
     last = found[-1] if found else None
-    if last is not None and last.state.value != about["state"]:  # the board is a moment behind
-        engine.board.wipe([sweep])
-        about = engine.view(sweep)
     told = [
         (one, {**about, "state": one.state.value, "reason": one.reason, "time": one.time}) for one in found
     ]

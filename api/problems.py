@@ -45,6 +45,7 @@ STATUS: dict[type[Exception], int] = {  # the first that fits
     TooNew: 500,
 }
 _NAMES = re.compile(r"[A-Za-z][A-Za-z0-9_.,() \[\]]{0,60}", re.ASCII)
+HINTS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "10"}, 503: {"Retry-After": "5"}}
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -118,19 +119,18 @@ def explained(error: Exception, request_id: str) -> Json:
     """An error of ours, or of the machine, as a response."""
     if isinstance(error, InvalidInput):
         status = next(status for kind, status in STATUS.items() if isinstance(error, kind))
-        retry = {"Retry-After": "10"} if status == 429 else None
         # Of what was sent nothing is repeated but names of keys that could be ours.
         field = error.field if _NAMES.fullmatch(error.field) else error.field.partition(".")[0]
         if field.endswith("(key)") and isinstance(error.value, str) and _NAMES.fullmatch(error.value):
             field = f"{field} {error.value}"
         text = f"{field}: {error.allowed}"
-        return problem(request_id, status, text, retry, field=field, allowed=error.allowed)
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return problem(request_id, status, text, HINTS.get(status), field=field, allowed=error.allowed)
+    if getattr(error, "errno", None) in NO_ROOM or "disk is full" in str(error):  # as SQLite says it
         return problem(request_id, 507, "there is no room on the disk of the service")
     for kind, status in STATUS.items():
         if isinstance(error, kind):
             text = str(error) if isinstance(error, SweepError) else "the service is busy: try again"
-            return problem(request_id, status, text, {"Retry-After": "5"} if status == 503 else None)
+            return problem(request_id, status, text, HINTS.get(status))
     log.error("unexpected", exc_info=error, extra={"request_id": request_id})
     return problem(request_id, 500, "an error of the service; its log has more under the request id")
 

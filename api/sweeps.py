@@ -140,25 +140,28 @@ def _once(engine: Engine, what: str, body: bytes, key: str | None, ready: Callab
     """A request whose key was seen before is answered like the first, and does nothing."""
     digest = hashlib.sha256(what.encode() + b"\n" + body).hexdigest()
 
-    def seen(ledger: Ledger) -> Sweep | None:
+    def seen(ledger: Ledger) -> tuple[Sweep, bool] | None:
         known = ledger.request(key) if key is not None else None
-        if known is not None and known[0] != digest:
+        if known is None:
+            return None
+        if known[0] != digest:
             raise Conflict("this Idempotency-Key came with another request before")
-        return ledger.sweep(known[1]) if known is not None else None
+        return ledger.sweep(known[1]), known[2]
 
     def once(conductor: Conductor) -> tuple[Sweep, bool]:
         """Another one may have brought the same key while this was made ready."""
         if (old := seen(conductor.ledger)) is not None:
-            return old, True
-        found = begin(conductor)
+            return old
+        found, is_new = begin(conductor)
         if key is not None:
-            conductor.ledger.remember(key, digest, found[0].id)
-        return found
+            conductor.ledger.remember(key, digest, found.id, is_new)
+        return found, is_new
 
-    sweep, new = seen(engine.ledger), True
-    if sweep is None:
+    answer = seen(engine.ledger)
+    if answer is None:
         begin = ready()
-        sweep, new = engine.ask(once)
+        answer = engine.ask(once)
+    sweep, new = answer
     about = SweepOut.of(engine.view(sweep.id))
     return Json(about.model_dump(), 202 if new else 200, {"Location": about.links.self})
 
@@ -256,7 +259,6 @@ def extend(engine: Here, id: Id, body: Body, priority: Priority = 0, idempotency
 def remove(engine: Here, id: Id) -> None:
     """Cancel it, and remove everything of it."""
     engine.ask(lambda conductor: conductor.remove(id))
-    engine.forget(id)
 
 
 EVENT = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import numpy as np
@@ -68,23 +69,33 @@ class Submission:
                 break
             here: Found = {}
             try:
-                theirs, dataset = folder.keys(sweep.id), folder.dataset(sweep.id)
+                shared = self._shared(folder.keys(sweep.id))
+                if not shared:  # opening a dataset takes long, and there may be many
+                    continue
+                dataset = folder.dataset(sweep.id)
             except (Damaged, NotFound, TooNew, InvalidInput) as error:
                 log.warning("%s cannot be reused: %s", sweep.id, error)
                 continue
-            for kind, numbers in self.left.items():
-                stored = dataset.layout.variables.get(kind, {})
-                if not len(numbers) or not self._needed() <= set(stored):
-                    continue
-                keys = self.layout.runs.keys[kind][numbers]
-                _, ours, other = np.intersect1d(keys, theirs[kind], return_indices=True)
-                done = np.isin(dataset.status(kind)[other], FINAL)
-                if np.any(done):
-                    here[kind] = (other[done], numbers[ours[done]])
+            for kind, (theirs, ours) in shared.items():
+                if self._needed() <= set(dataset.layout.variables.get(kind, {})):
+                    done = np.isin(dataset.status(kind)[theirs], FINAL)
+                    if np.any(done):
+                        here[kind] = (theirs[done], ours[done])
             for kind, (_, ours) in here.items():
                 self.left[kind] = np.setdiff1d(self.left[kind], ours)
             if here:
                 found.append((sweep.id, here))
+        return found
+
+    def _shared(self, keys: Mapping[Kind, AnyArray]) -> Found:
+        """Runs that are left and that another sweep has too."""
+        found: Found = {}
+        for kind, numbers in self.left.items():
+            _, ours, theirs = np.intersect1d(
+                self.layout.runs.keys[kind][numbers], keys[kind], return_indices=True
+            )
+            if len(ours):
+                found[kind] = (theirs, numbers[ours])
         return found
 
     def _needed(self) -> set[str]:

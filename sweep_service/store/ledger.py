@@ -6,7 +6,8 @@ the history of states, and the keys of requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
@@ -96,6 +97,7 @@ _requests = sa.Table(
     _tables,
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("is_new", sa.Boolean, nullable=False),
     sa.Column("sweep", sa.Text, nullable=False),
     sa.Column("time", sa.Text, nullable=False),
 )
@@ -131,6 +133,7 @@ class Event:
 
 class Ledger:
     def __init__(self, path: Path) -> None:
+        self.changed: Callable[[str], None] = lambda sweep: None
         where = sa.URL.create("sqlite", database=str(path))
         self.engine = sa.create_engine(where, connect_args={"timeout": 30.0})
         sa.event.listen(self.engine, "connect", _settings)
@@ -156,10 +159,17 @@ class Ledger:
     def close(self) -> None:
         self.engine.dispose()
 
+    @contextmanager
+    def _changing(self, sweep: str) -> Iterator[sa.Connection]:
+        """A transaction; whoever listens hears of it when it is done."""
+        with self.engine.begin() as now:
+            yield now
+        self.changed(sweep)
+
     def add(self, sweep: Sweep, bundles: Iterable[Bundle], counts: Mapping[str, int] | None = None) -> None:
         """A sweep, its bundles, and its runs by status so far, in one transaction."""
         row = {name: getattr(sweep, name) for name in Sweep.__annotations__} | {"state": sweep.state.value}
-        with self.engine.begin() as now:
+        with self._changing(sweep.id) as now:
             now.execute(_sweeps.insert().values(row))
             self._insert(now, sweep.id, bundles)
             _put_stored(now, sweep.id, counts or {})
@@ -167,7 +177,7 @@ class Ledger:
 
     def add_bundles(self, sweep: str, bundles: Iterable[Bundle]) -> None:
         """Bundles in place of those that were dropped."""
-        with self.engine.begin() as now:
+        with self._changing(sweep) as now:
             now.execute(
                 _bundles.delete().where(_bundles.c.sweep == sweep, _bundles.c.progress != Progress.MERGED)
             )
@@ -211,7 +221,7 @@ class Ledger:
             return [_sweep(row) for row in now.execute(query).mappings()]
 
     def set_state(self, sweep: str, state: State, reason: str = "") -> None:
-        with self.engine.begin() as now:
+        with self._changing(sweep) as now:
             now.execute(
                 _sweeps.update()
                 .where(_sweeps.c.id == sweep)
@@ -229,28 +239,18 @@ class Ledger:
                 Event(row.id, row.kind, row.time, State(row.state), row.reason) for row in now.execute(query)
             ]
 
-    def news(self, after: int) -> dict[str, int]:
-        """The last event of each sweep to which something has happened since an event."""
-        query = (
-            sa.select(_events.c.sweep, sa.func.max(_events.c.id))
-            .where(_events.c.id > after)
-            .group_by(_events.c.sweep)
-        )
-        with self.engine.connect() as now:
-            return {sweep: int(last) for sweep, last in now.execute(query)}
-
-    def remember(self, key: str, digest: str, sweep: str) -> None:
+    def remember(self, key: str, digest: str, sweep: str, is_new: bool) -> None:
         """The key that came with a request, a digest of the request, and what became of it."""
-        row = {"key": key, "digest": digest, "sweep": sweep, "time": utc_now()}
+        row = {"key": key, "digest": digest, "sweep": sweep, "is_new": is_new, "time": utc_now()}
         with self.engine.begin() as now:
             now.execute(_requests.delete().where(_requests.c.time < utc_now(-REMEMBERED)))
             now.execute(_requests.insert().prefix_with("OR REPLACE").values(row))
 
-    def request(self, key: str) -> tuple[str, str] | None:
-        """The digest and the sweep of an earlier request with this key."""
+    def request(self, key: str) -> tuple[str, str, bool] | None:
+        """The digest and the sweep of an earlier request with this key, and whether it was new then."""
         with self.engine.connect() as now:
             row = now.execute(sa.select(_requests).where(_requests.c.key == key)).first()
-        return (row.digest, row.sweep) if row is not None else None
+        return (row.digest, row.sweep, row.is_new) if row is not None else None
 
     def pending(self, sweep: str, limit: int, without: Sequence[str] = ()) -> list[Bundle]:
         """The next bundles that are not merged, without those named."""
@@ -284,7 +284,7 @@ class Ledger:
             for key, (seconds, counts) in bundles.items()
         ]
         if rows:
-            with self.engine.begin() as now:
+            with self._changing(sweep) as now:
                 now.execute(mark, rows)
                 state = now.scalar(sa.select(_sweeps.c.state).where(_sweeps.c.id == sweep))
                 now.execute(_events.delete().where(_events.c.sweep == sweep, _events.c.kind == "progress"))
@@ -293,7 +293,7 @@ class Ledger:
 
     def recount(self, sweep: str, counts: Mapping[str, int]) -> None:
         """Runs by status from now on, in place of what was known before."""
-        with self.engine.begin() as now:
+        with self._changing(sweep) as now:
             now.execute(_bundles.update().where(_bundles.c.sweep == sweep).values(_all_ends({})))
             _put_stored(now, sweep, counts)
 
@@ -308,7 +308,7 @@ class Ledger:
 
     def drop(self, sweep: str) -> None:
         """Give up all bundles that are not merged."""
-        with self.engine.begin() as now:
+        with self._changing(sweep) as now:
             now.execute(
                 _bundles.update()
                 .where(_bundles.c.sweep == sweep, _bundles.c.progress == Progress.PENDING)
@@ -316,7 +316,7 @@ class Ledger:
             )
 
     def remove(self, sweep: str) -> None:
-        with self.engine.begin() as now:
+        with self._changing(sweep) as now:
             for table in (_bundles, _events, _requests):
                 now.execute(table.delete().where(table.c.sweep == sweep))
             now.execute(_sweeps.delete().where(_sweeps.c.id == sweep))

@@ -177,8 +177,8 @@ def test_an_event_is_never_newer_than_the_sweep_it_brings(held, monkeypatch):
             go.wait(DEADLINE)
 
     monkeypatch.setattr(Conductor, "_finish", slow)
-    held.executor.let(computes=0)
-    held.reach(sweep, "running")
+    held.executor.let(computes=1)  # of two
+    until(lambda: held.executor.computes == 0)
     held.engine.ask(lambda conductor: conductor.step())
     assert held.sweep(sweep)["state"] == "running"  # as which it is known, now that all was told
     held.executor.let()

@@ -158,8 +158,24 @@ def test_events_tell_every_state_and_the_last_progress(ledger):
     numbers = [one.id for one in found]
     assert numbers == sorted(set(numbers))
     assert ledger.events("s", numbers[1]) == found[2:]
-    assert ledger.news(numbers[1]) == {"s": numbers[-1]}
-    assert ledger.news(numbers[-1]) == {}
+
+
+def test_who_listens_hears_of_a_change_when_it_can_be_read(tmp_path, ledger):
+    heard = []
+    with closing(Ledger(tmp_path / "ledger.sqlite")) as other:
+        ledger.changed = lambda sweep: heard.append((sweep, other.sweeps()[:1]))
+        ledger.add(SWEEP, [bundle(0)])
+        assert heard == [("s", [SWEEP])]
+        ledger.set_state("s", State.RUNNING)
+        assert heard[-1][1][0].state is State.RUNNING
+        for change in (
+            lambda: ledger.merged("s", {bundle(0).key: (1.0, {"done": 1})}), lambda: ledger.recount("s", {}),
+            lambda: ledger.drop("s"), lambda: ledger.add_bundles("s", []), lambda: ledger.remove("s"),
+        ):  # fmt: skip
+            before = len(heard)
+            change()
+            assert len(heard) == before + 1
+        assert heard[-1] == ("s", [])
 
 
 def test_numbers_of_events_are_never_used_again(ledger):
@@ -173,8 +189,8 @@ def test_numbers_of_events_are_never_used_again(ledger):
 
 def test_a_request_is_known_by_its_key_until_its_sweep_goes(ledger):
     ledger.add(SWEEP, [])
-    ledger.remember("k", "digest", "s")
-    assert ledger.request("k") == ("digest", "s")
+    ledger.remember("k", "digest", "s", True)
+    assert ledger.request("k") == ("digest", "s", True)
     assert ledger.request("other") is None
     ledger.remove("s")
     assert ledger.request("k") is None

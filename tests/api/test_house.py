@@ -17,7 +17,7 @@ from sweep_service.model.observables import OBSERVABLES
 from sweep_service.presets import PRESETS, preset
 from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import Ledger, State
+from sweep_service.store.ledger import State
 from sweep_service.version import __version__
 from tests.api.served import TINY, another, assert_problem, gated, serving, until
 
@@ -169,14 +169,13 @@ def test_a_full_disk_is_waited_for(held, monkeypatch):
     assert held.get("/readyz").json()["waiting"] == ""
 
 
-@pytest.mark.parametrize(("where", "name"), [(Conductor, "tick"), (Ledger, "news")])
-def test_an_error_of_ours_does_not_stop_the_others(held, monkeypatch, where, name):
+def test_an_error_of_ours_does_not_stop_the_others(held, monkeypatch):
     """Nor is it told to strangers: the log has it."""
 
     def broken(*words, **options):
         raise RuntimeError("odd")
 
-    monkeypatch.setattr(where, name, broken)
+    monkeypatch.setattr(Conductor, "tick", broken)
     until(lambda: "met an error" in held.get("/readyz").json()["waiting"])
     assert "odd" not in held.get("/readyz").text
     monkeypatch.undo()

@@ -32,6 +32,7 @@ router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(
 PART = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,200}")
 LONGEST = 20  # parts of a path
 BLOCK = 1 << 20  # bytes of a file at once
+FILE = {"type": "string", "format": "binary"}
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -152,8 +153,8 @@ CHOICE = (
         200: {
             "description": "A file",
             "content": {
-                kind.media_type: {"schema": {"type": "string", "format": "binary"}}
-                for kind in FORMATS.values()
+                kind.media_type: {"schema": FILE if name != "json" else {"type": "object"}}
+                for name, kind in FORMATS.items()
             },
         }
     },

@@ -39,7 +39,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 @router.api_route("/zarr/{path:path}", methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
 def zarr(engine: Here, request: Request, id: Id, path: str) -> Response:
     """The store, read-only: xr.open_zarr opens it here, also while it grows."""
-    engine.ledger.sweep(id)
+    engine.board.read(id)
     return chunk(engine.folder.dataset_path(id), path, request)
 
 

@@ -68,7 +68,8 @@ class Engine:
         self.executor = (executor or _on_dask(settings))(self.folder, lambda: self.stopping)
         self.bell = Bell()
         self.stopping = False
-        self.trouble = self._waiting = ""  # an error that the conductor met and lived through
+        self.trouble = ""  # an error that the conductor met and lived through
+        self._waiting = ""
         self._asked: SimpleQueue[tuple[Callable[[Conductor], Any], Future[Any]]] = SimpleQueue()
         self._begun: Future[None] = Future()
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)

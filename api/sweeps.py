@@ -5,10 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import math
-import re
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any
 
@@ -21,8 +18,8 @@ from api import events
 from api.engine import Engine
 from api.models import EstimateOut, Failures, Links, Page, SweepOut
 from api.problems import Json, responses
-from sweep_service.conductor import Conductor
-from sweep_service.errors import Conflict, InvalidInput, LimitExceeded, NotFound
+from sweep_service.conductor import IS_ID, Conductor
+from sweep_service.errors import Conflict, InvalidInput, NotFound
 from sweep_service.spec import SweepSpec
 from sweep_service.store.ledger import Ledger, State, Sweep
 from sweep_service.submission import Submission
@@ -30,11 +27,11 @@ from sweep_service.words import failures
 
 router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
 
-ID = r"^\d{8}-\d{6}-[0-9a-f]{8}$"
+PATTERN = {"pattern": f"^{IS_ID.pattern}$"}  # for the document: what is no id is not found, like any other
 
 
-def sweep_id(id: Annotated[str, Path(description="A sweep's id", json_schema_extra={"pattern": ID})]) -> str:
-    if not re.fullmatch(ID, id, re.ASCII):
+def sweep_id(id: Annotated[str, Path(description="A sweep's id", json_schema_extra=PATTERN)]) -> str:
+    if not IS_ID.fullmatch(id):
         raise NotFound("no sweep has such an id")
     return id
 
@@ -87,14 +84,7 @@ def estimate(engine: Here, body: Body) -> EstimateOut:
 
 
 def _estimate(engine: Engine, submission: Submission) -> EstimateOut:
-    limits = engine.settings.limits
-    found = submission.look(engine.folder, engine.ledger, replace(limits, core_hours=math.inf, bytes=2**62))
-    refused = None
-    try:
-        found.require(limits, engine.folder.free_bytes())
-    except LimitExceeded as error:
-        refused = f"{error.field}: {error.allowed}"
-    return EstimateOut(**found.content(), refused=refused)
+    return EstimateOut(**submission.price(engine.folder, engine.ledger, engine.settings.limits))
 
 
 @router.post(

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from numcodecs import Zstd
 from benchmarks.harness import Row
 from sweep_service.bundles import Bundle
 from sweep_service.compute import Job
+from sweep_service.demo import service as serving
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep
 
@@ -35,7 +33,8 @@ def service(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as root:
         fill(Path(root), 20 if quick else STORED)
         began = time.perf_counter()
-        with serving(Path(root)) as url:
+        with serving(Path(root), Path(root) / "log") as url:
+            asyncio.run(until_ready(url))
             ready = time.perf_counter() - began
             asyncio.run(until_ready(url, threads=1))
             sweep = submitted(url, 2_000 if quick else 40_000)
@@ -71,22 +70,6 @@ def fill(root: Path, sweeps: int) -> None:
         ledger.add(Sweep(name, "", f"number {at}", State.COMPLETED, then, then, None, "", 20, 0), some)
         ledger.merged(name, {one.key: (5.0, {"done": 1}) for one in some})
     ledger.close()
-
-
-@contextmanager
-def serving(root: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "sweep_service.cli", "serve", "--port", "0", "--data", str(root)]
-    with open(root / "log", "wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://\S+\d", process.stdout.readline())
-            assert found is not None, (root / "log").read_text("utf-8")
-            asyncio.run(until_ready(found[0]))
-            yield found[0]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
 
 
 async def until_ready(url: str, threads: int = 0) -> None:

@@ -34,7 +34,7 @@ from sweep_service.store.parts import Part
 from sweep_service.submission import Submission
 from sweep_service.task import Task, part_name
 
-IS_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
+IS_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3  # at a bundle whose task dies

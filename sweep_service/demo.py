@@ -32,16 +32,16 @@ CORNERS = ((16, 0.05), (2, 5.0))  # (p, gamma) of the curves: where both theorie
 
 
 @contextmanager
-def service(data: Path) -> Iterator[str]:
-    """A service of our own; its address."""
+def service(data: Path, output: Path) -> Iterator[str]:
+    """A service of our own, with its log in a file; its address, which may not answer yet."""
     command = [sys.executable, "-m", "sweep_service.cli", "serve", "--port", "0", "--data", str(data)]
-    with open(OUTPUT / "service.log", "wb") as log:
+    with open(output, "wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         assert process.stdout is not None
         address = re.search(r"http://\S+:\d+", process.stdout.readline())
         if address is None:
-            raise SystemExit((OUTPUT / "service.log").read_text("utf-8"))
+            raise SystemExit(output.read_text("utf-8"))
         yield address[0]
     finally:
         process.send_signal(signal.SIGTERM)
@@ -52,7 +52,8 @@ def main() -> None:
     data = OUTPUT / "data"
     shutil.rmtree(data, ignore_errors=True)  # what is there already would only be shown
     OUTPUT.mkdir(exist_ok=True)
-    with service(data) as url, ss.Client(url) as client:
+    log = OUTPUT / "service.log"
+    with service(data, log) as url, ss.Client(url) as client:
         print(f"service    {url}    (the Dask dashboard: {url}/dask/status)")
         spec = preset(PRESET)
         price = client.estimate(spec)
@@ -68,7 +69,7 @@ def main() -> None:
         path = draw(dataset)
     print(f"figure     {path}")
     print(f"data       {data}/sweeps/{sweep['id']}.zarr")
-    print(f"log        {OUTPUT / 'service.log'}")
+    print(f"log        {log}")
     print(f"again      .venv/bin/sweep serve --data {data}")
     if ended["state"] != "completed":
         raise SystemExit(1)

@@ -5,7 +5,6 @@ A sweep is named by any beginning of its id that no other has.
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import sys
@@ -15,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep_service.errors import LimitExceeded, NotFound, Stopped
+from sweep_service.errors import NotFound, Stopped
 from sweep_service.interrupt import stop
 from sweep_service.words import describe, view
 
@@ -78,18 +77,10 @@ class Here:
         from sweep_service.spec import SweepSpec
 
         submission = self._submission(SweepSpec.read(spec))
-        lenient = Limits(core_hours=math.inf)  # one that is too dear is told of
-        if self.folder.has_ledger():
-            with self.reading() as ledger:
-                found = submission.look(self.folder, ledger, lenient)
-        else:
-            found = submission.look(self.folder, None, lenient)
-        about: About = {**found.content(), "refused": None}
-        try:
-            found.require(Limits(), self.folder.free_bytes())
-        except LimitExceeded as error:
-            about["refused"] = str(error)
-        return about
+        if not self.folder.has_ledger():
+            return submission.price(self.folder, None, Limits())
+        with self.reading() as ledger:
+            return submission.price(self.folder, ledger, Limits())
 
     def export(self, sweep: str, output: Path) -> str:
         from sweep_service.export import exported

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.bundles import bundles
-from sweep_service.errors import Damaged, InvalidInput, NotFound, TooNew
+from sweep_service.errors import Damaged, InvalidInput, LimitExceeded, NotFound, TooNew
 from sweep_service.estimate import Estimate, Limits, estimate
 from sweep_service.faults import fault
 from sweep_service.grids import Grid
@@ -60,6 +63,16 @@ class Submission:
         found = estimate(self.layout, self.left, distinct, folder.calibration())
         found.require(limits, folder.free_bytes())
         return found
+
+    def price(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
+        """What it will cost as plain data, also of one that is too dear: `refused` says so."""
+        found = self.look(folder, ledger, replace(limits, core_hours=math.inf, bytes=2**62))
+        refused = None
+        try:
+            found.require(limits, folder.free_bytes())
+        except LimitExceeded as error:
+            refused = f"{error.field}: {error.allowed}"  # what it would need is in the content
+        return {**found.content(), "refused": refused}
 
     def _reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, Found]]:
         """Earlier sweeps that hold some of the runs; `left` loses them."""

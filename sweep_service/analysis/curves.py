@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sweep_service.analysis.stored import DRAWN, has_ended
 from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.grids import FIELDS, POINT
 from sweep_service.runs import KINDS
 from sweep_service.selection import run_dims, select
-from sweep_service.status import Status
 
 MOST_CURVES = 200
 MOST_NUMBERS = 1 << 25  # 256 MB, which are read at once
-DRAWN = ("seed", "repeat")  # dimensions that number random draws
 DERIVED = ("delta_t", "gamma_over_p")  # coordinates that follow from others
 BAND = (0.16, 0.84)  # one standard deviation on both sides, were the runs Gaussian
 
@@ -40,14 +39,6 @@ def curves(dataset: xr.Dataset, /, observable: str = "risk", **where: Any) -> di
         "time": first["time"].values.tolist(),
         "curves": [curve for kind, array in arrays.items() for curve in _curves(chosen, kind, array)],
     }
-
-
-def has_ended(dataset: xr.Dataset, array: xr.DataArray, kind: str) -> xr.DataArray:
-    """Of each run, whether its values are results: it is done, or diverged after some of them."""
-    if f"{kind}_status" in dataset:
-        return dataset[f"{kind}_status"].isin([Status.DONE, Status.DIVERGED])
-    sizes = {dim: array.sizes[dim] for dim in run_dims(array)}
-    return xr.DataArray(np.ones(tuple(sizes.values()), dtype=bool), dims=tuple(sizes))
 
 
 def _kinds(dataset: xr.Dataset, observable: str) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.curves import DERIVED, DRAWN, has_ended, plain_value
+from sweep_service.analysis.curves import DERIVED, plain_value
+from sweep_service.analysis.stored import DRAWN, has_ended
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.grids import POINT
 from sweep_service.runs import KINDS

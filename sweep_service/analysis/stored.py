@@ -1,0 +1,201 @@
+"""What every analysis begins with: the runs of SGD or of a theory, and what is known of their points."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweep_service.arrays import Array
+from sweep_service.dynamics.overlap_flow import radial_derivative
+from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.grids import DEFAULTS, INIT
+from sweep_service.labels import LONG_NAMES
+from sweep_service.model.activations import activation
+from sweep_service.model.initial import Init, Shape
+from sweep_service.model.risk import teacher_power
+from sweep_service.model.two_point import pairs
+from sweep_service.runs import KINDS, Kind
+from sweep_service.selection import run_dims
+from sweep_service.status import Status
+
+DRAWN = ("seed", "repeat")  # dimensions that number random draws
+FAR = 10**6  # a dimension in which every start has room
+SMALLEST = 1e-14  # of R_null: below it the risk, a difference of sums, is round-off
+
+
+def runs(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk") -> xr.DataArray:
+    """An observable of the runs of `sgd`, of every theory (`ode`), or of one regime.
+
+    NaN where a run has not ended; a diverged run keeps its values up to the divergence.
+    """
+    kind, regime = kind_of(dataset, source)
+    name = f"{kind}_{observable}"
+    if name not in dataset:
+        there = sorted(str(one).removeprefix(f"{kind}_") for one in dataset if str(one).startswith(kind))
+        raise unknown_name("observable", observable, there)
+    if regime is not None and "regime" in dataset.dims:
+        at = [str(one) for one in dataset["regime"].values].index(regime)
+        dataset = dataset.isel(regime=at)
+    return dataset[name].where(has_ended(dataset, dataset[name], kind))
+
+
+def kind_of(dataset: xr.Dataset, source: str) -> tuple[Kind, str | None]:
+    """`sgd` and `ode` are kinds themselves; anything else is the name of a stored regime."""
+    regimes = [str(one) for one in np.atleast_1d(dataset["regime"].values)] if "regime" in dataset else []
+    known = [kind for kind in KINDS if f"{kind}_risk" in dataset]
+    for kind in known:
+        if source == kind:
+            return kind, None
+    if source in regimes:
+        return "ode", source
+    raise unknown_name("source", source, (*known, *regimes))
+
+
+def has_ended(dataset: xr.Dataset, array: xr.DataArray, kind: str) -> xr.DataArray:
+    """Of each run, whether its values are results: it is done, or diverged after some of them."""
+    if f"{kind}_status" in dataset:
+        return dataset[f"{kind}_status"].isin([Status.DONE, Status.DIVERGED])
+    sizes = {dim: array.sizes[dim] for dim in run_dims(array)}
+    return xr.DataArray(np.ones(tuple(sizes.values()), dtype=bool), dims=tuple(sizes))
+
+
+def over_runs(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
+    """Mean over seeds and repeats of what is there, its standard error sd/√n, and n."""
+    drawn = [dim for dim in array.dims if dim in DRAWN]
+    with np.errstate(all="ignore"):  # values overflow just before a divergence
+        count = array.notnull().sum(drawn)
+        mean = array.sum(drawn, skipna=True) / count.where(count > 0)
+        squares = ((array - mean) ** 2).sum(drawn, skipna=True)
+        error = np.sqrt(squares / (count - 1).where(count > 1) / count.where(count > 0))
+    return mean, error, count
+
+
+# ---- parameters
+
+
+@lru_cache(maxsize=32)
+def _spec(text: str) -> dict[str, Any]:
+    return json.loads(text)
+
+
+def spec_of(dataset: xr.Dataset) -> dict[str, Any]:
+    """What was asked for, as plain data; empty where a dataset does not say."""
+    return _spec(dataset.attrs["spec"]) if "spec" in dataset.attrs else {}
+
+
+def parameter(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """d, p, k, gamma, noise, … at the points: a coordinate, or what is the same everywhere."""
+    if name in dataset.coords:
+        return dataset[name].reset_coords(drop=True)
+    if name == "delta_t":
+        return parameter(dataset, "gamma") / (parameter(dataset, "p") * parameter(dataset, "d"))
+    spec = spec_of(dataset)
+    for known in (spec.get("fixed", {}), spec.get("axes", {}), dataset.attrs, DEFAULTS):
+        if isinstance(value := known.get(name), (int, float, str)):
+            return xr.DataArray(value)
+    if name == "teacher_activation":
+        return parameter(dataset, "activation")
+    allowed = f"the dataset does not say it: ds.assign_coords({name}=…)"
+    raise InvalidInput(name, None, f"{LONG_NAMES.get(name, 'a parameter')}: {allowed}")
+
+
+def at_points(
+    dataset: xr.Dataset,
+    names: Sequence[str],
+    function: Callable[..., float | Array],
+    dims: Sequence[str] = (),
+) -> xr.DataArray:
+    """A function of some parameters, called once for each combination of their values that there is."""
+    columns = xr.broadcast(*(parameter(dataset, name) for name in names))
+    shape, rows = (
+        columns[0].shape,
+        list(zip(*(column.values.ravel().tolist() for column in columns), strict=True)),
+    )
+    values = {row: np.asarray(function(**dict(zip(names, row, strict=True)))) for row in dict.fromkeys(rows)}
+    found = np.array([values[row] for row in rows]).reshape(*shape, *next(iter(values.values())).shape)
+    return xr.DataArray(found, dims=(*columns[0].dims, *dims))
+
+
+def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
+    """P (…, teacher, teacher_other), with the dimensions it depends on: none for an orthonormal teacher."""
+    init = spec_of(dataset).get("init", {"kind": "planted"})  # without a spec, P = I
+    largest = int(parameter(dataset, "k").max())
+
+    def parsed(k: int, d: int = FAR, **numbers: float) -> tuple[Init, Shape]:
+        given = {name.removeprefix(INIT): value for name, value in numbers.items()}
+        shape = Shape(d, len(init["M"]) if "M" in init else k, k)
+        return Init.parse({**init, **given}, shape), shape
+
+    def of(seed: int = 0, **at: Any) -> Array:
+        start, shape = parsed(**at)
+        P = np.full((largest, largest), np.nan)
+        P[: shape.k, : shape.k] = start.teacher_overlap(shape, seed)
+        return P
+
+    names, teacher = ["k"], parsed(largest)[0].teacher
+    if teacher is not None and teacher.kind == "random":
+        names += ["d", "seed", *(str(name) for name in dataset.coords if str(name).startswith(INIT))]
+    return at_points(dataset, names, of, ("teacher", "teacher_other"))
+
+
+def null_risk(dataset: xr.Dataset) -> xr.DataArray:
+    """R_null = ½ E[f*²]: the risk of a student that answers zero."""
+
+    def of(P: Array, name: str) -> float:
+        act = activation(name)
+        return 0.5 * teacher_power(_present(P), pairs(act, act).teachers)
+
+    return _of_overlaps(dataset, of, parameter(dataset, "teacher_activation"))
+
+
+def noise_coefficient(dataset: xr.Dataset) -> xr.DataArray:
+    """c of the law R∞ = c γΔ/p: ¼ E[σ'(λ)² ‖x‖²] at the solution; NaN where the student is of another kind."""
+
+    def of(P: Array, name: str, teacher: str, d: int) -> float:
+        if name != teacher:
+            return float("nan")
+        act, norms = activation(name), np.diag(_present(P)).copy()
+        students = pairs(act, act).students
+
+        def square(s: float) -> Array:
+            a = s * norms
+            return np.diag(students.slopes(a, a, np.diag(a))[0])
+
+        return 0.25 * float(np.mean(square(1.0) + radial_derivative(square, d)))
+
+    names = ("activation", "teacher_activation", "d")
+    return _of_overlaps(dataset, of, *(parameter(dataset, name) for name in names))
+
+
+def _present(P: Array) -> Array:
+    """Without the padding that a smaller k has."""
+    k = int(np.sum(~np.isnan(np.diag(P))))
+    return P[:k, :k]
+
+
+def _of_overlaps(
+    dataset: xr.Dataset, function: Callable[..., float], *parameters: xr.DataArray
+) -> xr.DataArray:
+    known: dict[Any, float] = {}  # teachers are few, points are many
+
+    def of(P: Array, *values: Any) -> float:
+        key = (P.tobytes(), *(str(value) for value in values))
+        if key not in known:
+            known[key] = function(P, *(value.item() if hasattr(value, "item") else value for value in values))
+        return known[key]
+
+    pair = ["teacher", "teacher_other"]
+    inner = [pair, *([] for _ in parameters)]
+    return xr.apply_ufunc(
+        of,
+        teacher_overlap(dataset),
+        *parameters,
+        input_core_dims=inner,
+        vectorize=True,
+        output_dtypes=[float],
+    )

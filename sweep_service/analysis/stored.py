@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -25,6 +25,7 @@ from sweep_service.status import Status
 
 DRAWN = ("seed", "repeat")  # dimensions that number random draws
 FAR = 10**6  # a dimension in which every start has room
+T = TypeVar("T", xr.Dataset, xr.DataArray)
 SMALLEST = 1e-14  # of R_null: below it the risk, a difference of sums, is round-off
 
 
@@ -39,8 +40,7 @@ def runs(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk") -> 
         there = sorted(str(one).removeprefix(f"{kind}_") for one in dataset if str(one).startswith(kind))
         raise unknown_name("observable", observable, there)
     if regime is not None and "regime" in dataset.dims:
-        at = [str(one) for one in dataset["regime"].values].index(regime)
-        dataset = dataset.isel(regime=at)
+        dataset = _of_regime(dataset, regime)
     return dataset[name].where(has_ended(dataset, dataset[name], kind))
 
 
@@ -64,6 +64,25 @@ def has_ended(dataset: xr.Dataset, array: xr.DataArray, kind: str) -> xr.DataArr
     return xr.DataArray(np.ones(tuple(sizes.values()), dtype=bool), dims=tuple(sizes))
 
 
+def late_means(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk") -> xr.DataArray:
+    """Of each run the mean over t_max/2 <= t <= t_max, NaN if it diverged before."""
+    late = dataset["time"].values >= dataset["time"].values[-1] / 2
+    return runs(dataset.isel(time=late), source, observable).mean("time", skipna=False)
+
+
+def has_diverged(dataset: xr.Dataset, source: str) -> xr.DataArray:
+    """Of each run of a source, whether it ended by diverging."""
+    kind, regime = kind_of(dataset, source)
+    if f"{kind}_status" not in dataset:
+        return xr.DataArray(False)
+    found = dataset[f"{kind}_status"] == Status.DIVERGED
+    return found if regime is None or "regime" not in found.dims else _of_regime(found, regime)
+
+
+def _of_regime(of: T, regime: str) -> T:
+    return of.isel(regime=[str(one) for one in of["regime"].values].index(regime))
+
+
 def over_runs(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
     """Mean over seeds and repeats of what is there, its standard error sd/√n, and n."""
     drawn = [dim for dim in array.dims if dim in DRAWN]
@@ -71,7 +90,7 @@ def over_runs(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataA
         count = array.notnull().sum(drawn)
         mean = array.sum(drawn, skipna=True) / count.where(count > 0)
         squares = ((array - mean) ** 2).sum(drawn, skipna=True)
-        error = np.sqrt(squares / (count - 1).where(count > 1) / count.where(count > 0))
+        error = (squares / (count * (count - 1)).where(count > 1)) ** 0.5
     return mean, error, count
 
 
@@ -154,7 +173,7 @@ def null_risk(dataset: xr.Dataset) -> xr.DataArray:
 
 
 def noise_coefficient(dataset: xr.Dataset) -> xr.DataArray:
-    """c of the law R∞ = c γΔ/p: ¼ E[σ'(λ)² ‖x‖²] at the solution; NaN where the student is of another kind."""
+    """c of the law R∞ = c γΔ/p: ¼ E[σ'(λ)² ‖x‖²] at the solution; NaN where σ is not the teacher's."""
 
     def of(P: Array, name: str, teacher: str, d: int) -> float:
         if name != teacher:

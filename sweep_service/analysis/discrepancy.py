@@ -1,0 +1,123 @@
+"""How far SGD is from a theory, or one theory from another, along whole trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+
+from sweep_service.analysis.interpolation import interpolated
+from sweep_service.analysis.stored import has_diverged, kind_of, over_runs, parameter, runs
+from sweep_service.arrays import Array
+from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.labels import described
+
+FIRST_STEPS = 10  # SGD has taken at least so many, or it is mostly its own discreteness that is seen
+KINDS = ("fluctuation", "bias")
+OF = ("risk", "overlaps")
+MATRICES = ("overlap_student_teacher", "overlap_student")
+
+
+def discrepancy(
+    dataset: xr.Dataset,
+    /,
+    a: str = "sgd",
+    b: str = "ode",
+    of: str = "risk",
+    kind: str = "fluctuation",
+    over: str | None = None,
+) -> xr.Dataset:
+    """The largest distance over time of `a` from `b`, each `sgd`, a regime, or `ode` for every regime.
+
+    `fluctuation` is the mean over runs of max_t |X_s - X°_s|, which falls as √δt; `bias` is max_t of the
+    mean difference, which falls faster: the two must not be mixed. `of` is the risk, or the overlaps in
+    the largest entry. `over="time"` leaves out the maximum.
+    """
+    for field, value, allowed in (("kind", kind, KINDS), ("of", of, OF), ("over", over, (None, "time"))):
+        if value not in allowed:
+            raise unknown_name(field, value, [str(one) for one in allowed])
+    if kind == "bias" and of != "risk":
+        raise InvalidInput("of", of, "must be risk for a bias: a largest entry has no sign")
+    apart = differences(dataset, a, b, of)
+    if over is None and kind == "fluctuation":
+        mean, error, count = over_runs(abs(apart).max("time"))
+    else:
+        mean, error, count = over_runs(abs(apart) if kind == "fluctuation" else apart)
+        mean = abs(mean)
+        if over is None:
+            at = mean.fillna(-1.0).argmax("time")
+            mean, error = (array.isel(time=at).drop_vars("time") for array in (mean, error))
+            count = count.max("time")
+    first = over_runs(runs(dataset, a).isel(time=0, drop=True))[0]
+    found = {
+        "discrepancy": (mean, f"{kind} of |{a} - {b}|, {of}"),
+        "standard_error": (error, "standard error of the discrepancy over runs"),
+        "over_sqrt_delta_t": (mean / parameter(dataset, "delta_t") ** 0.5, "discrepancy/√δt"),
+        "over_initial_risk": (mean / first, "discrepancy/R(0)"),
+        "runs": (count, "runs"),
+    }
+    return described(found)
+
+
+def largest_differences(
+    dataset: xr.Dataset, a: str = "sgd", b: str = "ode", of: str = "risk"
+) -> xr.DataArray:
+    """max_t |X_s - X°_s| of each run, NaN where one of the two has diverged or is not there."""
+    return abs(differences(dataset, a, b, of)).max("time")
+
+
+def differences(dataset: xr.Dataset, a: str, b: str, of: str = "risk") -> xr.DataArray:
+    """X_s - X°_s of each run at t >= 10 δt, the theory taken at the times of the steps really taken.
+
+    Of overlaps it is the largest |entry|, and for a mean field, which has no Q, that of M alone.
+    """
+    if kind_of(dataset, b)[0] == "sgd":
+        raise InvalidInput("b", b, "must be a theory: the first of the two may be sgd")
+    delta_t = parameter(dataset, "delta_t")
+    there = dataset["time"].values > 0.0
+    if there.sum() < 2:
+        raise InvalidInput("time", dataset["time"].values.tolist(), "must have two samples after t = 0")
+    dataset = dataset.isel(time=np.flatnonzero(there))
+    time = dataset["time"]
+    shift = _interpolation(dataset, a, delta_t)
+
+    def apart(observable: str) -> xr.DataArray:
+        difference = runs(dataset, a, observable) - shift(runs(dataset, b, observable))
+        inner = [dim for dim in difference.dims if dim in ("student", "student_other", "teacher")]
+        return abs(difference).max(inner) if inner else difference
+
+    if of == "risk":
+        found = apart("risk")
+    else:
+        names = [name for name in MATRICES if all(_has(dataset, source, name) for source in (a, b))]
+        if not names:
+            raise InvalidInput("of", of, "needs stored overlaps: name overlaps in the observables of a spec")
+        found = xr.concat([apart(name) for name in names], "matrix").max("matrix")
+    settled = ~(has_diverged(dataset, a) | has_diverged(dataset, b))
+    return found.where(settled & (time >= FIRST_STEPS * delta_t * (1.0 - 1e-12)))
+
+
+def _has(dataset: xr.Dataset, source: str, observable: str) -> bool:
+    return f"{kind_of(dataset, source)[0]}_{observable}" in dataset
+
+
+def _interpolation(
+    dataset: xr.Dataset, a: str, delta_t: xr.DataArray
+) -> Callable[[xr.DataArray], xr.DataArray]:
+    """At the time of round(t/δt) steps where `a` is SGD; two theories are compared where they stand."""
+    if kind_of(dataset, a)[0] != "sgd":
+        return lambda array: array
+    time = dataset["time"]
+    taken = ((time / delta_t).round().clip(min=1.0) * delta_t).transpose(..., "time")
+
+    def shifted(array: xr.DataArray) -> xr.DataArray:
+        def of(values: Array, at: Array) -> Array:
+            return interpolated(np.log(time.values), values, np.log(at))
+
+        with np.errstate(all="ignore"):  # a theory may overflow just before it diverges
+            return xr.apply_ufunc(
+                of, array, taken, input_core_dims=[["time"], ["time"]], output_core_dims=[["time"]]
+            )
+
+    return shifted

@@ -1,0 +1,152 @@
+"""Exponents: how a value of the runs grows with a parameter, by a line through the logarithms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sweep_service.analysis.curves import DERIVED, plain_value
+from sweep_service.analysis.discrepancy import largest_differences
+from sweep_service.analysis.stored import DRAWN, late_means, parameter
+from sweep_service.arrays import AnyArray, Array
+from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.grids import CORE, POINT
+from sweep_service.labels import about
+
+BOOTSTRAPS = 1000
+LEVEL = (2.5, 97.5)  # percent
+FEWEST = 2  # values of the parameter
+CASE = "case"
+
+# By name: a number of each run.
+OF: dict[str, Callable[..., xr.DataArray]] = {
+    "discrepancy": largest_differences,
+    "final_risk": late_means,
+}
+
+
+def exponent(
+    dataset: xr.Dataset,
+    /,
+    of: str = "discrepancy",
+    along: str = "delta_t",
+    by: Sequence[str] | None = None,
+    **options: Any,
+) -> xr.Dataset:
+    """The slope of ln(mean over runs) on ln(parameter), with its error and 95 % interval over the runs.
+
+    Weighted least squares with the weights (mean/error)², 1000 bootstraps over the runs. One fit for each
+    `case`: each combination of the parameters in `by`, which are all but those that `along` follows from.
+    `options` are those of the value: `a`, `b` and `of` of a discrepancy, `source` of a final risk.
+    """
+    if of not in OF:
+        raise unknown_name("of", of, OF)
+    values = OF[of](dataset, **options)
+    stands = [str(dim) for dim in values.dims if dim not in DRAWN]
+    table = values.transpose(*stands, ...).values.reshape(int(np.prod([values.sizes[d] for d in stands])), -1)
+    names = _cases(dataset, values, along, stands) if by is None else list(by)
+    columns = {name: _column(dataset, values, name, stands) for name in (along, *names)}
+    cases = [tuple(map(plain_value, row)) for row in zip(*(columns[name] for name in names), strict=True)]
+    cases = cases or [()] * len(table)
+    fits = []
+    for case in dict.fromkeys(cases):
+        rows = np.array([one == case for one in cases])
+        fits.append(fitted(columns[along][rows].astype(float), table[rows]))
+    found = {name: [fit[name] for fit in fits] for name in TEXTS}
+    coords = {name: (CASE, [case[at] for case in dict.fromkeys(cases)]) for at, name in enumerate(names)}
+    result = xr.Dataset({name: (CASE, values) for name, values in found.items()}, coords=coords)
+    for name, text in TEXTS.items():
+        result[name].attrs = {"long_name": text.format(of=of.replace("_", " "), along=along), "units": "1"}
+    for name in names:
+        result[name].attrs = about(name)
+    return result
+
+
+TEXTS = {
+    "exponent": "slope of ln {of} on ln {along}",
+    "standard_error": "standard error of the slope, by bootstraps over the runs",
+    "low": "lower end of the 95 % interval",
+    "high": "upper end of the 95 % interval",
+    "prefactor": "{of} at {along} = 1 on the line",
+    "points": "points of the fit",
+}
+
+
+def fitted(x: Array, table: Array, seed: int = 0) -> dict[str, float]:
+    """The line through (ln x, ln of the mean of each row), each row of the table being the runs there."""
+    with np.errstate(all="ignore"):
+        count = np.sum(np.isfinite(table), axis=1)
+        mean = np.nanmean(np.where(count[:, None] > 0, table, 0.0), axis=1)
+        there = (count > 0) & (mean > 0.0) & (x > 0.0)
+    x, table, count = x[there], table[there], count[there]
+    if len(np.unique(x)) < FEWEST:
+        return dict.fromkeys(TEXTS, float("nan")) | {"points": len(x)}
+    several = count.min() > 1
+    weights = np.ones(len(x))
+    if several:
+        error = np.nanstd(table, axis=1, ddof=1) / np.sqrt(count)
+        if np.all(error > 0.0):
+            weights = (mean[there] / error) ** 2
+    slope, intercept = (float(one) for one in _line(np.log(x), np.log(mean[there]), weights))
+    low = high = error_of_slope = float("nan")
+    if several:
+        drawn = np.random.default_rng(seed).integers(table.shape[1], size=(BOOTSTRAPS, table.shape[1]))
+        with np.errstate(all="ignore"):
+            again = np.stack([_means(table, rows) for rows in drawn], axis=1)
+            slopes = _line(np.log(x)[:, None], np.log(again), weights[:, None])[0]
+        slopes = slopes[np.isfinite(slopes)]
+        error_of_slope = float(np.std(slopes))
+        low, high = (float(one) for one in np.percentile(slopes, LEVEL))
+    elif len(x) > FEWEST:
+        rest = np.log(mean[there]) - intercept - slope * np.log(x)
+        error_of_slope = float(
+            np.sqrt(np.sum(rest**2) / (len(x) - 2) / np.sum((np.log(x) - np.log(x).mean()) ** 2))
+        )
+        low, high = slope - 2.0 * error_of_slope, slope + 2.0 * error_of_slope
+    return {
+        "exponent": slope, "standard_error": error_of_slope, "low": low, "high": high,
+        "prefactor": float(np.exp(intercept)), "points": len(x),
+    }  # fmt: skip
+
+
+def _means(table: Array, rows: AnyArray) -> Array:
+    """Of the same draws at every point: they may share their starts."""
+    chosen = table[:, rows]
+    there = np.isfinite(chosen)
+    return np.where(there, chosen, 0.0).sum(axis=1) / there.sum(axis=1)
+
+
+def _line(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:
+    """Slope and intercept by weighted least squares down the first axis."""
+    whole = weights.sum(axis=0)
+    x_mean, y_mean = (weights * x).sum(axis=0) / whole, (weights * y).sum(axis=0) / whole
+    slope = (weights * (x - x_mean) * (y - y_mean)).sum(axis=0) / (weights * (x - x_mean) ** 2).sum(axis=0)
+    return slope, y_mean - slope * x_mean
+
+
+def _cases(dataset: xr.Dataset, values: xr.DataArray, along: str, stands: Sequence[str]) -> list[str]:
+    """What tells one fit from another: the axes that the parameter does not follow from."""
+    here = parameter(dataset, along).dims
+    names = [dim for dim in stands if dim not in here and dim != POINT and values.sizes[dim] > 1]
+    if POINT in stands:
+        follows = {along, *DERIVED, *CORE}
+        names += [
+            str(name)
+            for name, one in dataset.coords.items()
+            if one.dims == (POINT,) and name not in follows and len(np.unique(one.values.astype(str))) > 1
+        ]
+    return names
+
+
+def _column(dataset: xr.Dataset, values: xr.DataArray, name: str, stands: Sequence[str]) -> AnyArray:
+    """A parameter at every place of the table."""
+    if name not in values.coords and name not in dataset.coords:
+        raise unknown_name("along", name, (str(one) for one in dataset.coords if one not in DRAWN))
+    of = values[name] if name in values.coords else parameter(dataset, name)
+    if not set(of.dims) <= set(stands):
+        raise InvalidInput("along", name, f"must be a parameter of the points: one of {', '.join(stands)}")
+    shape = values.isel({dim: 0 for dim in values.dims if dim in DRAWN}, drop=True)
+    return of.broadcast_like(shape).transpose(*stands).values.reshape(-1)

@@ -26,12 +26,18 @@ def by_run(array: xr.DataArray) -> Array:
     return values.reshape(*values.shape[: len(dims)], -1, values.shape[-1])
 
 
-def over(values: Array, axis: int = -1) -> tuple[Array, Array, AnyArray]:
-    """Mean of what is finite along an axis, its standard error sd/√n, and n."""
+def mean_over(values: Array, axis: int = -1) -> Array:
+    """Mean of what is finite along an axis."""
     there = np.isfinite(values)
+    with np.errstate(all="ignore"):  # sums overflow just before a divergence
+        return np.sum(values, axis=axis, where=there) / np.sum(there, axis=axis)
+
+
+def over(values: Array, axis: int = -1) -> tuple[Array, Array, AnyArray]:
+    """That mean, its standard error sd/√n, and n."""
+    there, mean = np.isfinite(values), mean_over(values, axis)
     count = np.sum(there, axis=axis)
-    with np.errstate(all="ignore"):  # values overflow just before a divergence
-        mean = np.sum(values, axis=axis, where=there) / np.where(count > 0, count, np.nan)
+    with np.errstate(all="ignore"):
         squares = np.sum((values - np.expand_dims(mean, axis)) ** 2, axis=axis, where=there)
         error = np.sqrt(squares / np.where(count > 1, count * (count - 1.0), np.nan))
     return mean, error, count

@@ -51,7 +51,7 @@ def made(
     def sampled(function, regime=None):
         wanted = inspect.signature(function).parameters
         at = [{**known, **row, "regime": regime} for row in rows]
-        given = [{name: one[name] for name in list(wanted)[1:]} for one in at]
+        given = [{name: one[name] for name in wanted if name in one} for one in at]
         values = np.stack([function(times, **some) + 0.0 * times for some in given])
         return values.reshape(*sizes.values(), 1, len(times))
 

@@ -1,0 +1,59 @@
+"""Figure 2, right: from one shared start the risk does not depend on d."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sweep_service.figures.figure import Check, Figure, Parts
+from sweep_service.figures.measures import mean_risk, only
+from sweep_service.figures.panels import panels
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+THEORY = "classical_noise"
+MOST = 0.02
+
+
+def check(parts: Parts) -> list[Check]:
+    """Of the curves averaged over repeats: their standard deviation over d, and how far the theory is."""
+    dataset = parts[""]
+    sgd, theory = (mean_risk(dataset, source) for source in ("sgd", THEORY))
+    spread = sgd.std("d") / sgd.mean("d")
+    return [
+        Check.at_most("spread over d, median over time", spread.median("time").max(), MOST),
+        Check.at_most("spread over d, largest in time", spread.max(), MOST),
+        Check.at_most("sup |log10 SGD/ODE|", abs(np.log10(sgd / theory)).max(), MOST),
+    ]
+
+
+def draw(parts: Parts) -> matplotlib.figure.Figure:
+    """Curves of every d on one theory, and how far each is from it."""
+    from sweep_service.analysis.plots import style
+    from sweep_service.analysis.plots.curves import plot_curves
+
+    dataset = parts[""]
+    sgd, theory = (
+        only(mean_risk(dataset, source), "d").isel(time=slice(1, None)) for source in ("sgd", THEORY)
+    )
+    with panels(1, 1, height=3.2) as (figure, (risk, apart)):
+        plot_curves(dataset, "risk", risk)
+        for colour, d in zip(style.sequence(sgd.sizes["d"]), sgd["d"].values, strict=True):
+            ratio = (sgd.sel(d=d) / theory.sel(d=d)).where(sgd["time"] > 0.0)
+            apart.plot(sgd["time"], ratio, color=colour, lw=0.9)
+        apart.axhspan(10**-MOST, 10**MOST, color="0.9", lw=0, zorder=0)
+        apart.set(xscale="log", xlabel=style.label("time"), ylabel="mean $R$ of SGD / theory")
+    return figure
+
+
+FIGURE = Figure(
+    name="fig2-right",
+    title="Dimension independence (Arnaboldi et al., figure 2, right)",
+    presets=("fig2-right",),
+    full=("fig2-right-full",),
+    assumptions=("p = 2k; one informed start, shared by all d",),
+    check=check,
+    draw=draw,
+)

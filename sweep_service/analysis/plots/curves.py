@@ -1,0 +1,115 @@
+"""An observable against time: SGD as points with a band, theories as lines."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from sweep_service.analysis.curves import curves
+from sweep_service.analysis.plots import style
+from sweep_service.arrays import AnyArray, Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MARKS = 30  # of SGD along a curve
+MOST_NAMED = 6  # values that a legend names; more of them are read off a colour bar
+
+
+def plot_curves(
+    dataset: xr.Dataset, observable: str = "risk", axes: Axes | None = None, **where: Any
+) -> Figure:
+    """Mean over runs of what `where` selects, with the band from the 16th to the 84th percentile of SGD.
+
+    Colours follow the axis that varies, lines the regime; with one point only, colours follow the regime.
+    """
+    found = curves(dataset, observable, **where)
+    time, drawn = np.array(found["time"], dtype=float), found["curves"]
+    key, same = _varying(drawn)
+    values = sorted({curve["at"][key] for curve in drawn}) if key else []
+    regimes = list(dict.fromkeys(curve["regime"] for curve in drawn if "regime" in curve))
+    colours = dict(zip(values, style.sequence(len(values)), strict=True))
+    many = len(values) > MOST_NAMED
+    everything = np.concatenate([np.asarray(curve["mean"], dtype=float) for curve in drawn])
+    log_y = style.is_log(observable, everything[everything > 0])
+    log_x = style.is_log("time", time[time > 0])
+
+    handles = _handles(regimes, any("regime" not in curve for curve in drawn), bool(key))
+    if not many:
+        handles += [style.swatch(style.text(key, value), colours[value]) for value in values]
+    columns = 3 if max(len(one.get_label()) for one in handles) < 14 else 2
+
+    with style.canvas(axes, height=2.4 + 0.14 * math.ceil(len(handles) / columns)) as (figure, axes):
+        for curve in drawn:
+            regime = curve.get("regime")
+            plain, line = style.regime_style(regime) if regime else (style.BLACK, "none")
+            colour = colours[curve["at"][key]] if key else plain
+            mean, low, high = (_shown(curve[of], time, log_x, log_y) for of in ("mean", "low", "high"))
+            if regime is None:
+                at = thinned(time, mean, log_x)
+                size = 2.0 if many else 3.5
+                axes.plot(time[at], mean[at], "o", ms=size, mfc="none", mec=colour, mew=0.7, zorder=2)
+                if curve["runs"] > 1 and not many:  # many bands hide each other
+                    axes.fill_between(time, low, high, color=colour, alpha=0.2, lw=0, zorder=1)
+            else:
+                axes.plot(time, mean, color=colour, ls=line, lw=0.8 if many else 1.3, zorder=3)
+        axes.set_xscale("log" if log_x else "linear")
+        axes.set_yscale("log" if log_y else "linear")
+        axes.set(xlabel=style.label("time"), ylabel=style.label(observable, found["units"]))
+        axes.set_title(style.title(same), wrap=True)
+        if many:
+            style.ranked_bar(axes, key, values)
+        style.legend_below(axes, handles, columns)
+    return figure
+
+
+def _varying(drawn: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    """The axis by which curves are told apart, and what there is to say of the others.
+
+    It is the first one that differs between any two points, else the one with most values.
+    """
+    places = [curve["at"] for curve in drawn]
+    there = {name: sorted({place[name] for place in places}) for name in places[0]}
+    distinct = len({tuple(place.values()) for place in places})
+    several = [name for name, values in there.items() if len(values) > 1]
+    if not several:
+        return "", {name: values[0] for name, values in there.items()}
+    key = next((name for name in several if len(there[name]) == distinct), None)
+    key = key or max(several, key=lambda name: len(there[name]))
+    return key, {
+        name: values if len(values) > 1 else values[0] for name, values in there.items() if name != key
+    }
+
+
+def _shown(values: list[float], time: Array, log_x: bool, log_y: bool) -> Array:
+    """NaN where a logarithmic axis has no place."""
+    numbers = np.array(values, dtype=float)
+    numbers[((time <= 0) & log_x) | ((numbers <= 0) & log_y)] = np.nan
+    return numbers
+
+
+def thinned(time: Array, values: Array, log: bool, most: int = MARKS) -> AnyArray:
+    """Indices of samples that are evenly spaced on the axis as it is drawn."""
+    there = np.flatnonzero(np.isfinite(values))
+    if len(there) <= most:
+        return there
+    place = np.log(time[there]) if log else time[there]
+    wanted = np.linspace(place[0], place[-1], most)
+    return there[np.unique([np.argmin(np.abs(place - at)) for at in wanted])]
+
+
+def _handles(regimes: list[str], sgd: bool, coloured: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    found = []
+    if sgd:
+        found.append(Line2D([], [], marker="o", ls="none", mfc="none", mec=style.BLACK, mew=0.7, label="SGD"))
+    for regime in regimes:
+        colour, line = style.regime_style(regime)
+        colour = "0.35" if coloured else colour
+        found.append(Line2D([], [], color=colour, ls=line, label=style.words(regime)))
+    return found

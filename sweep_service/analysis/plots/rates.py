@@ -1,0 +1,77 @@
+"""Rates: points with errors on logarithmic axes, the fitted power, and slopes to compare it with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sweep_service.analysis.plots import style
+from sweep_service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def plot_rates(
+    x: Any,
+    y: Any,
+    error: Any = None,
+    fit: Mapping[Any, Any] | None = None,
+    slopes: Sequence[float] = (),
+    axes: Axes | None = None,
+    *,
+    xlabel: str = "delta_t",
+    ylabel: str = "discrepancy",
+    name: str = "",
+    colour: str = style.BLUE,
+) -> Figure:
+    """Points with their standard errors; call it again on the same axes for another series.
+
+    `fit` has `exponent`, `standard_error` and `prefactor`, as a case of `exponent()` has; `slopes` are
+    drawn through the middle of the points. Labels are names of parameters, or any text.
+    """
+    x, y = (np.atleast_1d(np.asarray(values, dtype=float)) for values in (x, y))
+    if x.shape != y.shape:
+        raise InvalidInput("y", y.shape, f"must have the shape of x, {x.shape}")
+    bars = (
+        np.full(y.shape, np.nan)
+        if error is None
+        else np.broadcast_to(np.asarray(error, dtype=float), y.shape)
+    )
+    there = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
+    x, y, bars = x[there], y[there], bars[there]
+    from matplotlib.container import ErrorbarContainer
+
+    with style.canvas(axes) as (figure, axes):
+        axes.set(xscale="log", yscale="log", xlabel=_label(xlabel), ylabel=_label(ylabel))
+        if len(x):
+            down = np.minimum(bars, 0.9 * y)  # a bar that reached zero would have no end here
+            axes.errorbar(
+                x, y, [np.nan_to_num(down), np.nan_to_num(bars)], fmt="o", color=colour, mfc="w", capsize=2,
+                elinewidth=0.8, label=name or "measured", zorder=3,
+            )  # fmt: skip
+            span = np.array([x.min(), x.max()]) * ([1.0, 1.0] if len(x) > 1 else [0.5, 2.0])
+            if fit is not None and np.isfinite(float(fit["exponent"])):
+                power, off = float(fit["exponent"]), float(fit["standard_error"])
+                shown = style.with_error(power, off)
+                axes.plot(
+                    span, float(fit["prefactor"]) * span**power, color=colour, label=f"exponent {shown}"
+                )
+            middle = np.exp(np.mean(np.log(x))), np.exp(np.mean(np.log(y)))
+            for slope, line in zip(slopes, ("--", ":", "-.") * len(slopes), strict=False):
+                guide = middle[1] * (span / middle[0]) ** slope
+                axes.plot(
+                    span, guide, ls=line, color="0.45", lw=0.9, label=f"slope {slope:g}".replace("-", "−")
+                )
+            handles, names = axes.get_legend_handles_labels()
+            points = [not isinstance(one, ErrorbarContainer) for one in handles]
+            order = np.argsort(points, kind="stable")  # points first
+            axes.legend([handles[at] for at in order], [names[at] for at in order], loc="best")
+    return figure
+
+
+def _label(name: str) -> str:
+    return style.label(name) if name in style.SYMBOLS else name

@@ -55,7 +55,7 @@ def draw(parts: Parts) -> matplotlib.figure.Figure:
     everything = np.concatenate([one.values for one in found.values()])
     low, high = np.nanmin(everything), np.nanmax(everything)
     norm = LogNorm(low, high)
-    with panels(1, 1, 1, height=2.9) as (figure, several):
+    with panels(1, 1, 1, height=3.1) as (figure, several):
         for axes, (regime, one) in zip(several, found.items(), strict=True):
             plot_triangle(one, axes)
             axes.set_title(TITLES[regime])

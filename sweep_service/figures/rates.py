@@ -55,7 +55,7 @@ def draw(parts: Parts) -> matplotlib.figure.Figure:
     from sweep_service.analysis.plots import style
     from sweep_service.analysis.plots.rates import plot_rates
 
-    with panels(*[1.0] * (1 + max(PLACES[part] for part in parts)), height=2.9) as (figure, several):
+    with panels(*[1.0] * (1 + max(PLACES[part] for part in parts)), height=3.4) as (figure, several):
         for colour, (part, dataset) in zip(style.OKABE_ITO, parts.items(), strict=False):
             along, a, b, name = SERIES[part]
             found = dataset.sweep.discrepancy(a=a, b=b)
@@ -71,6 +71,8 @@ def draw(parts: Parts) -> matplotlib.figure.Figure:
                 x, y, error, fit, slopes, several[PLACES[part]],
                 xlabel=along, ylabel="discrepancy $D/R(0)$", name=name, colour=colour,
             )  # fmt: skip
+        for axes in several:
+            style.legend_below(axes, axes.get_legend_handles_labels()[0], 1)
     return figure
 
 

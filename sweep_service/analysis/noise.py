@@ -1,0 +1,88 @@
+"""The floor that label noise leaves under the risk, and the law that it should follow."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from sweep_service.analysis.final import ENOUGH, last_half
+from sweep_service.analysis.samples import at, by_run, described, mean_over, over, point_dims
+from sweep_service.analysis.stored import SMALLEST, noise_coefficient, null_risk, parameter, runs, spec_of
+from sweep_service.arrays import Array
+
+ROUNDS = 4  # of weights that follow the fit
+
+
+def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
+    """F of R = F + a t⁻² (F, a >= 0) over the last decade, beside the law F = c γΔ/p.
+
+    Fitted to each run, then the mean over runs. From a planted start, which is on the floor soon, it is
+    the mean over the last half of the time instead. Without label noise there is no coefficient.
+    """
+    array = runs(dataset, source)
+    dims, values, times = point_dims(array), by_run(array), array["time"].values
+    if spec_of(dataset).get("init", {}).get("kind") == "planted":
+        each = last_half(values, times)
+    else:
+        each = _floors(values, times, SMALLEST * at(null_risk(dataset), dims)[..., None])
+    floor, error, count = over(each)
+    gamma, p, noise = (at(parameter(dataset, name), dims) for name in ("gamma", "p", "noise"))
+    scale = np.broadcast_to(gamma * noise / p, floor.shape)
+    with np.errstate(all="ignore"):
+        unit = np.where(scale > 0, scale, np.nan)
+        law = at(noise_coefficient(dataset), dims) * scale
+        expected = np.where(law > 0, law, np.nan)
+    return described(
+        array,
+        dims,
+        {
+            "noise_floor": (floor, "F of R = F + a/t² over the last decade"),
+            "standard_error": (error, "standard error of the noise floor over runs"),
+            "coefficient": (floor / unit, "c = F p/(γΔ)"),
+            "coefficient_error": (error / unit, "standard error of c over runs"),
+            "law": (law, "noise floor c γΔ/p of small γ/p"),
+            "ratio": (floor / expected, "noise floor over its law"),
+            "ratio_error": (error / expected, "standard error of the ratio over runs"),
+            "runs": (count, "runs that reached the end"),
+        },
+    )
+
+
+def _floors(values: Array, times: Array, smallest: Array) -> Array:
+    """F of each run (…points, runs), by least squares with weights 1/R̂².
+
+    The noise is relative. R̂ is the fit to the mean over runs: were it the mean itself, a sample that is
+    low by chance would weigh more, and the floor of few runs would be too low.
+    """
+    late = (times >= times[-1] / 10) & (times > 0)
+    values, x = values[..., late], (times[-1] / times[late]) ** 2
+    complete = np.all(np.isfinite(values), axis=-1, keepdims=True)
+    mean = mean_over(np.where(complete, values, np.nan), axis=-2)
+    there = np.asarray(mean > smallest)
+    enough = complete[..., 0] & (np.sum(there, axis=-1, keepdims=True) >= ENOUGH)
+    with np.errstate(all="ignore"):
+        fit = mean
+        for _ in range(ROUNDS):
+            F, a = _fitted(x, mean, np.where(there, fit**-2.0, 0.0))
+            fit = F[..., None] + a[..., None] * x
+        F, _ = _fitted(x, values, np.where(there, fit**-2.0, 0.0)[..., None, :])
+    return np.where(enough, F, np.nan)
+
+
+def _fitted(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:
+    """F and a, not negative, of y = F + a x along the last axis.
+
+    y >= 0 and x > 0, so at most one of them is negative in the free solution; then it is zero in the
+    other one.
+    """
+    w = weights / np.max(weights, axis=-1, keepdims=True)
+    y = np.where(w > 0, y, 0.0)
+    k, kx, kxx = (np.sum(w * x**power, axis=-1) for power in (0, 1, 2))
+    ky, kxy = np.sum(w * y, axis=-1), np.sum(w * x * y, axis=-1)
+    determinant = k * kxx - kx**2
+    F, a = (kxx * ky - kx * kxy) / determinant, (k * kxy - kx * ky) / determinant
+    only_F, only_a = a < 0, F < 0
+    return (
+        np.where(only_a, 0.0, np.where(only_F, ky / k, F)),
+        np.where(only_F, 0.0, np.where(only_a, kxy / kxx, a)),
+    )

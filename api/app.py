@@ -10,7 +10,7 @@ import httpx
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api import catalogue, dashboard, data, house, problems, sweeps
+from api import catalogue, dashboard, data, figures, house, problems, sweeps
 from api.doors import Door, Keys
 from api.engine import Engine, MakeExecutor
 from api.metrics import Metrics
@@ -38,6 +38,7 @@ def create_app(settings: Settings | None = None, executor: MakeExecutor | None =
             async with httpx.AsyncClient(timeout=10.0) as app.state.http:
                 yield
         finally:
+            app.state.painter.close()
             await run_in_threadpool(engine.close)
 
     app = FastAPI(
@@ -45,9 +46,9 @@ def create_app(settings: Settings | None = None, executor: MakeExecutor | None =
         default_response_class=Json, redoc_url=None,
     )  # fmt: skip
     app.state.engine, app.state.keys = engine, Keys(settings.secrets)
-    app.state.metrics = Metrics(engine)
+    app.state.metrics, app.state.painter = Metrics(engine), figures.Painter(engine)
     problems.install(app)
-    for part in (house, sweeps, data, catalogue, dashboard):
+    for part in (house, sweeps, data, figures, catalogue, dashboard):
         app.include_router(part.router)
     app.add_middleware(Door, settings=settings, keys=app.state.keys, metrics=app.state.metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""What is stored, by HTTP: the Zarr store itself, exports of a selection, curves, phase diagrams."""
+"""What is stored, by HTTP: the Zarr store itself, and exports of a selection."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.engine import Engine
-from api.problems import Json, responses
+from api.figures import CHOICE, options_of
+from api.problems import responses
 from api.sweeps import Here, Id
-from sweep_service.analysis.curves import curves
-from sweep_service.analysis.phase import phase_diagram
 from sweep_service.errors import LimitExceeded, NotFound
 from sweep_service.export import FORMATS, export_bytes, exported
 from sweep_service.selection import select, variables
@@ -131,18 +130,9 @@ def _opened(engine: Engine, sweep: str) -> xr.Dataset:
     return xr.open_zarr(engine.folder.dataset_path(sweep), chunks=None)
 
 
-def _where(request: Request, known: tuple[str, ...]) -> dict[str, Any]:
-    """The other parameters of a query choose along dimensions of the sweep."""
-    found: dict[str, Any] = {}
-    for name, value in request.query_params.multi_items():
-        if name not in known:
-            found[name] = f"{found[name]},{value}" if name in found else value
-    return found
-
-
-CHOICE = (
-    "Further parameters choose: `d=100`, `gamma=0.1,0.2`, `gamma=0.01:1` (from, to), `time=10` (the nearest)."
-)
+def _where(request: Request) -> dict[str, str]:
+    """What is chosen along dimensions of the sweep."""
+    return {name: value for name, value in options_of(request).items() if name not in ("format", "variables")}
 
 
 @router.get(
@@ -169,7 +159,7 @@ def data(
     ] = None,
 ) -> Response:
     with _opened(engine, id) as stored:
-        chosen = select(stored, _where(request, ("format", "variables")))
+        chosen = select(stored, _where(request))
         if names is not None:
             chosen = variables(chosen, names)
         size, most = export_bytes(chosen), engine.settings.max_export_bytes
@@ -188,33 +178,3 @@ def data(
     return FileResponse(
         file, media_type=kind.media_type, filename=file.name, background=BackgroundTask(room.cleanup)
     )
-
-
-@router.get("/curves", name="curves", response_class=Json, response_model=None, description=(
-    f"An observable against time: SGD with bands over seeds, and the theories. {CHOICE}"
-))  # fmt: skip
-def get_curves(
-    engine: Here,
-    request: Request,
-    id: Id,
-    observable: Annotated[str, Query(max_length=100)] = "risk",
-    format: Annotated[Literal["json"], Query()] = "json",
-) -> Response:
-    with _opened(engine, id) as stored:
-        return Json(curves(stored, observable, **_where(request, ("observable", "format"))))
-
-
-@router.get("/phase-diagram", name="phase diagram", response_class=Json, response_model=None, description=(
-    f"One value on two axes, the rest chosen or averaged over seeds. {CHOICE}"
-))  # fmt: skip
-def get_phase_diagram(
-    engine: Here,
-    request: Request,
-    id: Id,
-    x: Annotated[str, Query(max_length=100)],
-    y: Annotated[str, Query(max_length=100)],
-    value: Annotated[str, Query(max_length=100)] = "sgd_risk",
-    format: Annotated[Literal["json"], Query()] = "json",
-) -> Response:
-    with _opened(engine, id) as stored:
-        return Json(phase_diagram(stored, x, y, value, **_where(request, ("x", "y", "value", "format"))))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sweep_service.analysis.registration import register
 from sweep_service.version import __version__
 
 if TYPE_CHECKING:
@@ -49,3 +50,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+register()  # ds.sweep

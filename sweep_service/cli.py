@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -17,12 +17,25 @@ import typer
 
 from sweep_service.errors import InvalidInput, SweepError
 from sweep_service.interrupt import INTERRUPTED, Interrupt, stop
-from sweep_service.options import Data, Id, Json, Preset, Priority, Scheduler, Serial, Spec, Url, Workers
+from sweep_service.options import (
+    Data,
+    Figure,
+    Id,
+    Json,
+    Preset,
+    Priority,
+    Scheduler,
+    Serial,
+    Spec,
+    Url,
+    Workers,
+)
 from sweep_service.places import Here, There, alone, root_of
 from sweep_service.words import accepted, ending, listed, listing, priced, printable, size, table, told
 
 if TYPE_CHECKING:
     from sweep_service.executors import Executor
+    from sweep_service.figures import Figure as Paper
     from sweep_service.store.folder import DataFolder
 
 DONE, FAILED, REFUSED = 0, 1, 2
@@ -69,11 +82,80 @@ def run(
     scheduler: Scheduler = None,
     serial: Serial = False,
     priority: Priority = 0,
+    figure: Figure = True,
     as_json: Json = False,
 ) -> None:
-    """Compute a sweep here, without a service. Ctrl-C leaves it to be resumed by the same command."""
+    """Compute a sweep here, without a service, and draw it. After Ctrl-C the same command goes on.
+
+    A preset that is a figure of the papers is drawn like it, and its numbers are checked.
+    """
     place = Here(_folder(data), _executor(workers, scheduler, serial), quiet=as_json)
-    _end(place, place.submit(_read_spec(spec), priority), as_json)
+    if (known := _paper(spec)) is not None:
+        _reproduce(place, *known, priority, figure, as_json)
+    about = place.submit(_read_spec(spec), priority)
+    files = place.draw(about) if figure and about["state"] == "completed" else ()
+    _end(place, {**about, "figures": [str(file) for file in files]}, as_json)
+
+
+@app.command()
+def gallery(
+    output: Annotated[
+        Path | None, typer.Argument(help="A folder for the page. By default one beside the sweeps.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="In their full forms, which take hours.")] = False,
+    data: Data = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    serial: Serial = False,
+    as_json: Json = False,
+) -> None:
+    """Reproduce all figures of the papers, and write a page with their numbers."""
+    from sweep_service.figures import FIGURES
+    from sweep_service.gallery import page
+
+    place = Here(_folder(data), _executor(workers, scheduler, serial), quiet=as_json)
+    folder = output or place.folder.root / "gallery"
+    reports = []
+    for one in FIGURES.values():
+        names = one.full if full else one.presets
+        reports.append(place.reproduce(one, _computed(place, names, 0, as_json), folder))
+        if not as_json:
+            print(f"{one.name:<18} {'passes' if reports[-1].passed else 'FAILS'}", file=sys.stderr)
+    (folder / "README.md").write_text(page(reports), "utf-8")
+    path = str(folder / "README.md")
+    _say(as_json, {"page": path, "figures": [one.plain() for one in reports]}, path)
+    raise typer.Exit(DONE if all(one.passed for one in reports) else FAILED)
+
+
+def _reproduce(
+    place: Here, one: Paper, names: Sequence[str], priority: int, draw: bool, as_json: bool
+) -> NoReturn:
+    """The sweeps of a figure, its files, and its numbers against their bounds."""
+    found = _computed(place, names, priority, as_json)
+    report = place.reproduce(one, found, place.folder.root / "figures", draw)
+    _say(
+        as_json, {**found[names[0]], **report.plain()}, f"{ending(found[names[0]], place.option)}\n\n{report}"
+    )
+    raise typer.Exit(DONE if report.passed else FAILED)
+
+
+def _computed(place: Here, names: Sequence[str], priority: int, as_json: bool) -> dict[str, dict[str, Any]]:
+    """Sweeps of presets, all of them to their ends; the first that does not get there ends the command."""
+    found = {}
+    for name in names:
+        found[name] = place.submit(_read_spec(name), priority)
+        if stop.asked or found[name]["state"] != "completed":
+            _end(place, found[name], as_json)
+    return found
+
+
+def _paper(spec: str) -> tuple[Paper, Sequence[str]] | None:
+    """The figure of the papers that a preset stands for, and all of its presets in that form."""
+    from sweep_service.figures import figure_of
+
+    found = None if Path(spec).exists() else figure_of(spec)
+    names = () if found is None else found.full if spec in found.full else found.presets
+    return None if found is None or spec != names[0] else (found, names)
 
 
 @app.command()
@@ -242,6 +324,41 @@ def export(
     """Write a sweep as netCDF, as a table with a line for each run and time, or as JSON."""
     found = _place(data, url).export(sweep, output)
     _say(as_json, {"id": found, "path": str(output)}, str(output))
+
+
+@app.command()
+def plot(
+    sweep: Id,
+    output: Annotated[Path, typer.Argument(help="The file to write: .png, .svg or .pdf.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A view, then its words, and what to choose along the axes: "
+            "phase-diagram x=gamma y=p value=sgd_risk d=50. By default what shows most.",
+        ),
+    ] = None,
+    data: Data = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Draw a sweep: curves, a phase diagram, the triangle, the plane, rates, a collapse, cosines."""
+    from sweep_service.gallery import drawn
+
+    with _place(data, url).opened(sweep) as (found, dataset):
+        view, said = drawn(dataset, found, output, *_words(words or []))
+    _say(as_json, {"id": found, "path": str(output), "view": view, "words": said}, str(output))
+
+
+def _words(words: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """A view, and what is said of it: as in a query, one that comes again adds to the first."""
+    view = words[0] if words and "=" not in words[0] else ""
+    given: dict[str, str] = {}
+    for word in words[1:] if view else words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise InvalidInput("words", word, "must be such as x=gamma or d=50")
+        given[name] = f"{given[name]},{value}" if name in given else value
+    return view, given
 
 
 @app.command()

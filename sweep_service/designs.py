@@ -127,7 +127,7 @@ def _triangle(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, S
 
 def _lattice(triangle: Triangle, k: int, step: int) -> list[Row]:
     """(d, p, gamma) with one γ/(pd); of d and p the smaller is rounded, the larger kept where γ <= γ_max."""
-    d_min, p_min = triangle.d_min or k + 1, -(-(triangle.p_min or k) // step) * step
+    d_min, p_min = smallest(triangle, k)
     most = triangle.gamma_max / triangle.delta_t * (1.0 + 1e-12)  # of p·d, and what rounding takes from it
     if d_min * p_min > most:
         raise InvalidInput(
@@ -148,6 +148,12 @@ def _lattice(triangle: Triangle, k: int, step: int) -> list[Row]:
             if d >= d_min and p >= p_min:
                 found[int(d), int(p)] = None
     return [{"d": d, "p": p, "gamma": triangle.delta_t * p * d} for d, p in found]
+
+
+def smallest(triangle: Triangle, k: int) -> tuple[int, int]:
+    """The d and the p at which the triangle begins."""
+    step = _step(triangle.p_multiple_of, {"k": k})
+    return triangle.d_min or k + 1, -(-(triangle.p_min or k) // step) * step
 
 
 def _listed(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:

@@ -55,6 +55,7 @@ Scheduler = Annotated[
     ),
 ]
 Serial = Annotated[bool, typer.Option("--serial", help="Compute in this process, without Dask.")]
+Figure = Annotated[bool, typer.Option("--figure/--no-figure", help="Draw it when it is done.")]
 Priority = Annotated[
     int, typer.Option("--priority", help="Among sweeps that share workers, higher goes first.")
 ]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,13 @@ from sweep_service.interrupt import stop
 from sweep_service.words import describe, view
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from sweep_service.client import Client
     from sweep_service.conductor import Conductor
     from sweep_service.executors import Executor
+    from sweep_service.figures import Figure
+    from sweep_service.gallery import Report
     from sweep_service.spec import SweepSpec
     from sweep_service.store.folder import DataFolder
     from sweep_service.store.ledger import Ledger, Sweep
@@ -88,6 +92,36 @@ class Here:
         found = self.find(sweep)
         exported(self.folder.dataset_path(found), output)
         return found
+
+    @contextmanager
+    def opened(self, sweep: str) -> Iterator[tuple[str, xr.Dataset]]:
+        """Its whole id and its dataset."""
+        from sweep_service.client import open
+
+        found = self.find(sweep)
+        with open(self.folder.dataset_path(found)) as dataset:
+            yield found, dataset
+
+    # ---- draw
+
+    def draw(self, about: About) -> tuple[Path, ...]:
+        """Files of what shows most of a sweep."""
+        from sweep_service.gallery import suggested
+
+        with self.opened(about["id"]) as (sweep, dataset):
+            return suggested(dataset, sweep, self.folder.root / "figures")
+
+    def reproduce(
+        self, figure: Figure, found: Mapping[str, About], folder: Path, draw: bool = True
+    ) -> Report:
+        """A figure of the papers, from the sweeps of its presets."""
+        from sweep_service.gallery import reproduced
+
+        with ExitStack() as stack:
+            opened = {
+                preset: stack.enter_context(self.opened(about["id"])) for preset, about in found.items()
+            }
+            return reproduced(figure, opened, folder if draw else None)
 
     # ---- compute
 
@@ -216,6 +250,12 @@ class There:
         found = self.find(sweep)
         self.client.export(found, output)
         return found
+
+    @contextmanager
+    def opened(self, sweep: str) -> Iterator[tuple[str, xr.Dataset]]:
+        found = self.find(sweep)
+        with self.client.open(found) as dataset:
+            yield found, dataset
 
     def submit(self, spec: bytes, priority: int = 0) -> About:
         return self.client.submit(spec, priority=priority)

@@ -77,7 +77,8 @@ def ending(about: Mapping[str, Any], options: str = "") -> str:
     runs = "1 run" if about["runs"] == 1 else f"{about['runs']} runs"
     lines = [f"{state}: {about['reason'] or f'{runs}: {_counted(about)}'}"]
     if state != "failed":
-        lines += [place, "", "    import sweep_service as ss", f"    ds = ss.open({place!r})", ""]
+        lines += [place, *about.get("figures", ())]
+        lines += ["", "    import sweep_service as ss", f"    ds = ss.open({place!r})", ""]
     if state == "incomplete":
         for first in about.get("failures", ())[:1]:
             lines += [f"the first error: {printable(first['error'])}", f"    {first['command']}"]

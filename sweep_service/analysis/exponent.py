@@ -10,7 +10,7 @@ import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED, plain_value
 from sweep_service.analysis.discrepancy import largest_differences
-from sweep_service.analysis.stored import DRAWN, late_means, parameter
+from sweep_service.analysis.stored import DRAWN, late_means, over_runs, parameter
 from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.grids import CORE, POINT
@@ -19,7 +19,7 @@ from sweep_service.labels import about
 BOOTSTRAPS = 1000
 LEVEL = (2.5, 97.5)  # percent
 FEWEST = 2  # values of the parameter
-CASE = "case"
+CASE, PLACE = "case", "place"
 
 # By name: a number of each run.
 OF: dict[str, Callable[..., xr.DataArray]] = {
@@ -47,21 +47,26 @@ def exponent(
     values = OF[of](dataset, **options)
     stands = [str(dim) for dim in values.dims if dim not in DRAWN]
     table = values.transpose(*stands, ...).values.reshape(int(np.prod([values.sizes[d] for d in stands])), -1)
+    columns = {along: _column(dataset, values, along, stands)}
     names = _cases(dataset, values, along, stands) if by is None else list(by)
-    columns = {name: _column(dataset, values, name, stands) for name in (along, *names)}
-    cases = [tuple(map(plain_value, row)) for row in zip(*(columns[name] for name in names), strict=True)]
-    cases = cases or [()] * len(table)
-    fits = []
-    for case in dict.fromkeys(cases):
-        rows = np.array([one == case for one in cases])
-        fits.append(fitted(columns[along][rows].astype(float), table[rows]))
-    found = {name: [fit[name] for fit in fits] for name in TEXTS}
-    coords = {name: (CASE, [case[at] for case in dict.fromkeys(cases)]) for at, name in enumerate(names)}
-    result = xr.Dataset({name: (CASE, values) for name, values in found.items()}, coords=coords)
-    for name, text in TEXTS.items():
-        result[name].attrs = {"long_name": text.format(of=of.replace("_", " "), along=along), "units": "1"}
-    for name in names:
-        result[name].attrs = about(name)
+    columns |= {name: _column(dataset, values, name, stands) for name in names}
+    cases: dict[tuple[Any, ...], list[int]] = {}
+    for row in range(len(table)):
+        cases.setdefault(tuple(plain_value(columns[name][row]) for name in names), []).append(row)
+    mean, error = (one.transpose(*stands).values.reshape(-1) for one in over_runs(values)[:2])
+    x = columns[along].astype(float)
+    fits = [fitted(x[rows], table[rows]) for rows in cases.values()]
+    longest = max(map(len, cases.values()))
+    padded = np.array([[*rows, *[-1] * (longest - len(rows))] for rows in cases.values()])
+    found: dict[str, Any] = {name: (CASE, np.array([fit[name] for fit in fits])) for name in TEXTS}
+    for name, column in ((along, x), ("mean", mean), ("error", error)):
+        found[name] = ((CASE, PLACE), np.where(padded < 0, np.nan, column[padded]))
+    coords = {name: (CASE, [case[at] for case in cases], about(name)) for at, name in enumerate(names)}
+    result = xr.Dataset(found, coords, {"of": of, "along": along})
+    for name, text in {**TEXTS, **POINTS}.items():
+        text = text.format(of=of.replace("_", " "), along=along)
+        result[name].attrs = {"long_name": text, "units": "1"}
+    result[along].attrs = about(along)
     return result
 
 
@@ -73,6 +78,7 @@ TEXTS = {
     "prefactor": "{of} at {along} = 1 on the line",
     "points": "points of the fit",
 }
+POINTS = {"mean": "mean over runs of the {of}", "error": "standard error of the mean"}
 
 
 def fitted(x: Array, table: Array, seed: int = 0) -> dict[str, float]:

@@ -48,6 +48,6 @@ def _slopes(x: Array, y: Array) -> Array:
 def _end(h: float, next_h: float, rise: Array, next_rise: Array) -> Array:
     """The slope at an end by three knots, as far as it keeps the curve monotone."""
     slope = ((2.0 * h + next_h) * rise - h * next_rise) / (h + next_h)
-    slope = np.where(slope * rise < 0.0, 0.0, slope)
-    steep = (rise * next_rise < 0.0) & (np.abs(slope) > 3.0 * np.abs(rise))
+    slope = np.where(slope * rise <= 0.0, 0.0, slope)
+    steep = (rise * next_rise <= 0.0) & (np.abs(slope) > 3.0 * np.abs(rise))
     return np.where(steep, 3.0 * rise, slope)

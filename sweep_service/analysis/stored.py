@@ -131,13 +131,11 @@ def at_points(
 ) -> xr.DataArray:
     """A function of some parameters, called once for each combination of their values that there is."""
     columns = xr.broadcast(*(parameter(dataset, name) for name in names))
-    shape, rows = (
-        columns[0].shape,
-        list(zip(*(column.values.ravel().tolist() for column in columns), strict=True)),
-    )
+    shape = columns[0].shape
+    rows = list(zip(*(column.values.ravel().tolist() for column in columns), strict=True))
     values = {row: np.asarray(function(**dict(zip(names, row, strict=True)))) for row in dict.fromkeys(rows)}
     found = np.array([values[row] for row in rows]).reshape(*shape, *next(iter(values.values())).shape)
-    return xr.DataArray(found, dims=(*columns[0].dims, *dims))
+    return xr.DataArray(found, columns[0].coords, (*columns[0].dims, *dims))
 
 
 def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:

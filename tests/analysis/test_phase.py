@@ -8,8 +8,9 @@ import pytest
 import xarray as xr
 
 from sweep_service import bundles, conductor
-from sweep_service.analysis import phase as module
-from sweep_service.analysis.phase import VALUES, phase_diagram
+from sweep_service.analysis import phase
+from sweep_service.analysis import values as module
+from sweep_service.analysis.values import VALUES
 from sweep_service.conductor import Conductor
 from sweep_service.errors import InvalidInput, Stopped
 from sweep_service.executors import SerialExecutor
@@ -82,6 +83,11 @@ def half(tmp_path_factory):
     assert runs.min() == 0
     assert set(runs.reshape(-1)) - {0, 4}
     return found
+
+
+def phase_diagram(*args, **where):
+    """As JSON has it."""
+    return phase.as_plain(phase.phase_diagram(*args, **where))
 
 
 def mean_of(numbers):
@@ -263,8 +269,11 @@ def test_what_cannot_be_drawn_is_refused(wild, x, y, value, where, field, words)
 
 
 def test_values_that_need_what_is_not_there_are_not_offered(wild, half):
-    for name in VALUES:
+    alone = variables(wild, "sgd_risk")
+    missing = [name for name, value in VALUES.items() if set(value.needs) - {"sgd_risk"}]
+    assert {"discrepancy", "sgd_diverged", "sgd_phase", "sgd_bound"} < set(missing)
+    for name in missing:
         with pytest.raises(InvalidInput, match="value"):
-            phase_diagram(variables(wild, "sgd_risk"), "gamma", "d", name)
+            phase_diagram(alone, "gamma", "d", name)
     with pytest.raises(InvalidInput, match="value"):
         phase_diagram(half, "gamma", "d", "ode_diverged")

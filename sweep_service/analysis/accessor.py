@@ -1,0 +1,61 @@
+"""`ds.sweep`: what a stored sweep says. Each method is a function of this package, on the dataset."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import xarray as xr
+
+from sweep_service.analysis.bounded import bounded
+from sweep_service.analysis.collapse import collapse
+from sweep_service.analysis.crossing import time_to
+from sweep_service.analysis.discrepancy import discrepancy
+from sweep_service.analysis.exponent import exponent
+from sweep_service.analysis.final import final_risk
+from sweep_service.analysis.noise import noise_floor
+from sweep_service.analysis.phase import phase_diagram
+from sweep_service.analysis.phases import phase, scaling_phase
+from sweep_service.analysis.plateaus import plateaus
+from sweep_service.analysis.specialisation import cosines, labels, specialisation_time
+from sweep_service.analysis.triangle import triangle
+from sweep_service.analysis.views import VIEWS
+
+METHODS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        phase_diagram, triangle, discrepancy, exponent, final_risk, plateaus, specialisation_time, cosines,
+        labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to,
+    )
+} | {f"plot_{name.replace('-', '_')}": view.plot for name, view in VIEWS.items()}  # fmt: skip
+
+
+class Sweep:
+    """The analyses of one dataset. `source` is `sgd`, a regime, or `ode` for every regime.
+
+    Definitions, and what each returns, are in docs/analysis.md. Whatever was selected before is all that
+    is looked at: `ds.sel(gamma=0.1).sweep.final_risk()`.
+    """
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    def __repr__(self) -> str:
+        return f"<sweep: {', '.join(METHODS)}>"
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def method(self: Sweep, *args: Any, **options: Any) -> Any:
+        return function(self._dataset, *args, **options)
+
+    first, *rest = inspect.signature(function).parameters.values()
+    itself = first.replace(name="self", annotation=inspect.Parameter.empty)
+    method.__signature__ = inspect.Signature([itself, *rest])  # type: ignore[attr-defined]
+    return method
+
+
+for _name, _function in METHODS.items():
+    setattr(Sweep, _name, _method(_function))

@@ -1,0 +1,88 @@
+"""The triangle: coordinates that sum to one, values where they belong, and what auto would choose."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from sweep_service.analysis.phase import phase_diagram
+from sweep_service.analysis.triangle import as_plain, triangle
+from sweep_service.conductor import Conductor
+from sweep_service.dynamics.auto import choose
+from sweep_service.errors import InvalidInput
+from sweep_service.executors import SerialExecutor
+from sweep_service.grids import Grid
+from sweep_service.spec import SweepSpec
+from sweep_service.store.folder import DataFolder
+
+SPEC = {
+    "triangle": {"delta_t": 1e-2, "resolution": 3, "gamma_max": 2.0},
+    "axes": {"regime": ["high_dimensional", "classical"], "noise": [0.0, 0.01]},
+    "fixed": {"k": 2},
+    "init": {"kind": "informed"},
+    "seeds": 2,
+    "time": {"max": 1.0, "samples": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = DataFolder(tmp_path_factory.mktemp("triangle"))
+    with Conductor(folder, SerialExecutor()) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+        assert conductor.run(sweep.id).state == "completed"
+    return xr.open_zarr(folder.dataset_path(sweep.id), chunks=None)
+
+
+def test_coordinates_sum_to_one(stored):
+    found = triangle(stored, "sgd_risk", noise=0)
+    u = [found[name] for name in ("u_d", "u_p", "u_gamma")]
+    np.testing.assert_allclose(sum(u), 1.0, rtol=1e-12)
+    whole = np.log(2.0 / (1e-2 * 2 * 3))  # gamma_max/(δt p_min d_min)
+    np.testing.assert_allclose(u[0], np.log(found["d"] / 3) / whole)
+    np.testing.assert_allclose(u[1], np.log(found["p"] / 2) / whole)
+    for part in u:
+        assert float(part.min()) == pytest.approx(0.0, abs=1e-12)
+        # γ = γ_max only where p d = γ_max/δt has room for whole numbers
+        assert float(part.max()) > 0.97
+
+
+def test_values_are_those_of_a_phase_diagram(stored):
+    found = triangle(stored, "discrepancy", noise=0.01, regime="classical")
+    wanted = phase_diagram(stored, "d", "p", "discrepancy", noise=0.01, regime="classical")
+    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_array_equal(found["standard_error"], wanted["standard_error"])
+    assert found.attrs["at"] == {"regime": "classical", "noise": 0.01}
+
+
+def test_auto_is_what_would_be_chosen(stored):
+    found = triangle(stored, "sgd_risk", noise=0.01)
+    grid = Grid.of(SweepSpec.parse(SPEC))
+    wanted = {(point.d, point.p): choose(point, point.start(0)).regime
+              for point in grid.points if point.noise == 0.01}  # fmt: skip
+    rows = zip(found["d"].values, found["p"].values, found["auto_regime"].values, strict=True)
+    assert {(int(d), int(p)): str(name) for d, p, name in rows} == wanted
+    assert len(set(wanted.values())) > 1
+
+
+def test_plain(stored):
+    plain = as_plain(triangle(stored, "sgd_phase", noise=0))
+    json.dumps(plain)
+    assert plain["form"] == "triangle"
+    assert plain["delta_t"] == 1e-2
+    first = plain["points"][0]
+    assert set(first) == {"d", "p", "gamma", "u_d", "u_p", "u_gamma", "auto_regime", "value"}
+    plain = as_plain(triangle(stored, "sgd_risk", noise=0))
+    assert {"standard_error", "runs"} < set(plain["points"][0])
+
+
+def test_what_is_refused(stored):
+    with pytest.raises(InvalidInput, match=r"one of 0, 0\.01") as found:
+        triangle(stored)
+    assert found.value.field == "noise"
+    with pytest.raises(InvalidInput) as found:
+        triangle(stored, "ode_risk", noise=0)
+    assert found.value.field == "regime"
+    with pytest.raises(InvalidInput, match="sweep over a triangle"):
+        triangle(stored.drop_attrs())

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, cycle, islice
+from itertools import chain, cycle, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,11 +250,11 @@ def regime_style(name: str) -> tuple[str, Any]:
 
 def category_colours(names: Iterable[str]) -> dict[str, str]:
     """One for each name, known ones first: that of the phase or of the regime, else the next one."""
-    others = chain(OKABE_ITO, cycle((GREY,)))
     known = CATEGORIES | {name: colour for name, (colour, _) in REGIME_STYLES.items()}
     there = {str(name) for name in names}
-    ordered = [*(name for name in known if name in there), *sorted(there - set(known))]
-    return {name: known.get(name) or next(others) for name in ordered}
+    found = {name: colour for name, colour in known.items() if name in there}
+    others = chain((colour for colour in OKABE_ITO if colour not in found.values()), repeat(GREY))
+    return found | dict(zip(sorted(there - set(known)), list(islice(others, len(there))), strict=False))
 
 
 def sequence(count: int) -> list[Any]:

@@ -1,0 +1,78 @@
+"""The triangle: corners, ticks, lines of γ/p and what auto would choose."""
+
+import io
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from sweep_service.analysis.plots.save import save
+from sweep_service.analysis.plots.triangle import CORNERS, HEIGHT, plot_triangle
+
+
+def triangle(resolution=5, delta_t=1e-3, **attrs):
+    whole = np.log(1.0 / (delta_t * 2 * 3))
+    shares = [(i, j) for i in range(resolution + 1) for j in range(resolution + 1 - i)]
+    u_d, u_p = np.array(shares).T / max(resolution, 1)
+    d, p = 3 * np.exp(whole * u_d), 2 * np.exp(whole * u_p)
+    columns = {"d": d, "p": p, "gamma": delta_t * p * d, "u_d": u_d, "u_p": u_p, "u_gamma": 1 - u_d - u_p}
+    regime = np.where(p > 64, "mean_field", "high_dimensional")
+    coords = {name: ("point", values) for name, values in {**columns, "auto_regime": regime}.items()}
+    about = {"delta_t": delta_t, "value": "discrepancy", **attrs}
+    return xr.DataArray(columns["gamma"] / p, coords, "point", attrs=about)
+
+
+def test_triangle_says_what_it_is():
+    figure = plot_triangle(triangle())
+    save(figure, io.BytesIO())
+    axes, bar = figure.axes
+    texts = {one.get_text(): one.get_position() for one in axes.texts}
+    places = {text.split("\n")[0]: place for text, place in texts.items() if "\n" in text}
+    for name, corner in zip(("high-dimensional", "mean field", "classical"), CORNERS, strict=True):
+        assert places[name][0] == corner[0]
+        assert (places[name][1] > 0) == (corner[1] > 0)
+    for side in (
+        "input dimension $d$",
+        "student width $p$",
+        r"learning rate $\gamma$",
+        r"$\delta t$ = $10^{-3}$",
+    ):
+        assert side in texts
+    assert bar.get_xlabel() == "discrepancy $D$"
+    legend = axes.get_legend()
+    assert [one.get_text() for one in legend.get_texts()] == ["high dimensional", "mean field"]
+
+
+def test_ticks_and_lines_stand_at_their_values():
+    axes = plot_triangle(triangle()).axes[0]
+    whole = np.log(1.0 / (1e-3 * 2 * 3))
+    right = [one for one in axes.texts if one.get_position()[0] >= 0.5]  # p has its numbers on the left
+    heights = {one.get_text(): one.get_position()[1] for one in right}
+    assert heights["100"] / HEIGHT == pytest.approx(np.log(100 / 3) / whole)  # d, on the side without p
+    assert heights[r"$\gamma/p=$ 0.1"] / HEIGHT == pytest.approx(np.log(0.1 / 1e-3 / 3) / whole)
+
+
+def test_points_are_barycentric():
+    axes = plot_triangle(triangle(1)).axes[0]
+    found = np.concatenate([one.get_offsets() for one in axes.collections])
+    assert {tuple(row) for row in found.round(9)} == {tuple(row) for row in CORNERS.round(9)}
+
+
+@pytest.mark.parametrize("resolution", [0, 1])
+def test_few_points(resolution):
+    save(plot_triangle(triangle(resolution)), io.BytesIO())
+
+
+def test_missing_values_are_crossed_out():
+    some = triangle()
+    some[:3] = np.nan
+    save(plot_triangle(some), io.BytesIO())
+    save(plot_triangle(some * np.nan), io.BytesIO())
+    crosses = [line for line in plot_triangle(some).axes[0].lines if line.get_marker() == "x"]
+    assert [len(line.get_xdata()) for line in crosses] == [3]
+
+
+def test_limits_and_no_regimes():
+    axes = plot_triangle(triangle().drop_vars("auto_regime"), limits=(1e-5, 1.0)).axes[0]
+    assert axes.get_legend() is None
+    assert axes.collections[0].get_clim() == pytest.approx((1e-5, 1.0))

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from sweep_service.analysis.samples import at, by_run, described, over, point_dims
+from sweep_service.analysis.samples import at, by_run, described, late, over, point_dims
 from sweep_service.analysis.stored import SMALLEST, null_risk, runs
 from sweep_service.arrays import AnyArray, Array
 
@@ -58,7 +58,7 @@ def final_risk(
 def last_half(values: Array, times: Array) -> Array:
     """Mean over t_max/2 <= t <= t_max along the last axis; NaN where one of the samples is missing."""
     with np.errstate(all="ignore"):  # sums overflow just before a divergence
-        mean = np.mean(values[..., times >= times[-1] / 2], axis=-1)
+        mean = np.mean(values[..., late(times, 0.5)], axis=-1)
     return np.where(np.isfinite(mean), mean, np.nan)
 
 
@@ -68,13 +68,13 @@ def _end_slope(values: Array, times: Array, smallest: AnyArray) -> tuple[Array, 
     To first order ln R̄ moves by the mean of R_s/R̄ - 1, so b is the mean of a constant plus b_s, the
     slopes of R_s/R̄ in ln t. A single run has only the residuals of its regression.
     """
-    late = (times >= times[-1] / 4) & (times > 0)
-    values = values[..., late]
+    end = late(times, 0.25)
+    values = values[..., end]
     mean, _, count = over(values, axis=-2)
     there = mean > smallest[..., None]
     n = np.sum(there, axis=-1)
     with np.errstate(all="ignore"):
-        x = np.broadcast_to(np.log(times[late]), mean.shape)
+        x = np.broadcast_to(np.log(times[end]), mean.shape)
         x = np.where(there, x - (np.sum(x, axis=-1, where=there) / n)[..., None], 0.0)
         square = np.where(n >= ENOUGH, np.sum(x**2, axis=-1), np.nan)
         y = np.where(there, np.log(mean), 0.0)

@@ -7,10 +7,16 @@ curves; S is the mean of the squared differences over their variances: about one
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
+from sweep_service.analysis.samples import at, by_run, described, mean_over, over
+from sweep_service.analysis.stored import SMALLEST, null_risk, runs
 from sweep_service.arrays import Array
+from sweep_service.errors import InvalidInput
+from sweep_service.selection import listed
 
 LEAST_SHARE = 0.5  # of points that must have neighbours: curves that do not meet cannot disagree
 TRIALS = 289  # of the first, coarse search
@@ -67,3 +73,62 @@ def lowest(function: Callable[[Array], float], start: Array, scale: Array) -> tu
     with np.errstate(all="ignore"):  # infinite where the curves do not meet
         found = minimize(function, start, method="Nelder-Mead", options=options)
     return found.x, float(found.fun)
+
+
+class Curves:
+    """Mean curves (along, time) of t > 0, in logarithms, and the runs that they are of."""
+
+    def __init__(self, dataset: xr.Dataset, along: str, source: str, smallest_error: float) -> None:
+        self.array, self.along = runs(dataset, source), along
+        sizes = dataset[along].values
+        if sizes.dtype.kind not in "iuf" or np.any(sizes <= 0) or len(sizes) < 2:
+            raise InvalidInput(along, listed(sizes), "must have at least two values, all positive numbers")
+        later = self.array["time"].values > 0
+        self.times, self.log_size = self.array["time"].values[later], np.log(sizes.astype(float))
+        if len(self.times) < 2:
+            raise InvalidInput("time", self.times.tolist(), "must have at least two samples after t = 0")
+        self.values = by_run(self.array)[..., later]  # (along, runs, time)
+        self.smallest = SMALLEST * at(null_risk(dataset), (along,))[:, None]
+        mean, error, _ = over(self.values, axis=1)
+        with np.errstate(all="ignore"):
+            self.error = np.fmax(np.nan_to_num(error / mean, nan=0.0, posinf=0.0), smallest_error)
+        self.y = self.logarithm(mean)
+
+    def logarithm(self, mean: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.where(mean > self.smallest, np.log(mean), np.nan)
+
+    def resampled(self, random: np.random.Generator) -> Array:
+        """The same runs of every size: what they share, such as a start, stays shared."""
+        chosen = random.integers(self.values.shape[1], size=self.values.shape[1])
+        return self.logarithm(mean_over(self.values[:, chosen], axis=1))
+
+    def result(self, numbers: dict[str, tuple[Any, str]], time: Array, factor: Array) -> xr.Dataset:
+        dims = (self.along, "time")
+        scaled = {
+            "scaled_time": (time, "time on the axis of the common curve"),
+            "scaled_risk": (np.exp(self.y) * factor[:, None], "risk on the axis of the common curve"),
+            "scaled_error": (np.exp(self.y) * factor[:, None] * self.error, "standard error, as it was used"),
+        }
+        like = self.array.isel(time=self.array["time"].values > 0)
+        return xr.merge([described(like, (), numbers), described(like, dims, scaled)])
+
+
+def minimised(
+    curves: Curves,
+    cost: Callable[[Array], Callable[[Array], float]],
+    ranges: tuple[tuple[float, float], ...],
+    bootstraps: int,
+) -> tuple[Array, Array, float]:
+    """Parameters, their errors and the least S; NaN where the curves never meet."""
+    best, scale = coarse(cost(curves.y), ranges)
+    best, _ = lowest(cost(curves.y), best, scale / 2)
+    best, least = lowest(cost(curves.y), best, scale / 8)  # once more: a simplex may have got stuck
+    if not np.isfinite(least):
+        return np.full(len(ranges), np.nan), np.full(len(ranges), np.nan), np.nan
+    error = np.full(len(ranges), np.nan)
+    if curves.values.shape[1] > 1 and bootstraps > 1:
+        random = np.random.default_rng(0)
+        again = [lowest(cost(curves.resampled(random)), best, scale / 8)[0] for _ in range(bootstraps)]
+        error = np.std(again, axis=0, ddof=1)
+    return best, error, least

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.final import ENOUGH, last_half
-from sweep_service.analysis.samples import at, by_run, described, mean_over, over, point_dims
+from sweep_service.analysis.samples import at, by_run, described, late, mean_over, over, point_dims
 from sweep_service.analysis.stored import SMALLEST, noise_coefficient, null_risk, parameter, runs, spec_of
 from sweep_service.arrays import Array
 
@@ -36,7 +36,7 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
         array,
         dims,
         {
-            "noise_floor": (floor, "F of R = F + a/t² over the last decade"),
+            "noise_floor": (floor, "risk that label noise leaves, F of R = F + a/t²"),
             "standard_error": (error, "standard error of the noise floor over runs"),
             "coefficient": (floor / unit, "c = F p/(γΔ)"),
             "coefficient_error": (error / unit, "standard error of c over runs"),
@@ -54,8 +54,10 @@ def _floors(values: Array, times: Array, smallest: Array) -> Array:
     The noise is relative. R̂ is the fit to the mean over runs: were it the mean itself, a sample that is
     low by chance would weigh more, and the floor of few runs would be too low.
     """
-    late = (times >= times[-1] / 10) & (times > 0)
-    values, x = values[..., late], (times[-1] / times[late]) ** 2
+    end = late(times, 0.1)
+    values = values[..., end]
+    with np.errstate(invalid="ignore"):
+        x = (times[-1] / times[end]) ** 2
     complete = np.all(np.isfinite(values), axis=-1, keepdims=True)
     mean = mean_over(np.where(complete, values, np.nan), axis=-2)
     there = np.asarray(mean > smallest)

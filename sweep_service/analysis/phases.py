@@ -92,13 +92,20 @@ def _order_parameter(dataset: xr.Dataset, source: str, shape: tuple[int, ...]) -
 
 
 def scaling_phase(
-    dataset: xr.Dataset, /, source: str = "sgd", *, flat: float = 0.05, errors: float = 2.0
+    dataset: xr.Dataset,
+    /,
+    source: str = "sgd",
+    *,
+    flat: float = 0.05,
+    errors: float = 2.0,
+    largest_error: float = np.inf,
 ) -> xr.Dataset:
     """Slopes b of ln R_f in ln d where p = p0 d^kappa and gamma = gamma0 d^-delta, and their phases.
 
     On the dimension `case`, one for each kappa, delta and whatever else was swept beside d. perfect:
     b + 2se < -`flat`; plateau: |b| <= max(`flat`, 2se); bad: b - 2se > `flat`; else, or with fewer than
-    three values of d, undecided. The theory says b = -(kappa + delta).
+    three values of d, undecided. A slope of which little is known is a plateau by this rule, unless
+    `largest_error` is an error beyond which it is undecided. The theory says b = -(kappa + delta).
     """
     for name in ("kappa", "delta", "d"):
         if name not in dataset.coords or POINT not in dataset.dims:
@@ -118,11 +125,12 @@ def scaling_phase(
     )
     word = np.select(
         [
+            error > largest_error,
             slope + errors * error < -flat,
             np.abs(slope) <= np.fmax(flat, errors * error),
             slope - errors * error > flat,
         ],
-        ["perfect", "plateau", "bad"],
+        ["undecided", "perfect", "plateau", "bad"],
         "undecided",
     )
     axes = dict(zip(names, zip(*cases, strict=True), strict=True))

@@ -197,3 +197,14 @@ def test_a_real_scaling_sweep(tmp_path):
     np.testing.assert_allclose(found.slope, found.theory, atol=0.15 + 4 * float(found.slope_error.max()))
     assert found.phase.values.tolist()[1] == "perfect"
     assert set(phase(dataset).phase.values.tolist()) <= {"plateau", "perfect"}
+
+
+def test_little_known_slopes_are_plateaus_by_the_rule():
+    """|b| <= 2se holds of any slope with a large error, here of 1/d: THEORY's rule needs a bound on it."""
+    dataset = scaled([(0.0, 1.0)], [8, 10, 12], seeds=2, scatter=4.0, rng=3)
+    found = scaling_phase(dataset)
+    assert found.slope_error > 1.0
+    assert found.phase.item() == "plateau"
+    assert scaling_phase(dataset, largest_error=0.25).phase.item() == "undecided"
+    known = scaling_phase(scaled([(0.0, 1.0)], seeds=2, scatter=0.05), largest_error=0.25)
+    assert known.phase.item() == "perfect"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKS = 30  # of SGD along a curve
+LETTER, HANDLE = 3.6, 30.0  # points that a letter of a legend takes, and what stands before it
 MOST_NAMED = 6  # values that a legend names; more of them are read off a colour bar
 
 
@@ -38,12 +38,12 @@ def plot_curves(
     log_y = style.is_log(observable, everything[everything > 0])
     log_x = style.is_log("time", time[time > 0])
 
-    handles = _handles(regimes, any("regime" not in curve for curve in drawn), bool(key))
-    if not many:
-        handles += [style.swatch(style.text(key, value), colours[value]) for value in values]
-    columns = 3 if max(len(one.get_label()) for one in handles) < 14 else 2
+    sources = _handles(regimes, any("regime" not in curve for curve in drawn), bool(key))
+    named = [] if many else [style.swatch(style.text(key, value), colours[value]) for value in values]
+    room = 72.0 * (style.SINGLE if axes is None else style.width_of(axes))
+    handles, columns = _in_columns(sources, named, room)
 
-    with style.canvas(axes, height=2.4 + 0.14 * math.ceil(len(handles) / columns)) as (figure, axes):
+    with style.canvas(axes, height=2.4 + 0.14 * len(handles) / columns) as (figure, axes):
         for curve in drawn:
             regime = curve.get("regime")
             plain, line = style.regime_style(regime) if regime else (style.BLACK, "none")
@@ -113,3 +113,21 @@ def _handles(regimes: list[str], sgd: bool, coloured: bool) -> list[Any]:
         colour = "0.35" if coloured else colour
         found.append(Line2D([], [], color=colour, ls=line, label=style.words(regime)))
     return found
+
+
+def _in_columns(sources: list[Any], named: list[Any], room: float) -> tuple[list[Any], int]:
+    """Sources in a column of their own, the values beside them, in as few rows as the width allows."""
+
+    def wide(entries: list[Any]) -> float:
+        return HANDLE + LETTER * max((len(one.get_label()) for one in entries), default=0)
+
+    if not named:
+        sources += style.blanks(-len(sources) % 2)
+        return sources, 2 if 2 * wide(sources) < room else 1
+    fewest, most = max(len(sources), -(-len(named) // 2)), max(len(sources), len(named))
+    for rows in range(fewest, most + 1):
+        columns = -(-len(named) // rows)
+        if rows == most or wide(sources) + columns * wide(named) < room:
+            break
+    filled = [*sources, *style.blanks(rows - len(sources)), *named]
+    return filled + style.blanks(rows * (1 + columns) - len(filled)), 1 + columns

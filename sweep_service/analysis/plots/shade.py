@@ -71,6 +71,9 @@ def bar(axes: Axes, drawn: Any, text: str, **options: Any) -> None:
     from matplotlib.colors import LogNorm
 
     shown = axes.figure.colorbar(drawn, ax=axes, pad=0.02, aspect=28, **options)
+    text = text.replace(
+        " - ", "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}"
+    )  # a difference stays whole
     shown.set_label(textwrap.fill(text, WIDEST))
     low, high = drawn.get_clim()
     if isinstance(drawn.norm, LogNorm) and 1e-2 < low < high < 1e3:  # short without powers of ten
@@ -88,8 +91,8 @@ def value_label(array: xr.DataArray) -> str:
     """What the colours mean, from the array's own attributes."""
     name = str(array.attrs.get("value", array.name or ""))
     units = str(array.attrs.get("units", "1"))
-    known = name.removeprefix("sgd_").removeprefix("ode_")
-    if known in style.SYMBOLS or "long_name" not in array.attrs:
+    known = {name, name.removeprefix("sgd_").removeprefix("ode_")} & style.SYMBOLS.keys()
+    if known or "long_name" not in array.attrs:
         return style.label(name, units)
     return str(array.attrs["long_name"]) + ("" if units in ("1", "") else f" ({units})")
 

@@ -96,6 +96,11 @@ SYMBOLS = {
     "largest_norm": ("largest norm", r"$\max_i Q_{ii}$"),
     "mean_orthogonal_norm": ("orthogonal norm", r"$\mathrm{tr}\,Q_\perp/p$"),
     "discrepancy": ("discrepancy", "$D$"),
+    "relative_discrepancy": ("discrepancy", "$D/R(0)$"),
+    "sgd_over_ode": ("final risk, SGD / theory", ""),
+    "over_floor": ("final risk / noise floor", ""),
+    "bound": ("largest norm", r"$\max_{i,t} Q_{ii}$"),
+    "specialisation_time": ("time of specialisation", ""),
 }
 LOGARITHMIC = (
     *("d", "p", "gamma", "noise", "delta_t", "gamma_over_p", "time", "risk", "discrepancy"),
@@ -137,6 +142,11 @@ def figure_of(axes: Axes) -> Figure:
     return axes.figure.figure
 
 
+def width_of(axes: Axes) -> float:
+    """Inches, before the layout makes room for labels."""
+    return axes.get_position().width * figure_of(axes).get_figwidth()
+
+
 def legend_below(
     axes: Axes, handles: list[Any], columns: int = 2, points: float = 32.0, **options: Any
 ) -> None:
@@ -164,6 +174,13 @@ def swatch(name: str, colour: Any) -> Any:
     return Line2D([], [], color=colour, lw=4, solid_capstyle="butt", label=name)
 
 
+def blanks(count: int) -> list[Any]:
+    """Entries of a legend that show nothing: matplotlib spreads entries over columns as evenly as it can."""
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], ls="none", label=" ") for _ in range(count)]
+
+
 # ---- words
 
 
@@ -179,7 +196,7 @@ def words(name: str) -> str:
 def label(name: str, units: str = "1") -> str:
     """What stands beside an axis, such as "learning rate $\\gamma$"."""
     source, _, rest = name.partition("_")
-    if source in ("sgd", "ode") and rest:
+    if source in ("sgd", "ode") and rest and name not in SYMBOLS:
         return f"{label(rest, units)} ({'SGD' if source == 'sgd' else 'theory'})"
     text = " ".join(SYMBOLS[name]).strip() if name in SYMBOLS else words(name)
     return text if units in ("1", "") else f"{text} ({units})"

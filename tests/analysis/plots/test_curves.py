@@ -23,7 +23,7 @@ def drawn(figure, render=False):
     if render:
         save(figure, io.BytesIO())
     (axes, *others) = figure.axes
-    names = [one.get_text() for one in axes.get_legend().get_texts()]
+    names = [one.get_text() for one in axes.get_legend().get_texts() if one.get_text() != " "]
     marks = [line for line in axes.lines if line.get_marker() == "o"]
     return axes, others, names, marks, [line for line in axes.lines if line not in marks]
 

@@ -72,15 +72,16 @@ def _floors(values: Array, times: Array, smallest: Array) -> Array:
 
 
 def _fitted(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:
-    """F and a, not negative, of y = F + a x along the last axis.
+    """F and a, not negative, of y = F + a x along the last axis; x (time,), y and weights (…, time).
 
     y >= 0 and x > 0, so at most one of them is negative in the free solution; then it is zero in the
     other one.
     """
     w = weights / np.max(weights, axis=-1, keepdims=True)
     y = np.where(w > 0, y, 0.0)
-    k, kx, kxx = (np.sum(w * x**power, axis=-1) for power in (0, 1, 2))
-    ky, kxy = np.sum(w * y, axis=-1), np.sum(w * x * y, axis=-1)
+    powers = np.stack([np.ones_like(x), x, x**2], axis=-1)
+    k, kx, kxx = np.moveaxis(w @ powers, -1, 0)
+    ky, kxy = np.moveaxis((w * y) @ powers[:, :2], -1, 0)
     determinant = k * kxx - kx**2
     F, a = (kxx * ky - kx * kxy) / determinant, (k * kxy - kx * ky) / determinant
     only_F, only_a = a < 0, F < 0

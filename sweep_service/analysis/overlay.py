@@ -55,7 +55,10 @@ def overlay(
     }
     numbers = {
         "median_chi2": (median, "median of χ² per degree of freedom over time"),
-        "largest_spread": (float(np.max(spread[judged], initial=-np.inf)), "largest spread over time"),
+        "largest_spread": (
+            float(spread[judged].max()) if judged.any() else np.nan,
+            "largest spread over time",
+        ),
         "collapsed": (collapsed, "whether the curves are one"),
     }
     return xr.merge([described(array, ("time",), curves), described(array, (), numbers)])

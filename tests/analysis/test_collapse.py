@@ -98,7 +98,9 @@ def test_missing_runs_and_a_missing_size():
     # of one run and twice of eight, the one as if it had the scatter of the others
     late = np.sqrt(np.mean(found.expected.values[40:] ** 2))
     assert late == pytest.approx(0.02 * np.sqrt((1 + 2 / 8) / 3), rel=0.15)
-    assert not collapse(dataset.isel(d=[0])).collapsed  # nothing there
+    nothing = collapse(dataset.isel(d=[0]))
+    assert not nothing.collapsed
+    assert np.isnan(nothing.largest_spread)
     assert not collapse(dataset.isel(d=[2])).collapsed  # one curve is no collapse
 
 

@@ -61,9 +61,10 @@ def test_the_closed_form_is_the_non_negative_least_squares():
     from scipy.optimize import nnls
 
     random = np.random.default_rng(0)
-    x, y, w = (random.uniform(0.1, 2.0, (400, 6)) for _ in range(3))
+    x, y, w = (random.uniform(0.1, 2.0, shape) for shape in (6, (400, 6), (400, 6)))
+    y[::2] *= x**2
     F, a = _fitted(x, y, w)
-    design = np.stack([np.ones_like(x), x], axis=-1) * np.sqrt(w)[..., None]
+    design = np.stack([np.ones_like(y), x + 0.0 * y], axis=-1) * np.sqrt(w)[..., None]
     known = np.array([nnls(A, b)[0] for A, b in zip(design, y * np.sqrt(w), strict=True)])
     np.testing.assert_allclose(np.stack([F, a], axis=1), known, atol=1e-12)
     assert ((known == 0).sum(axis=0) > 10).all()  # both bounds were met

@@ -43,6 +43,7 @@ def save(
         raise unknown_name("format", format, FORMATS)
     buffer = io.BytesIO()
     with style():
+        _settle(figure)
         figure.savefig(buffer, format=format, metadata=metadata(format, dataset, caption, id))
     if path is None:
         to.write(buffer.getvalue())  # type: ignore[union-attr]
@@ -53,6 +54,16 @@ def save(
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _settle(figure: Figure) -> None:
+    """Lays a figure out for good: done again for each file, it would depend on which came before."""
+    from matplotlib.layout_engine import PlaceHolderLayoutEngine
+
+    engine = figure.get_layout_engine()
+    if engine is not None and not isinstance(engine, PlaceHolderLayoutEngine):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
 
 def metadata(format: str, dataset: xr.Dataset | None, caption: str, id: str = "") -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 from PIL import Image
 
+from sweep_service.analysis.plots.curves import plot_curves
 from sweep_service.analysis.plots.phase import plot_phase_diagram
 from sweep_service.analysis.plots.rates import plot_rates
 from sweep_service.analysis.plots.save import FORMATS, caption, id_of, save
@@ -56,6 +57,13 @@ def test_id_by_where_it_was_opened(source):
     found = xr.Dataset()
     found.encoding["source"] = source
     assert id_of(found) == "7"
+
+
+def test_files_do_not_depend_on_those_before(dataset):
+    figure = plot_curves(dataset)
+    together = [written(figure, format) for format in (*FORMATS, *FORMATS)]
+    assert together[:3] == together[3:]
+    assert together[1] == written(plot_curves(dataset), "svg")
 
 
 @pytest.mark.parametrize("format", FORMATS)

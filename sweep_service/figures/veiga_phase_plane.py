@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 MOST = 0.03  # of a floor's exponent from the law's
+MOST_SERIES = 8  # that a legend names
 FLAT = 0.05  # an exponent that is none: the golden one of the blue line is 0.02(3)
 
 
@@ -37,6 +38,7 @@ def check(parts: Parts) -> list[Check]:
     """Noise floors fall as γ/p; on the blue line the risk stays, in the orange region it rises with d."""
     floors, labels = (parts[part].sweep.scaling_phase("sgd") for part in ("", "labels"))
     away = abs(floors["slope"] - law(parts[""], floors))
+    labels = labels.isel(case=np.flatnonzero(labels["kappa"].values == 0.0))  # where all d share one start
     total = labels["kappa"] + labels["delta"]
     blue, orange = abs(total) < 1e-9, (total < -1e-9) & (total > -0.5)
     rise = (labels["slope"] - 2.0 * labels["slope_error"]).where(orange)
@@ -63,7 +65,7 @@ def draw(parts: Parts) -> matplotlib.figure.Figure:
             for part, one in cases.items()
             for delta in one["delta"].values[one["kappa"].values == 0.0]
         ]
-        series.sort(key=lambda one: -one[1])
+        series = sorted(series, key=lambda one: -one[1])[:: -(-len(series) // MOST_SERIES)]
         for colour, (part, delta) in zip(style.sequence(len(series)), series, strict=True):
             final = at(parts[part], 0.0, delta).sweep.final_risk("sgd")
             d, mean, error = final["d"], final["final_risk"], final["standard_error"]

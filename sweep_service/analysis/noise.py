@@ -10,7 +10,7 @@ from sweep_service.analysis.samples import at, by_run, described, late, mean_ove
 from sweep_service.analysis.stored import SMALLEST, noise_coefficient, null_risk, parameter, runs, spec_of
 from sweep_service.arrays import Array
 
-ROUNDS = 4  # of weights that follow the fit
+ROUNDS = 2  # of weights that follow the fit
 
 
 def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:

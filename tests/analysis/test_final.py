@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from sweep_service.analysis.final import final_risk
 from sweep_service.errors import InvalidInput
@@ -108,3 +109,38 @@ def test_theories():
     np.testing.assert_allclose(one.final_risk, 2 * final_risk(dataset).final_risk.isel(d=0, p=0), rtol=1e-13)
     with pytest.raises(InvalidInput, match="clasical"):
         final_risk(dataset, "clasical")
+
+
+def test_the_slope_is_of_the_last_three_quarters():
+    """A curve that falls only between t_max/4 and t_max/2, against NumPy's regression."""
+
+    def bend(t):
+        return 0.01 * (np.clip(t, 25.0, 50.0) / 50.0) ** -2.0
+
+    end = TIMES >= 25.0
+    known = np.polyfit(np.log(TIMES[end]), np.log(bend(TIMES[end])), 1)[0]
+    found = final_risk(made(bend))
+    assert found.slope.item() == pytest.approx(known, rel=1e-10)
+    assert found.trend.item() == "falling"
+
+
+def test_the_error_of_a_slope_knows_that_samples_are_correlated():
+    """Runs that each are a power without scatter: only their exponents say how well the mean is known."""
+    exponents = np.array([-0.08, -0.02, 0.0, 0.03, 0.07])
+    dataset = made(lambda t: 0.01, seeds=5)
+    time = dataset.time.where(dataset.time > 0, 1.0) / 50
+    dataset["sgd_risk"] = dataset.sgd_risk * time ** xr.DataArray(exponents, dims="seed")
+    found = final_risk(dataset)
+    assert found.slope.item() == pytest.approx(exponents.mean(), abs=0.01)  # second order in 0.08 ln 4
+    assert found.slope_error.item() == pytest.approx(np.std(exponents, ddof=1) / np.sqrt(5), rel=0.05)
+
+
+def test_a_run_that_diverges_late_leaves_the_slope():
+    dataset = made(lambda t: 0.01, seeds=3)
+    dataset.sgd_risk[..., 0, 0, :] = 100 * dataset.sgd_risk[..., 0, 0, :]
+    dataset.sgd_risk[..., 0, 0, -3:] = np.nan
+    dataset.sgd_status[..., 0, 0] = Status.DIVERGED
+    found = final_risk(dataset)
+    assert found.slope.item() == pytest.approx(0.0, abs=1e-12)
+    assert found.final_risk.item() == pytest.approx(0.01)
+    assert found.runs.item() == 2

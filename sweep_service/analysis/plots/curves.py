@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +24,16 @@ MOST_NAMED = 6  # values that a legend names; more of them are read off a colour
 def plot_curves(
     dataset: xr.Dataset, observable: str = "risk", axes: Axes | None = None, **where: Any
 ) -> Figure:
-    """Mean over runs of what `where` selects, with the band from the 16th to the 84th percentile of SGD.
+    """Mean over runs of what `where` selects, with the band from the 16th to the 84th percentile of SGD."""
+    return draw_curves(curves(dataset, observable, **where), axes)
+
+
+def draw_curves(found: dict[str, Any], axes: Axes | None = None) -> Figure:
+    """Curves as `curves` finds them.
 
     Colours follow the axis that varies, lines the regime; with one point only, colours follow the regime.
     """
-    found = curves(dataset, observable, **where)
+    observable = found["observable"]
     time, drawn = np.array(found["time"], dtype=float), found["curves"]
     key, same = _varying(drawn)
     values = sorted({curve["at"][key] for curve in drawn}) if key else []
@@ -119,11 +125,14 @@ def _in_columns(sources: list[Any], named: list[Any], room: float) -> tuple[list
     """Sources in a column of their own, the values beside them, in as few rows as the width allows."""
 
     def wide(entries: list[Any]) -> float:
-        return HANDLE + LETTER * max((len(one.get_label()) for one in entries), default=0)
+        seen = [re.sub(r"\\[A-Za-z]+|[${}]", "", str(one.get_label())) for one in entries]
+        return HANDLE + LETTER * max(map(len, seen), default=0)
 
     if not named:
         sources += style.blanks(-len(sources) % 2)
         return sources, 2 if 2 * wide(sources) < room else 1
+    if wide(sources) + wide(named) > room:
+        return sources + named, 1
     fewest, most = max(len(sources), -(-len(named) // 2)), max(len(sources), len(named))
     for rows in range(fewest, most + 1):
         columns = -(-len(named) // rows)

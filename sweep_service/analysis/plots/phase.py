@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TICKS = 7
+CELLS = 200  # more of them have no lines between them
 CONTOURS = 10.0 ** np.arange(-8, 9)
 
 
@@ -98,7 +99,9 @@ def _grid(
             axis.set_ticks(column[order], labels=[style.number(value, 2) for value in column[order]])
             axis.set_ticks([], minor=True)
     axes.spines[["top", "right"]].set_visible(True)
-    return axes.pcolormesh(*sides, np.ma.masked_invalid(cells), **look, edgecolors="w", lw=0.2)
+    return axes.pcolormesh(
+        *sides, np.ma.masked_invalid(cells), **look, edgecolors="w", lw=0.2 if cells.size <= CELLS else 0.0
+    )
 
 
 def _points(

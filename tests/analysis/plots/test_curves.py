@@ -1,15 +1,13 @@
 """Curves: what is a point, a line or a band, on which scales, with which names."""
 
-import io
-
 import numpy as np
 import pytest
 
 from sweep_service.analysis.plots import style
 from sweep_service.analysis.plots.curves import MARKS, plot_curves, thinned
-from sweep_service.analysis.plots.save import save
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
+from tests.analysis.plots.rendering import rendered
 from tests.analysis.synthetic import made
 
 THEORIES = ("classical", "high_dimensional")
@@ -21,7 +19,7 @@ def falling(time, p=1, d=1):
 
 def drawn(figure, render=False):
     if render:
-        save(figure, io.BytesIO())
+        rendered(figure)
     (axes, *others) = figure.axes
     names = [one.get_text() for one in axes.get_legend().get_texts() if one.get_text() != " "]
     marks = [line for line in axes.lines if line.get_marker() == "o"]

@@ -1,7 +1,5 @@
 """The plane, cosines, rates and collapses."""
 
-import io
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -11,13 +9,8 @@ from sweep_service.analysis.plots.collapse import plot_collapse
 from sweep_service.analysis.plots.cosines import plot_cosine_histograms, plot_cosine_plane
 from sweep_service.analysis.plots.plane import plot_plane
 from sweep_service.analysis.plots.rates import plot_rates
-from sweep_service.analysis.plots.save import save
 from sweep_service.errors import InvalidInput
-
-
-def rendered(figure):
-    save(figure, io.BytesIO())
-    return figure
+from tests.analysis.plots.rendering import rendered
 
 
 def names(axes):

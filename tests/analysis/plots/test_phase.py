@@ -1,7 +1,5 @@
 """Phase diagrams: cells, surfaces, categories, and what has no value."""
 
-import io
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -9,8 +7,8 @@ from matplotlib.colors import LogNorm, Normalize
 
 from sweep_service.analysis.plots import shade, style
 from sweep_service.analysis.plots.phase import edges, plot_phase_diagram
-from sweep_service.analysis.plots.save import save
 from sweep_service.errors import InvalidInput
+from tests.analysis.plots.rendering import rendered
 
 P, GAMMA = [2, 4, 8, 16], [0.05, 0.2, 1.0, 5.0, 20.0]
 
@@ -31,7 +29,7 @@ RISKS = 10 ** np.linspace(-4, 0, 20).reshape(4, 5)
 
 def test_a_grid_of_risks():
     figure = plot_phase_diagram(grid(RISKS, at={"d": 50}), contours=True)
-    save(figure, io.BytesIO())
+    rendered(figure)
     axes, bar = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert (axes.get_xlabel(), axes.get_ylabel()) == (r"learning rate $\gamma$", "student width $p$")
@@ -71,11 +69,11 @@ def test_what_has_no_value_is_hatched():
 
 @pytest.mark.parametrize("values", [np.full((4, 5), np.nan), np.zeros((4, 5)), np.full((4, 5), np.inf)])
 def test_grids_without_a_range(values):
-    save(plot_phase_diagram(grid(values)), io.BytesIO())
+    rendered(plot_phase_diagram(grid(values)))
 
 
 def test_one_cell():
-    save(plot_phase_diagram(grid(RISKS).isel(p=[0], gamma=[0])), io.BytesIO())
+    rendered(plot_phase_diagram(grid(RISKS).isel(p=[0], gamma=[0])))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +103,7 @@ def test_phases_have_a_legend_in_one_order():
     values = np.full((4, 5), "bad", dtype=object)
     values[0, :2], values[1, 1], values[3, 3] = "perfect", None, "zebra"
     figure = plot_phase_diagram(grid(values))
-    save(figure, io.BytesIO())
+    rendered(figure)
     (axes,) = figure.axes
     legend = axes.get_legend()
     assert [one.get_text() for one in legend.get_texts()] == ["perfect", "bad", "zebra", "no value"]
@@ -119,7 +117,7 @@ def test_phases_have_a_legend_in_one_order():
 def test_points_make_a_surface_on_logarithmic_axes():
     found = points(at={"k": 2})
     figure = plot_phase_diagram(found)
-    save(figure, io.BytesIO())
+    rendered(figure)
     axes, _ = figure.axes
     (surface,) = axes.collections
     assert len(surface.get_array()) > 1000
@@ -138,7 +136,7 @@ def test_points_without_value_are_crossed_out():
 @pytest.mark.parametrize("count", [1, 3])
 def test_few_points_are_shown_as_they_are(count):
     figure = plot_phase_diagram(points(count))
-    save(figure, io.BytesIO())
+    rendered(figure)
     assert len(figure.axes[0].collections[0].get_offsets()) == count
 
 
@@ -153,7 +151,7 @@ def test_categories_at_points_and_no_values_at_all():
     named = found.copy(data=np.where(found > 1e-3, "bad", "plateau"))
     figure = plot_phase_diagram(named)
     assert [one.get_text() for one in figure.axes[0].get_legend().get_texts()] == ["plateau", "bad"]
-    save(plot_phase_diagram(found * np.nan), io.BytesIO())
+    rendered(plot_phase_diagram(found * np.nan))
 
 
 def test_other_shapes_are_refused():

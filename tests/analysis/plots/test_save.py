@@ -61,9 +61,9 @@ def test_id_by_where_it_was_opened(source):
 
 def test_files_do_not_depend_on_those_before(dataset):
     figure = plot_curves(dataset)
-    together = [written(figure, format) for format in (*FORMATS, *FORMATS)]
-    assert together[:3] == together[3:]
-    assert together[1] == written(plot_curves(dataset), "svg")
+    first, between, again = (written(figure, format) for format in ("png", "svg", "png"))
+    assert first == again
+    assert between == written(plot_curves(dataset), "svg")
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -122,7 +122,7 @@ def test_unknown_formats_are_refused(tmp_path, name):
 
 
 def test_threads_draw_as_if_alone():
-    wanted = {seed: written(plot_phase_diagram(grid(seed)), "svg") for seed in range(4)}
+    wanted = {seed: written(plot_phase_diagram(grid(seed)), "svg") for seed in range(2)}
     found = {}
 
     def draw(seed):

@@ -1,13 +1,11 @@
 """The triangle: corners, ticks, lines of γ/p and what auto would choose."""
 
-import io
-
 import numpy as np
 import pytest
 import xarray as xr
 
-from sweep_service.analysis.plots.save import save
 from sweep_service.analysis.plots.triangle import CORNERS, HEIGHT, plot_triangle
+from tests.analysis.plots.rendering import rendered
 
 
 def triangle(resolution=5, delta_t=1e-3, **attrs):
@@ -24,7 +22,7 @@ def triangle(resolution=5, delta_t=1e-3, **attrs):
 
 def test_triangle_says_what_it_is():
     figure = plot_triangle(triangle())
-    save(figure, io.BytesIO())
+    rendered(figure)
     axes, bar = figure.axes
     texts = {one.get_text(): one.get_position() for one in axes.texts}
     places = {text.split("\n")[0]: place for text, place in texts.items() if "\n" in text}
@@ -60,14 +58,14 @@ def test_points_are_barycentric():
 
 @pytest.mark.parametrize("resolution", [0, 1])
 def test_few_points(resolution):
-    save(plot_triangle(triangle(resolution)), io.BytesIO())
+    rendered(plot_triangle(triangle(resolution)))
 
 
 def test_missing_values_are_crossed_out():
     some = triangle()
     some[:3] = np.nan
-    save(plot_triangle(some), io.BytesIO())
-    save(plot_triangle(some * np.nan), io.BytesIO())
+    rendered(plot_triangle(some))
+    rendered(plot_triangle(some * np.nan))
     crosses = [line for line in plot_triangle(some).axes[0].lines if line.get_marker() == "x"]
     assert [len(line.get_xdata()) for line in crosses] == [3]
 

@@ -34,7 +34,10 @@ FIGURE = Figure(
     title="Mean field at small d (Arnaboldi et al., figure 3, left)",
     presets=("fig3-left",),
     full=("fig3-left-full",),
-    assumptions=("orthonormal teacher, Gaussian starts of scale 1, noiseless labels",),
+    assumptions=(
+        "orthonormal teacher, Gaussian starts of scale 1, noiseless labels",
+        "sup |SGD - MF| is of means over the repeats from one start, then averaged over starts",
+    ),
     check=check,
     draw=draw,
 )

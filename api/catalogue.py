@@ -6,6 +6,8 @@ from fastapi import APIRouter
 
 from api.models import Catalogue, Named, Preset, Presets
 from api.problems import responses
+from sweep_service.analysis.values import VALUES
+from sweep_service.analysis.views import VIEWS
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.export import FORMATS
 from sweep_service.model.activations import ACTIVATIONS
@@ -31,7 +33,7 @@ def presets() -> Presets:
 
 @router.get("/catalogue")
 def catalogue() -> Catalogue:
-    """Activations, regimes, observables, initial conditions, formats of export."""
+    """Activations, regimes, observables, initial conditions, formats of export, views, derived values."""
     regimes = [Named(name=one.name, about=f"{one.title}: {one.valid_when}") for one in REGIMES.values()]
     return Catalogue(
         activations=[Named(name=one.name, about=one.formula) for one in ACTIVATIONS.values()],
@@ -39,4 +41,6 @@ def catalogue() -> Catalogue:
         observables=[Named(name=one.name, about=one.about) for one in OBSERVABLES.values()],
         inits=[Named(name=one.name, about=one.formula) for one in INITS.values()],
         formats=[Named(name=name, about=one.media_type) for name, one in FORMATS.items()],
+        views=[Named(name=name, about=one.about) for name, one in VIEWS.items()],
+        values=[Named(name=name, about=one.long_name) for name, one in VALUES.items()],
     )

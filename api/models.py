@@ -117,6 +117,8 @@ class Catalogue(BaseModel):
     observables: list[Named]
     inits: list[Named]
     formats: list[Named]
+    views: list[Named]
+    values: list[Named]
 
 
 class Health(BaseModel):

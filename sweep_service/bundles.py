@@ -116,7 +116,10 @@ def _jobs(
         if kind == "ode":
             regime = int(second[begin])
             work = ode_work(point, grid.regimes[regime])
-            price = ode_seconds(point, grid.regimes[regime], float(grid.times[-1]), len(grid.times), known)
+            price = ode_seconds(
+                point, grid.regimes[regime], float(grid.times[-1]), len(grid.times), known,
+                grid.options.qmc_points,
+            )  # fmt: skip
             yield Job("ode", index, regime, tuple(third[begin:end].tolist()), (0,)), price, work
             continue
         steps = float(grid.times[-1]) / point.delta_t

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.dynamics.small_flow import WIDEST
+from sweep_service.dynamics.variance import QMC_POINTS
 from sweep_service.point import Point
 from sweep_service.simd import padded
 from sweep_service.simulators.choose import COMPILED, FEW_CHAINS, choose_engine, path_engine
@@ -85,7 +86,9 @@ def ode_work(point: Point, regime: str) -> str:
     return f"ode/{size}{'-sampling' if regime == 'high_dimensional' else ''}"
 
 
-def ode_seconds(point: Point, regime: str, last: float, samples: int, known: Calibration) -> float:
+def ode_seconds(
+    point: Point, regime: str, last: float, samples: int, known: Calibration, qmc_points: int = QMC_POINTS
+) -> float:
     """Of one integration to t = last: what was measured to t = 10, and how it grows with each decade."""
     p, k, work = point.p, point.k, ode_work(point, regime)
     infinite = regime in ("mean_field_high_dimensional", "mean_field_projected")
@@ -94,7 +97,7 @@ def ode_seconds(point: Point, regime: str, last: float, samples: int, known: Cal
         "ode/small": (0.012 + 4e-4 * p, math.sqrt(1.0 + 0.012 * p * p)),
         "ode/small-sampling": (0.013 + 4e-7 * fourth, 2.2 + 1.8e-6 * fourth),
         "ode/wide": (0.03 + 1.3e-5 * p * p, 2.5),
-        "ode/wide-sampling": (8e-4 * p * p, 2.0),
+        "ode/wide-sampling": (0.03 + p * p * (1.3e-5 + 8e-4 * qmc_points / QMC_POINTS), 2.0),
         "ode/nodes": (0.05 + p * (6e-4 if infinite or k == 1 else 1.5e-3), 3.0 if infinite else 4.0),
         "ode/pairs": (0.05 + p * p * (8e-6 if infinite else 2.5e-5), 2.0),
         "ode/square": (0.08 + 3e-4 * p, 4.0),

@@ -87,7 +87,9 @@ def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], distinct: int, kno
             if one > ABSURD:
                 said.add(f"one SGD run takes {one / 3600.0:.3g} hours: mean field may answer the question")
         for place, regime in enumerate(grid.regimes):
-            one = ode_seconds(point, regime, float(grid.times[-1]), len(grid.times), known)
+            one = ode_seconds(
+                point, regime, float(grid.times[-1]), len(grid.times), known, grid.options.qmc_points
+            )
             cost += one * int(left["ode"][index, place])
             said.update(theory_warnings(point, regime) if regime != "auto" else ())
             if one > ABSURD:

@@ -85,7 +85,8 @@ def drawn(
         view, words = suggestion(dataset)
     if view not in VIEWS:
         raise unknown_name("view", view, VIEWS)
-    save(VIEWS[view].plot(dataset, **words), path, None, dataset, caption(dataset, id), id)
+    drawing = VIEWS[view].draw(VIEWS[view].find(dataset, **words))
+    save(drawing, path, None, dataset, caption(dataset, id), id)
     return view, words
 
 

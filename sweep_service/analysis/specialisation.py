@@ -56,12 +56,14 @@ def _last(values: Array) -> Array:
 def cosines(dataset: xr.Dataset, /, source: str = "sgd") -> xr.DataArray:
     """M_jr/√(Q_jj P_rr), signed (…, time, student, teacher); 0 of a neuron of length zero.
 
-    In mean field, which has no Q, Q_jj = (M P⁻¹ Mᵀ)_jj + q_j.
+    As they were stored, or from stored overlaps. In mean field, which has no Q, Q_jj = (M P⁻¹ Mᵀ)_jj + q_j.
     """
     kind, _ = kind_of(dataset, source)
+    if f"{kind}_cosines" in dataset:
+        return runs(dataset, source, "cosines").rename("cosine")
     stored = [name for name in ("overlap_student", "orthogonal_norm") if f"{kind}_{name}" in dataset]
     if f"{kind}_overlap_student_teacher" not in dataset or not stored:
-        allowed = "were not stored: add overlaps to the observables of the sweep"
+        allowed = "were not stored: add overlaps or cosines to the observables of the sweep"
         raise InvalidInput("overlaps", None, f"of source {source!r} {allowed}")
     M, P = runs(dataset, source, "overlap_student_teacher").compute(), teacher_overlap(dataset)
     norms = xr.full_like(M.isel(teacher=0, drop=True), np.nan)

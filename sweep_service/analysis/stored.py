@@ -110,7 +110,7 @@ def spec_of(dataset: xr.Dataset) -> dict[str, Any]:
 def parameter(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """d, p, k, gamma, noise, … at the points: a coordinate, or what is the same everywhere."""
     if name in dataset.coords:
-        return dataset[name].reset_coords(drop=True)
+        return dataset[name].reset_coords(drop=True).compute()  # Dask may hold it
     if name == "delta_t":
         return parameter(dataset, "gamma") / (parameter(dataset, "p") * parameter(dataset, "d"))
     spec = spec_of(dataset)
@@ -173,20 +173,21 @@ def null_risk(dataset: xr.Dataset) -> xr.DataArray:
 def noise_coefficient(dataset: xr.Dataset) -> xr.DataArray:
     """c of the law R∞ = c γΔ/p: ¼ E[σ'(λ)² ‖x‖²] at the solution; NaN where σ is not the teacher's."""
 
-    def of(P: Array, name: str, teacher: str, d: int) -> float:
-        if name != teacher:
-            return float("nan")
-        act, norms = activation(name), np.diag(_present(P)).copy()
-        students = pairs(act, act).students
+    def square(P: Array, name: str, s: float = 1.0) -> Array:
+        act, a = activation(name), s * np.diag(_present(P))
+        return 0.25 * np.diag(pairs(act, act).students.slopes(a, a, np.diag(a))[0])
 
-        def square(s: float) -> Array:
-            a = s * norms
-            return np.diag(students.slopes(a, a, np.diag(a))[0])
+    def flat(P: Array, name: str, teacher: str) -> float:
+        return float(np.mean(square(P, name))) if name == teacher else float("nan")
 
-        return 0.25 * float(np.mean(square(1.0) + radial_derivative(square, d)))
+    def curved(P: Array, name: str, teacher: str) -> float:
+        """d times what ‖x‖² adds."""
+        return float(np.mean(radial_derivative(lambda s: square(P, name, s), 1)))
 
-    names = ("activation", "teacher_activation", "d")
-    return _of_overlaps(dataset, of, *(parameter(dataset, name) for name in names))
+    names = [parameter(dataset, name) for name in ("activation", "teacher_activation")]
+    return _of_overlaps(dataset, flat, *names) + _of_overlaps(dataset, curved, *names) / parameter(
+        dataset, "d"
+    )
 
 
 def _present(P: Array) -> Array:

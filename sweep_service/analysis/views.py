@@ -21,7 +21,7 @@ from sweep_service.analysis.phases import scaling_phase
 from sweep_service.analysis.plots import style
 from sweep_service.analysis.plots.collapse import SCALED, plot_collapse
 from sweep_service.analysis.plots.cosines import plot_cosine_histograms, plot_cosine_plane
-from sweep_service.analysis.plots.curves import plot_curves
+from sweep_service.analysis.plots.curves import draw_curves
 from sweep_service.analysis.plots.phase import plot_phase_diagram
 from sweep_service.analysis.plots.plane import plot_plane
 from sweep_service.analysis.plots.rates import plot_rates
@@ -170,7 +170,7 @@ def _draw_histograms(found: xr.DataArray, axes: Any = None) -> Figure:
 
 
 VIEWS = {
-    "curves": View("an observable against time: observable", curves, plot_curves, dict),
+    "curves": View("an observable against time: observable", curves, draw_curves, dict),
     "phase-diagram": View("a value on two axes: x, y, value", _diagram, _draw_diagram, _plain_diagram),
     "triangle": View("a value on the triangle of limits: value", triangle, plot_triangle, plain_triangle),
     "plane": View("the (κ, δ) plane of a scaling sweep: source", _plane, plot_plane),

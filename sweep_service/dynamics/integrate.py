@@ -83,11 +83,12 @@ def _run(
     flow, path, error = _solve_finely(setup, choice.regime, times, stopped)
     risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
     states, kept = _states(flow, path, risk, setup.start.overlaps.P)
+    unit = "particle" if choice.regime == "mean_field_pde" else "student"
     variables = {
-        name: (("time", *OBSERVABLES[name].dims), values) for name, values in observe(states, names).items()
+        name: (("time", *(unit if dim == "student" else dim for dim in OBSERVABLES[name].dims)), values)
+        for name, values in observe(states, names).items()
     }
     if keep:
-        unit = "particle" if choice.regime == "mean_field_pde" else "student"
         variables["overlap_student_teacher"] = (("time", unit, "teacher"), states.M)
         variables |= {name: (("time", unit, *others), values) for name, (others, values) in kept.items()}
     variables["overlap_teacher"] = (("teacher", "teacher_other"), setup.start.overlaps.P)

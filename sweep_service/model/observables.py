@@ -113,6 +113,7 @@ OBSERVABLES = {
         Observable(
             "mean_orthogonal_norm", "tr Q⊥/p, Q⊥ = Q - M P⁻¹ Mᵀ", lambda s: np.mean(s.q, axis=1), default=True
         ),
+        Observable("mean_norm", "tr Q/p", lambda s: np.mean(s.norms, axis=1)),
         Observable(
             "cosine",
             "mean over neurons of the largest |cosine| with a teacher",
@@ -124,6 +125,12 @@ OBSERVABLES = {
         ),
         Observable(
             "off_diagonal_rms", "root mean square of Q⊥_ij, i ≠ j", _off_diagonal_rms, needs_all_overlaps=True
+        ),
+        Observable(
+            "cosines",
+            "cosine of each neuron with each teacher",
+            lambda s: np.copysign(s.cosines, s.M),
+            dims=("student", "teacher"),
         ),
         Observable(
             "cosine_histogram",

@@ -47,7 +47,7 @@ class Records:
     ) -> None:
         self.width, self.pairs, self.names = width, pairs, names
         self.samples: Sequence[Sample] = ()  # of the chains on their way
-        sizes = {"teacher": k, "cosine_bin": HISTOGRAM_BINS}
+        sizes = {"student": width, "teacher": k, "cosine_bin": HISTOGRAM_BINS}
         self.outputs = {
             name: np.full((chains, times, *(sizes[dim] for dim in OBSERVABLES[name].dims)), np.nan)
             for name in names

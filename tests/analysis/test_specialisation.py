@@ -133,6 +133,30 @@ def test_padding_zero_length_and_runs_without_values():
     ]  # fmt: skip
 
 
+def test_stored_cosines_are_those_of_the_overlaps(tmp_path):
+    spec = {
+        "axes": {"d": 8, "p": [2, 4], "gamma": 0.5, "regime": ["classical", "mean_field", "mean_field_pde"]},
+        "fixed": {"k": 2}, "seeds": {"init": 2, "repeat": 2}, "time": {"max": 2.0, "samples": 5},
+        "observables": ["overlaps", "cosines", "mean_norm"],
+    }  # fmt: skip
+    folder = DataFolder(tmp_path)
+    with Conductor(folder, SerialExecutor()) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(spec))
+        assert conductor.run(sweep.id).state == "completed"
+    dataset = xr.open_zarr(folder.dataset_path(sweep.id), chunks=None).load()
+    for source in ("sgd", "classical", "mean_field"):
+        kind = "sgd" if source == "sgd" else "ode"
+        found = cosines(dataset, source)
+        assert np.isnan(found.sel(p=2, student=[2, 3])).all()
+        assert np.isfinite(found.sel(p=4)).all()
+        by_overlaps = cosines(dataset.drop_vars(f"{kind}_cosines"), source)
+        np.testing.assert_allclose(found, by_overlaps, rtol=1e-9, atol=1e-12)  # q is a difference
+    assert np.isnan(cosines(dataset, "mean_field_pde")).all()  # its particles are no neurons
+    norms = dataset["sgd_overlap_student"].values
+    wanted = np.nanmean(np.where(np.eye(4, dtype=bool), norms, np.nan), axis=(-2, -1))
+    np.testing.assert_allclose(dataset["sgd_mean_norm"], wanted, rtol=1e-12)
+
+
 def test_overlaps_that_were_not_stored_are_asked_for():
     with pytest.raises(InvalidInput, match="not stored"):
         cosines(made(**RISK))

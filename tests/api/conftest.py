@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import xarray as xr
 
 from tests.api.served import SMALL, gated, serving
 
@@ -35,6 +36,20 @@ def service(tmp_path_factory):
 def sweep(service):
     """The id of a completed sweep; nobody changes it."""
     return service.done(SMALL)
+
+
+@pytest.fixture(scope="module")
+def stored(service, sweep):
+    with xr.open_zarr(service.folder.dataset_path(sweep), chunks=None) as found:
+        return found.load()
+
+
+@pytest.fixture(scope="module")
+def get(service, sweep):
+    def asked(part="data", headers=None, **params):
+        return service.get(f"/v1/sweeps/{sweep}/{part}", params=params, headers=headers)
+
+    return asked
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Exports, curves and phase diagrams by HTTP hold what is stored, and no more than was asked for."""
+"""Exports by HTTP hold what is stored, and no more than was asked for."""
 
 import io
 import json
@@ -9,25 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import xarray as xr
 
-from sweep_service.analysis.curves import curves
-from sweep_service.analysis.phase import phase_diagram
-from sweep_service.export import FORMATS, plain
+from sweep_service.export import FORMATS
 from sweep_service.status import Status
 from tests.api.served import SMALL, another, assert_problem, serving
-
-
-@pytest.fixture(scope="module")
-def stored(service, sweep):
-    with xr.open_zarr(service.folder.dataset_path(sweep), chunks=None) as found:
-        return found.load()
-
-
-@pytest.fixture(scope="module")
-def get(service, sweep):
-    def asked(part="data", **params):
-        return service.get(f"/v1/sweeps/{sweep}/{part}", params=params)
-
-    return asked
 
 
 def netcdf(content):
@@ -190,59 +174,3 @@ def test_a_sweep_that_has_not_begun_has_no_values_yet(held):
     assert set(np.ravel(about["data_vars"]["sgd_risk"]["data"])) == {None}
     for one in held.get(f"/v1/sweeps/{sweep}/curves").json()["curves"]:
         assert (one["runs"], set(one["mean"])) == (0, {None})
-
-
-# ---- curves and phase diagrams
-
-
-def test_curves_are_those_of_the_analysis(get, stored):
-    assert get("curves").json() == plain(curves(stored))
-    found = get("curves", d="5", gamma="0.1", seed="1").json()
-    assert found == plain(curves(stored, d=5, gamma=0.1, seed=1))
-    sgd, ode = found["curves"]
-    assert (sgd["source"], sgd["runs"], ode["source"], ode["regime"]) == ("sgd", 2, "ode", "classical_noise")
-    np.testing.assert_allclose(
-        sgd["mean"], stored.sgd_risk.sel(d=5, p=4, gamma=0.1, seed=1).mean("repeat"), rtol=1e-12
-    )
-
-
-@pytest.mark.parametrize(
-    ("params", "field"),
-    [
-        ({"observable": "odd"}, "observable"), ({"observable": ""}, "observable"), ({"d": "6"}, "d"),
-        ({"odd": "6"}, "selection"), ({"format": "odd"}, "format"), ({"observable": "status"}, "observable"),
-        ({"dataset": "odd"}, "selection"), ({"self": "odd"}, "selection"), ({"where": "odd"}, "selection"),
-    ],
-)  # fmt: skip
-def test_curves_that_are_none(get, params, field):
-    assert_problem(get("curves", **params), 422, field=field, without=["odd"])
-
-
-def test_phase_diagrams_are_those_of_the_analysis(get, stored):
-    found = get("phase-diagram", x="d", y="gamma").json()
-    assert found == plain(phase_diagram(stored, "d", "gamma"))
-    assert found["form"] == "grid"
-    assert np.shape(found["value"]["values"]) == (2, 2)
-    late = stored.sgd_risk.sel(time=slice(1.0, None)).mean("time").mean(["seed", "repeat"])
-    wanted = late.isel(p=0).transpose("gamma", "d").values
-    np.testing.assert_allclose(found["value"]["values"], wanted, rtol=1e-12)
-    ode = get("phase-diagram", x="gamma", y="d", value="ode_risk", time="2").json()
-    assert ode == plain(phase_diagram(stored, "gamma", "d", "ode_risk", time="2"))
-    shares = get("phase-diagram", x="d", y="gamma", value="sgd_diverged").json()
-    assert shares["value"]["values"] == [[0.0, 0.0], [0.0, 0.0]]
-
-
-GOOD = {"x": "d", "y": "gamma"}
-
-
-@pytest.mark.parametrize(
-    ("params", "field"),
-    [
-        ({}, "x"), ({"x": "d"}, "y"), ({"x": "odd", "y": "d"}, "x"), ({"x": "d", "y": "odd"}, "y"),
-        ({"x": "d", "y": "d"}, "y"), ({"x": "d", "y": "p"}, "gamma"), ({"x": "seed", "y": "d"}, "x"),
-        ({**GOOD, "value": "odd"}, "value"), ({**GOOD, "odd": "1"}, "selection"), ({**GOOD, "p": "5"}, "p"),
-        ({**GOOD, "value": "sgd_status"}, "value"), ({**GOOD, "dataset": "odd"}, "selection"),
-    ],
-)  # fmt: skip
-def test_phase_diagrams_that_are_none(get, params, field):
-    assert_problem(get("phase-diagram", **params), 422, field=field, without=["odd"])

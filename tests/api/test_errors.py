@@ -156,8 +156,8 @@ def test_what_is_odd_in_a_spec_is_never_shown_again(service, name):
         (f"/v1/sweeps/{NOBODY}/failures?limit=1001", "limit"),
         (f"/v1/sweeps/{NOBODY}/data?format={ODD}", "format"),
         (f"/v1/sweeps/{NOBODY}/curves?format={ODD}", "format"),
-        (f"/v1/sweeps/{NOBODY}/curves?observable={'odd' * 50}", "observable"),
-        (f"/v1/sweeps/{NOBODY}/phase-diagram?x={ODD}", "y"),
+        (f"/v1/sweeps/{NOBODY}/curves?observable={'odd' * 100}", "observable"),
+        (f"/v1/sweeps/{NOBODY}/phase-diagram?x={'odd' * 100}", "x"),
     ],
 )  # fmt: skip
 def test_odd_questions(service, path, field):

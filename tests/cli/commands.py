@@ -28,6 +28,12 @@ import json, os, sys, traceback
 import xarray, zarr, rich.progress
 import sweep_service as ss
 from sweep_service import cli, client, conductor, doctor, estimate, executors, export, presets, progress
+from sweep_service.analysis import accessor
+from sweep_service.analysis.plots import style
+
+with style.canvas(None) as (figure, axes):
+    axes.set_xscale("log")
+    figure.savefig(os.devnull, format="png")
 
 point = {"d": 6, "p": 4, "k": 2, "gamma": 0.1}
 for chains in (1, 2, 8):
@@ -212,6 +218,7 @@ COMMANDS = {
     "rm": ["rm", "ID"],
     "estimate": ["estimate", "-"],
     "export": ["export", "ID", "out.csv"],
+    "plot": ["plot", "ID", "out.png"],
     "rerun": ["rerun", "ID", "sgd-0"],
     "retry": ["retry", "ID"],
     "pause": ["pause", "ID"],
@@ -220,6 +227,7 @@ COMMANDS = {
     "doctor": ["doctor"],
 }
 OF_A_SERVICE = ("serve", "submit", "watch")  # their tests are in test_service.py
+OF_MINUTES = ("gallery",)  # whose test makes it shorter
 INPUT = {"run": SMALL, "estimate": SMALL, "extend": {"axes": {"gamma": [0.9]}}}
 
 

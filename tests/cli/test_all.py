@@ -17,6 +17,7 @@ from tests.cli.commands import (
     INPUT,
     LONG,
     OF_A_SERVICE,
+    OF_MINUTES,
     SMALL,
     assert_refused,
     begun,
@@ -38,7 +39,7 @@ def test_help_is_quick_and_light():
     )
     found = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
     assert (found.returncode, found.stderr.strip()) == (0, "")
-    assert all(name in found.stdout for name in (*COMMANDS, *OF_A_SERVICE))
+    assert all(name in found.stdout for name in (*COMMANDS, *OF_A_SERVICE, *OF_MINUTES))
     assert "import" not in found.stdout  # it is for users
     assert "Exit codes" in found.stdout
 
@@ -47,7 +48,7 @@ def test_every_command_is_tested():
     from sweep_service.cli import app
 
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
-    assert names == {*COMMANDS, *OF_A_SERVICE}
+    assert names == {*COMMANDS, *OF_A_SERVICE, *OF_MINUTES}
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
@@ -73,7 +74,7 @@ def test_looking_for_a_sweep_makes_nothing(tmp_path, there):
         (tmp_path / "sweep-data").mkdir()
     assert sweep(tmp_path, "list", "--json").json == []
     assert sweep(tmp_path, "list").out == "no sweeps yet\n"
-    for name in ("show", "export", "rerun", "cancel", "rm", "retry", "extend", "pause", "resume"):
+    for name in ("show", "export", "plot", "rerun", "cancel", "rm", "retry", "extend", "pause", "resume"):
         assert_refused(sweep(tmp_path, *COMMANDS[name], text=INPUT.get(name, "")), "no sweeps")
     assert trace_of(tmp_path) == ["sweep-data"] * there
     assert not there or list((tmp_path / "sweep-data").iterdir()) == []
@@ -91,7 +92,8 @@ def test_the_page_names_commands_and_options_that_exist():
     named = re.findall(r"(?:^|`)sweep ([a-z]+)", page, re.MULTILINE)
     assert set(named) <= set(commands)
     assert [name for name in commands if name not in named and f"`{name}`" not in page] == []
-    options = {word for command in commands.values() for option in command.params for word in option.opts}
+    options = {word for command in commands.values() for option in command.params
+               for word in (*option.opts, *option.secondary_opts)}  # fmt: skip
     assert [word for word in re.findall(r"(?<=[ `])--[a-z-]+", page) if word not in options] == []
 
 
@@ -132,7 +134,7 @@ def test_a_data_folder_that_cannot_be_one_is_refused(tmp_path):
         (["show", "--data", "sweep-data", "2"], "{id}"),
         (["show", "--data", "elsewhere", ""], ""),
         (["show", "--url", "http://127.0.0.1:9", ""], ""),  # which would take a while to ask
-        (["run", "fig"], "fig2-right"),
+        (["run", "phase"], "phase-diagram"),
         (["can"], "cancel"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

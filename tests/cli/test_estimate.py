@@ -11,6 +11,8 @@ from sweep_service.presets import PRESETS, preset_text
 from tests.cli.commands import SMALL, sweep, trace_of
 from tests.cli.test_bad_specs import bad_axis
 
+QUICK = [name for name in PRESETS if "-full" not in name]
+
 
 def test_an_estimate_counts_what_would_be_computed(tmp_path):
     found = sweep(tmp_path, "estimate", "-", "--json", text=SMALL).json
@@ -111,7 +113,7 @@ def random_spec(seed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("wanted", [*PRESETS, *range(RANDOM)])
+@pytest.mark.parametrize("wanted", [*QUICK, *range(RANDOM)])
 def test_an_estimate_is_within_a_factor_of_two_after_the_doctor(tmp_path, wanted):
     """Of what the runs report themselves, as the machine is shared."""
     text = preset_text(wanted) if isinstance(wanted, str) else random_spec(wanted)

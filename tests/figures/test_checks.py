@@ -6,7 +6,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 import xarray as xr
 
@@ -83,10 +82,7 @@ def swapped_teachers(parts):
 
 def one_sided(parts):
     """All neurons along the teacher."""
-    shares = parts[""]["sgd_cosine_histogram"]
-    both = 0.5 * (shares.values + shares.values[..., ::-1])
-    positive = np.where(np.arange(shares.sizes["cosine_bin"]) >= shares.sizes["cosine_bin"] // 2, 2 * both, 0)
-    return {"": parts[""].assign(sgd_cosine_histogram=shares.copy(data=positive))}
+    return {"": parts[""].assign(sgd_cosines=abs(parts[""]["sgd_cosines"]))}
 
 
 def another_exponent(parts):

@@ -62,6 +62,8 @@ PLAIN = {
     "cosine": cosine,
     "orthogonal_operator_norm": lambda M, norms, P, q, Q_perp: np.linalg.eigvalsh(Q_perp)[-1],
     "off_diagonal_rms": off_diagonal_rms,
+    "mean_norm": lambda M, norms, P, q, Q_perp: sum(norms) / len(norms),
+    "cosines": lambda M, norms, P, q, Q_perp: cosines(M, norms, P),
     "cosine_histogram": cosine_histogram,
 }
 plain = pytest.mark.parametrize("name", PLAIN)
@@ -208,7 +210,8 @@ def solved(regime):
 def test_a_theory_shows_every_observable_with_its_labels(regime):
     found = solved(regime)
     for name, observable in OBSERVABLES.items():
-        assert found[name].dims == ("time", *observable.dims)
+        unit = {"student": "particle"} if regime == "mean_field_pde" else {}
+        assert found[name].dims == ("time", *(unit.get(dim, dim) for dim in observable.dims))
         assert found[name].attrs == {"long_name": observable.about, "units": "1"}
         missing = REGIMES[regime].mean_field and observable.needs_all_overlaps
         assert np.all(np.isnan(found[name]) if missing else np.isfinite(found[name])), name

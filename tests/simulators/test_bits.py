@@ -377,7 +377,7 @@ def stopped_run(checkpoint, case=SMALL, **change):
         {"steps": (0, 1, 13, 200, 334)},
         {"steps": STEPS[:-1]},
         {"overlaps": False},
-        {"observables": ["cosine_histogram"]},
+        {"observables": ["cosine_histogram", "cosines", "mean_norm"]},
         {"repeat": range(8)},
     ],
     ids=str,

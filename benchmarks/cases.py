@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from benchmarks.analysis import analysis
 from benchmarks.cluster import cluster
 from benchmarks.crossover import crossover
 from benchmarks.estimates import estimates
@@ -20,6 +21,7 @@ from benchmarks.wide import wide
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _ALL: tuple[Case, ...] = (
-    euler, mean_field, sampling, wide, sgd, crossover, startup, store, estimates, cluster, service,
+    euler, mean_field, sampling, wide, sgd, crossover, startup, store, analysis, estimates, cluster,
+    service,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _ALL}

@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import sweep_service as ss
 from sweep_service.presets import preset
 
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
 OUTPUT = Path("demo-output")
 PRESET = "phase-diagram"
 LAST = 30.0  # seconds in which a service ends
-STYLES = {"high_dimensional": ("#0072B2", "-"), "classical_noise": ("#D55E00", "--")}
-CORNERS = ((16, 0.05), (2, 5.0))  # (p, gamma) of the curves: where both theories hold, and where one does
+ENDS = (0.05, 5.0)  # learning rates of the curves: where both theories hold, and where one does
 
 
 @contextmanager
@@ -66,7 +63,7 @@ def main() -> None:
         counts = ", ".join(f"{number} {status}" for status, number in ended["counts"].items())
         print(f"{ended['state']:<10} {counts}, {ended['core_seconds']:.0f} core-s")
         dataset = client.open(sweep["id"]).load()  # over HTTP, as from any other machine
-        path = draw(dataset)
+        path = draw(dataset, sweep["id"])
     print(f"figure     {path}")
     print(f"data       {data}/sweeps/{sweep['id']}.zarr")
     print(f"log        {log}")
@@ -87,57 +84,21 @@ def followed(client: ss.Client, sweep: str) -> dict[str, Any]:
     return now
 
 
-def draw(dataset: xr.Dataset) -> Path:
-    """The final risk of SGD over (gamma, p), how far a theory is from it there, and two of the points."""
-    import matplotlib
+def draw(dataset: xr.Dataset, id: str) -> Path:
+    """The final risk of SGD over (gamma, p), how far gradient flow is from SGD there, and two of the points."""
+    from sweep_service.analysis.plots import style
+    from sweep_service.analysis.plots.save import caption, save
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = plt.subplots(1, 3, figsize=(11.0, 3.4), layout="constrained")
-    late = dataset.isel(d=0).sel(time=slice(float(dataset.time[-1]) / 2, None)).mean("time")
-    sgd = late.sgd_risk.mean(["seed", "repeat"])
-    theory = late.ode_risk.mean("seed").sel(regime="classical_noise")
-    _map(figure, axes[0], np.log10(sgd), "log₁₀ of the final risk of SGD", "viridis")
-    error = np.abs(np.log10(sgd / theory))
-    _map(figure, axes[1], error, "|log₁₀ SGD / gradient flow with noise|", "magma_r")
-    for (p, gamma), shade in zip(CORNERS, ("0.1", "0.55"), strict=True):
-        here = dataset.isel(d=0, time=slice(1, None)).sel(p=p).sel(gamma=gamma, method="nearest")
-        runs = here.sgd_risk.stack(run=("seed", "repeat"))
-        axes[2].fill_between(here.time, *runs.quantile([0.16, 0.84], "run"), color=shade, alpha=0.25, lw=0)
-        axes[2].loglog(
-            here.time,
-            runs.mean("run"),
-            "o",
-            ms=3,
-            mfc="none",
-            mec=shade,
-            label=f"SGD, p = {p}, γ = {gamma:g}",
-        )
-        for regime, (colour, line) in STYLES.items():
-            label = regime.replace("_", " ") if shade == "0.1" else None
-            mean = here.ode_risk.sel(regime=regime).mean("seed")
-            axes[2].loglog(here.time, mean, line, color=colour, lw=1.4, label=label)
-    axes[2].set(xlabel="time  t = ν γ/(p d)", ylabel="excess risk  R", title="at two corners")
-    axes[2].title.set_fontsize(9)
-    marks, labels = axes[2].get_legend_handles_labels()
-    order = np.argsort([not label.startswith("SGD") for label in labels], kind="stable")
-    axes[2].legend([marks[at] for at in order], [labels[at] for at in order], frameon=False, fontsize=8)
+    with style.style():
+        figure = style.new_figure(10.0, 3.3)
+        risk, apart, curves = figure.subplots(1, 3)
+        dataset.sweep.plot_phase_diagram("gamma", "p", "sgd_risk", axes=risk)
+        words = {"value": "relative_discrepancy", "regime": "classical_noise"}
+        dataset.sweep.plot_phase_diagram("gamma", "p", **words, axes=apart)
+        dataset.sweep.plot_curves(p=2, gamma=ENDS, axes=curves)
     path = OUTPUT / "phase-diagram.png"
-    figure.savefig(path, dpi=160, metadata={"Software": f"sweep-service {ss.__version__}"})
+    save(figure, path, dataset=dataset, caption=caption(dataset, id), id=id)
     return path
-
-
-def _map(figure: Any, axis: Any, values: xr.DataArray, title: str, colours: str) -> None:
-    """On logarithmic axes, with the numbers themselves for who would read them off."""
-    gamma, p = np.log10(values.gamma.values), np.log2(values.p.values)
-    image = axis.pcolormesh(gamma, p, values.transpose("p", "gamma"), cmap=colours, shading="nearest")
-    axis.set_yticks(p, [f"{n}" for n in values.p.values])
-    axis.set_xticks(gamma[::2], [f"{x:.2g}" for x in values.gamma.values[::2]])
-    axis.set(xlabel="learning rate  γ", ylabel="student width  p")
-    axis.set_title(title, fontsize=9)
-    figure.colorbar(image, ax=axis, shrink=0.9)
 
 
 if __name__ == "__main__":

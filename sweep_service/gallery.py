@@ -115,7 +115,7 @@ def page(reports: Iterable[Report]) -> str:
         lines += ["|---|---|---|---|"]
         for check in one.checks:
             lines.append(f"| {_cell(check.name)} | {check.value:.3g} | {check.bound} | {_word(check)} |")
-        lines += ["", *(f"Assumed: {text}." for text in one.figure.assumptions)]
+        lines += ["", *(f"- Assumed: {text}." for text in one.figure.assumptions)]
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from sweep_service.analysis.values import VALUES
+from sweep_service.analysis.views import VIEWS
 from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.figures import FIGURES
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
@@ -27,7 +30,7 @@ ADDRESS = "http://127.0.0.1:8000"  # of a service, in all examples
 @pytest.fixture
 def registries():
     """The recipes add entries; other tests walk the registries and must not meet them."""
-    kept = [(registry, dict(registry)) for registry in (ACTIVATIONS, REGIMES, INITS, OBSERVABLES)]
+    kept = [(registry, dict(registry)) for registry in (ACTIVATIONS, REGIMES, INITS, OBSERVABLES, VALUES)]
     yield
     for registry, entries in kept:
         registry.clear()
@@ -77,6 +80,23 @@ def test_theory_names_every_regime():
 def test_simulators_names_every_engine_and_observable():
     text = (ROOT / "docs" / "simulators.md").read_text("utf-8")
     assert [name for name in (*ENGINES, *OBSERVABLES) if f"`{name}`" not in text] == []
+
+
+def test_the_gallery_shows_every_figure_and_all_pass():
+    """As `sweep gallery docs/gallery` wrote it last."""
+    text = (ROOT / "docs" / "gallery" / "README.md").read_text("utf-8")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == list(FIGURES)
+    assert all(f"({name}.png)" in text for name in FIGURES)
+    assert text.count("| passes |") > 2 * len(FIGURES)
+    assert "FAILS" not in text
+    assert sum(file.stat().st_size for file in (ROOT / "docs" / "gallery").iterdir()) < 3e6
+
+
+def test_analysis_names_every_value_and_view():
+    text = (ROOT / "docs" / "analysis.md").read_text("utf-8")
+    assert [name for name in VIEWS if f"`{name}`" not in text] == []
+    short = {re.sub("^(sgd|ode)_(?!over_ode)", "…_", name) for name in VALUES}
+    assert [name for name in short if f"`{name}`" not in text] == []
 
 
 def test_relative_links_lead_somewhere():

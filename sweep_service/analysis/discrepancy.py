@@ -75,10 +75,10 @@ def differences(dataset: xr.Dataset, a: str, b: str, of: str = "risk") -> xr.Dat
     if kind_of(dataset, b)[0] == "sgd":
         raise InvalidInput("b", b, "must be a theory: the first of the two may be sgd")
     delta_t = parameter(dataset, "delta_t")
-    there = dataset["time"].values > 0.0
-    if there.sum() < 2:
+    first = int(np.searchsorted(dataset["time"].values, 0.0, side="right"))
+    if dataset.sizes["time"] - first < 2:
         raise InvalidInput("time", dataset["time"].values.tolist(), "must have two samples after t = 0")
-    dataset = dataset.isel(time=np.flatnonzero(there))
+    dataset = dataset.isel(time=slice(first, None))
     time = dataset["time"]
     shift = _interpolation(dataset, a, delta_t)
 

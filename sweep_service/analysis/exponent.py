@@ -140,9 +140,7 @@ def _cases(dataset: xr.Dataset, values: xr.DataArray, along: str, stands: Sequen
     if POINT in stands:
         follows = {along, *DERIVED, *CORE}
         names += [
-            str(name)
-            for name, one in dataset.coords.items()
-            if one.dims == (POINT,) and name not in follows and len(np.unique(one.values.astype(str))) > 1
+            str(name) for name, one in dataset.coords.items() if one.dims == (POINT,) and name not in follows
         ]
     return names
 

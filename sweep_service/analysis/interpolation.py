@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sweep_service.arrays import Array
+from sweep_service.kernels import kernel
 
 
 def interpolated(x: Array, y: Array, at: Array) -> Array:
@@ -13,41 +14,64 @@ def interpolated(x: Array, y: Array, at: Array) -> Array:
     SciPy's interpolator takes the same places for all curves and refuses NaN; here NaN stays where it is,
     as a diverged run has values before.
     """
-    slopes = _slopes(x, y)
-    left = np.clip(np.searchsorted(x, at, side="right") - 1, 0, len(x) - 2)
-    h = x[left + 1] - x[left]
-    s = (at - x[left]) / h
     shape = np.broadcast_shapes(y.shape[:-1], at.shape[:-1])
-    places = np.broadcast_to(left, (*shape, at.shape[-1]))
-
-    def taken(values: Array, step: int) -> Array:
-        return np.take_along_axis(np.broadcast_to(values, (*shape, len(x))), places + step, axis=-1)
-
-    return (
-        (1.0 + 2.0 * s) * (1.0 - s) ** 2 * taken(y, 0)
-        + s**2 * (3.0 - 2.0 * s) * taken(y, 1)
-        + h * s * (1.0 - s) * ((1.0 - s) * taken(slopes, 0) - s * taken(slopes, 1))
+    curves, places = (
+        np.ascontiguousarray(np.broadcast_to(one, (*shape, one.shape[-1]))).reshape(-1, one.shape[-1])
+        for one in (y, at)
     )
+    found = np.empty(places.shape)
+    _interpolate(np.ascontiguousarray(x), curves, places, found)
+    return found.reshape(*shape, at.shape[-1])
 
 
-def _slopes(x: Array, y: Array) -> Array:
+@kernel()
+def _interpolate(x, curves, places, found):
+    n = len(x)
+    slopes = np.empty(n)
+    for row in range(len(curves)):
+        y = curves[row]
+        _slopes(x, y, slopes)
+        left = 0
+        for column in range(places.shape[1]):
+            at = places[row, column]
+            while left > 0 and at < x[left]:
+                left -= 1
+            while left < n - 2 and at >= x[left + 1]:  # places mostly follow the knots
+                left += 1
+            h = x[left + 1] - x[left]
+            s = (at - x[left]) / h
+            r = 1.0 - s
+            found[row, column] = (
+                (1.0 + 2.0 * s) * r * r * y[left]
+                + s * s * (3.0 - 2.0 * s) * y[left + 1]
+                + h * s * r * (r * slopes[left] - s * slopes[left + 1])
+            )
+
+
+@kernel()
+def _slopes(x, y, slopes):
     """Derivatives at the knots (Fritsch and Butland 1984): weighted harmonic means, 0 where y turns."""
-    h = np.diff(x)
-    rise = np.diff(y, axis=-1) / h
-    if len(x) == 2:
-        return np.repeat(rise, 2, axis=-1)
-    before, after = 2.0 * h[1:] + h[:-1], h[1:] + 2.0 * h[:-1]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        inner = (before + after) / (before / rise[..., :-1] + after / rise[..., 1:])
-    inner = np.where(rise[..., :-1] * rise[..., 1:] > 0.0, inner, 0.0 * (rise[..., :-1] + rise[..., 1:]))
-    first = _end(h[0], h[1], rise[..., 0], rise[..., 1])
-    last = _end(h[-1], h[-2], rise[..., -1], rise[..., -2])
-    return np.concatenate([first[..., None], inner, last[..., None]], axis=-1)
+    n = len(x)
+    before_h, before = x[1] - x[0], (y[1] - y[0]) / (x[1] - x[0])
+    slopes[0] = slopes[n - 1] = before
+    for at in range(1, n - 1):
+        h = x[at + 1] - x[at]
+        after = (y[at + 1] - y[at]) / h
+        w, v = 2.0 * h + before_h, h + 2.0 * before_h
+        slopes[at] = (w + v) / (w / before + v / after) if before * after > 0.0 else 0.0 * (before + after)
+        if at == 1:
+            slopes[0] = _end(before_h, h, before, after)
+        if at == n - 2:
+            slopes[n - 1] = _end(h, before_h, after, before)
+        before_h, before = h, after
 
 
-def _end(h: float, next_h: float, rise: Array, next_rise: Array) -> Array:
+@kernel()
+def _end(h, next_h, rise, next_rise):
     """The slope at an end by three knots, as far as it keeps the curve monotone."""
     slope = ((2.0 * h + next_h) * rise - h * next_rise) / (h + next_h)
-    slope = np.where(slope * rise <= 0.0, 0.0, slope)
-    steep = (rise * next_rise <= 0.0) & (np.abs(slope) > 3.0 * np.abs(rise))
-    return np.where(steep, 3.0 * rise, slope)
+    if slope * rise <= 0.0:
+        return 0.0 * slope
+    if rise * next_rise <= 0.0 and abs(slope) > 3.0 * abs(rise):
+        return 3.0 * rise
+    return slope

@@ -102,7 +102,7 @@ def _rates(
 
 def _draw_rates(found: xr.Dataset, axes: Any = None) -> Figure:
     of, along = found.attrs["of"], found.attrs["along"]
-    names = [str(name) for name in found.coords if found[name].dims == ("case",)]
+    names = [str(name) for name in found.coords if len(set(found[name].values.tolist())) > 1]
     with style.canvas(axes) as (figure, axes):
         for at, colour in enumerate(style.sequence(found.sizes["case"])):
             case = found.isel(case=at)
@@ -160,13 +160,15 @@ def _draw_paths(found: xr.Dataset, axes: Any = None) -> Figure:
 
 def _histograms(dataset: xr.Dataset, /, source: str = "sgd", **where: Any) -> xr.DataArray:
     chosen = select(dataset, where)
-    stored = f"{kind_of(chosen, source)[0]}_cosine_histogram" in chosen
-    return runs(chosen, source, "cosine_histogram") if stored else cosines(chosen, source)
+    kind = kind_of(chosen, source)[0]
+    if f"{kind}_cosine_histogram" in chosen and f"{kind}_cosines" not in chosen:
+        return runs(chosen, source, "cosine_histogram")
+    return cosines(chosen, source)
 
 
 def _draw_histograms(found: xr.DataArray, axes: Any = None) -> Figure:
     few = found.sizes["time"] <= 6  # they were selected
-    return plot_cosine_histograms(found, found["time"].values.tolist() if few else None, axes)
+    return plot_cosine_histograms(found, found["time"].values.tolist() if few else None, axes=axes)
 
 
 VIEWS = {

@@ -39,23 +39,13 @@ def check(parts: Parts) -> list[Check]:
 
 def draw(parts: Parts) -> matplotlib.figure.Figure:
     """Histograms of cosines at four times, SGD filled and the theory as a line."""
-    from sweep_service.analysis.plots import style
+    from sweep_service.analysis.plots.cosines import plot_cosine_histograms
 
     sgd, theory = (parts[""].sweep.cosines(source) for source in ("sgd", "mean_field"))
-    last, edges = float(sgd["time"].max()), np.linspace(-1.0, 1.0, 65)
+    last = float(sgd["time"].max())
     times = (0.0, last / 100.0, last / 10.0, last)
     with panels(*(1.0 for _ in times), height=2.3, sharey=True) as (figure, several):
-        for axes, time in zip(several, times, strict=True):
-            one, other = (
-                np.histogram(array.sel(time=time, method="nearest").values, edges, density=True)[0]
-                for array in (sgd, theory)
-            )
-            axes.stairs(one, edges, fill=True, color=style.SKY, label="SGD")
-            axes.stairs(other, edges, color="k", lw=0.8, label="mean field")
-            axes.set(yscale="log", xlim=(-1, 1), xticks=(-1, 0, 1), xlabel=r"cosine with $w^*$")
-            axes.set_title(f"$t$ = {style.number(sgd['time'].sel(time=time, method='nearest'))}")
-        several[0].set_ylabel("density of neurons")
-        several[0].legend(loc="upper left")
+        plot_cosine_histograms(sgd, times, theory, several)
     return figure
 
 

@@ -1,22 +1,17 @@
 """Curves against plain NumPy on real sweeps: finished, diverged, half finished, of points."""
 
 import json
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from sweep_service import bundles, conductor
 from sweep_service.analysis import curves as module
 from sweep_service.analysis.curves import curves
-from sweep_service.conductor import Conductor
 from sweep_service.errors import InvalidInput, LimitExceeded, Stopped
-from sweep_service.executors import SerialExecutor
 from sweep_service.selection import variables
-from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import DataFolder
+from tests.stored import Until, computed
 
 WILD = {
     "axes": {"d": [5, 8], "p": 4, "gamma": [0.1, 20.0], "regime": ["classical", "high_dimensional"]},
@@ -37,39 +32,16 @@ POINTS = {
 }
 
 
-class Until(SerialExecutor):
-    """Computes so many bundles, and stops."""
-
-    def __init__(self, bundles):
-        super().__init__()
-        self.left = bundles
-
-    def poll(self):
-        if self.left == 0:
-            raise Stopped("enough")
-        self.left -= 1
-        return super().poll()
-
-
-def opened(root, spec, executor, ends):
-    folder = DataFolder(root)
-    with Conductor(folder, executor) as conducting:
-        sweep, _ = conducting.submit(SweepSpec.parse(spec))
-        with ends:
-            assert conducting.run(sweep.id).state == "completed"
-    return xr.open_zarr(folder.dataset_path(sweep.id), chunks=None)
-
-
 @pytest.fixture(scope="module")
 def wild(tmp_path_factory):
-    found = opened(tmp_path_factory.mktemp("wild"), WILD, SerialExecutor(), nullcontext())
+    found = computed(tmp_path_factory.mktemp("wild"), WILD)
     assert {Status.DONE, Status.DIVERGED} == set(found.sgd_status.values.reshape(-1))
     return found
 
 
 @pytest.fixture(scope="module")
 def points(tmp_path_factory):
-    found = opened(tmp_path_factory.mktemp("points"), POINTS, SerialExecutor(), nullcontext())
+    found = computed(tmp_path_factory.mktemp("points"), POINTS)
     assert Status.SKIPPED in found.ode_status
     return found
 
@@ -80,7 +52,7 @@ def half(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "AIM", 0.0)  # one run in each bundle, merged when it ends
         patch.setattr(conductor, "MERGE_EVERY", -1.0)
-        found = opened(tmp_path_factory.mktemp("half"), SMALL, Until(9), pytest.raises(Stopped))
+        found = computed(tmp_path_factory.mktemp("half"), SMALL, Until(9), pytest.raises(Stopped))
     runs = (found.sgd_status > Status.PENDING).sum(["seed", "repeat"]).values
     assert runs.min() == 0
     assert set(runs.reshape(-1)) - {0, 3}

@@ -2,16 +2,12 @@
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from sweep_service.analysis.noise import _fitted, noise_floor
 from sweep_service.analysis.stored import noise_coefficient
-from sweep_service.conductor import Conductor
-from sweep_service.executors import SerialExecutor
-from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import DataFolder
 from tests.analysis.synthetic import TIMES, assert_described, made
+from tests.stored import computed
 
 C = 0.09
 
@@ -105,7 +101,6 @@ def test_theories():
 
 def test_sgd_from_a_planted_start_is_on_its_law(tmp_path):
     """THEORY: R∞ = c γΔ/p for γ/p << 1. At γ/p = 0.05 the next order is 2 % (c = 0.094 at γ/p = 0.1)."""
-    folder = DataFolder(tmp_path)
     spec = {
         "axes": {"d": 10, "p": 4, "gamma": 0.2, "regime": ["high_dimensional", "classical_noise"]},
         "fixed": {"k": 2, "noise": 1e-3},
@@ -113,10 +108,7 @@ def test_sgd_from_a_planted_start_is_on_its_law(tmp_path):
         "seeds": {"init": 1, "repeat": 16},
         "time": {"max": 300, "samples": 10, "tail": 64},
     }
-    with Conductor(folder, SerialExecutor()) as conductor:
-        sweep, _ = conductor.submit(SweepSpec.parse(spec))
-        assert conductor.run(sweep.id).state == "completed"
-    dataset = xr.open_zarr(folder.dataset_path(sweep.id), chunks=None)
+    dataset = computed(tmp_path, spec)
     sgd, ode = noise_floor(dataset).squeeze(), noise_floor(dataset, "ode").squeeze()
     assert abs(sgd.ratio - 1.0) < 4 * sgd.ratio_error + 0.03
     assert sgd.ratio_error < 0.1

@@ -1,23 +1,18 @@
 """Phase diagrams against plain NumPy on real sweeps: grids and points, diverged and pending runs."""
 
 import json
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from sweep_service import bundles, conductor
 from sweep_service.analysis import phase
 from sweep_service.analysis import values as module
 from sweep_service.analysis.values import VALUES
-from sweep_service.conductor import Conductor
 from sweep_service.errors import InvalidInput, Stopped
-from sweep_service.executors import SerialExecutor
 from sweep_service.selection import variables
-from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import DataFolder
+from tests.stored import Until, computed
 
 WILD = {
     "axes": {
@@ -36,32 +31,9 @@ POINTS = {
 }
 
 
-class Until(SerialExecutor):
-    """Computes so many bundles, and stops."""
-
-    def __init__(self, bundles):
-        super().__init__()
-        self.left = bundles
-
-    def poll(self):
-        if self.left == 0:
-            raise Stopped("enough")
-        self.left -= 1
-        return super().poll()
-
-
-def opened(root, spec, executor, ends):
-    folder = DataFolder(root)
-    with Conductor(folder, executor) as conducting:
-        sweep, _ = conducting.submit(SweepSpec.parse(spec))
-        with ends:
-            assert conducting.run(sweep.id).state == "completed"
-    return xr.open_zarr(folder.dataset_path(sweep.id), chunks=None)
-
-
 @pytest.fixture(scope="module")
 def wild(tmp_path_factory):
-    found = opened(tmp_path_factory.mktemp("wild"), WILD, SerialExecutor(), nullcontext())
+    found = computed(tmp_path_factory.mktemp("wild"), WILD)
     diverged = (found.sgd_status == Status.DIVERGED).sum(["seed", "repeat"]).values
     assert {0, 4} <= set(diverged.reshape(-1))  # of four; last bits decide of some that are between
     return found
@@ -69,7 +41,7 @@ def wild(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def points(tmp_path_factory):
-    return opened(tmp_path_factory.mktemp("points"), POINTS, SerialExecutor(), nullcontext())
+    return computed(tmp_path_factory.mktemp("points"), POINTS)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +50,7 @@ def half(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "AIM", 0.0)  # one run in each bundle, merged when it ends
         patch.setattr(conductor, "MERGE_EVERY", -1.0)
-        found = opened(tmp_path_factory.mktemp("half"), SMALL, Until(6), pytest.raises(Stopped))
+        found = computed(tmp_path_factory.mktemp("half"), SMALL, Until(6), pytest.raises(Stopped))
     runs = (found.sgd_status > Status.PENDING).sum(["seed", "repeat"]).values
     assert runs.min() == 0
     assert set(runs.reshape(-1)) - {0, 4}

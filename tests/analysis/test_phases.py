@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from sweep_service.analysis.phases import phase, region, scaling_phase
 from sweep_service.analysis.stored import noise_coefficient, null_risk
-from sweep_service.conductor import Conductor
 from sweep_service.errors import InvalidInput
-from sweep_service.executors import SerialExecutor
-from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import DataFolder
 from tests.analysis.synthetic import assert_described, made
+from tests.stored import computed
 
 WORDS = ("perfect", "plateau", "unspecialised", "bad", "bad", "undecided")  # of d = 1 … 6, below
 
@@ -178,7 +174,6 @@ def test_regions_of_the_plane():
 
 def test_a_real_scaling_sweep(tmp_path):
     """Where κ + δ = 1 the noise floor vanishes as 1/d: SGD from a planted start sees it at d = 8 … 32."""
-    folder = DataFolder(tmp_path)
     spec = {
         "axes": {"d": [8, 16, 32], "kappa": 0.0, "delta": [0.0, 1.0]},
         "scaling": {"p0": 2, "gamma0": 2.0},
@@ -187,10 +182,7 @@ def test_a_real_scaling_sweep(tmp_path):
         "seeds": {"repeat": 8},
         "time": {"max": 60, "samples": 5, "tail": 32},
     }
-    with Conductor(folder, SerialExecutor()) as conductor:
-        sweep, _ = conductor.submit(SweepSpec.parse(spec))
-        assert conductor.run(sweep.id).state == "completed"
-    dataset = xr.open_zarr(folder.dataset_path(sweep.id), chunks=None)
+    dataset = computed(tmp_path, spec)
     found = scaling_phase(dataset).sortby("delta")
     assert found.delta.values.tolist() == [0.0, 1.0]
     # γ/p = 1 is not small: c falls by 10 % as γ/p does, and grows by 6 % with d; over ln 4 that is 0.1

@@ -5,13 +5,10 @@ import pytest
 import xarray as xr
 
 from sweep_service.analysis.specialisation import cosines, labels, specialisation_time
-from sweep_service.conductor import Conductor
 from sweep_service.errors import InvalidInput
-from sweep_service.executors import SerialExecutor
-from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import DataFolder
 from tests.analysis.synthetic import TIMES, assert_described, made
+from tests.stored import computed
 
 RISK = {"curve": lambda t: 0.1}
 
@@ -139,11 +136,7 @@ def test_stored_cosines_are_those_of_the_overlaps(tmp_path):
         "fixed": {"k": 2}, "seeds": {"init": 2, "repeat": 2}, "time": {"max": 2.0, "samples": 5},
         "observables": ["overlaps", "cosines", "mean_norm"],
     }  # fmt: skip
-    folder = DataFolder(tmp_path)
-    with Conductor(folder, SerialExecutor()) as conductor:
-        sweep, _ = conductor.submit(SweepSpec.parse(spec))
-        assert conductor.run(sweep.id).state == "completed"
-    dataset = xr.open_zarr(folder.dataset_path(sweep.id), chunks=None).load()
+    dataset = computed(tmp_path, spec).load()
     for source in ("sgd", "classical", "mean_field"):
         kind = "sgd" if source == "sgd" else "ode"
         found = cosines(dataset, source)
@@ -167,17 +160,13 @@ def test_overlaps_that_were_not_stored_are_asked_for():
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
     """Ragged p, with a theory that has Q and one that has q."""
-    folder = DataFolder(tmp_path_factory.mktemp("real"))
     spec = {
         "axes": {"d": [12, 20], "p": [2, 4], "gamma": 0.2, "regime": ["classical", "mean_field"]},
         "fixed": {"k": 2},
         "init": {"kind": "spherical"},
         "time": {"max": 20, "samples": 20},
     }
-    with Conductor(folder, SerialExecutor()) as conductor:
-        sweep, _ = conductor.submit(SweepSpec.parse(spec))
-        assert conductor.run(sweep.id).state == "completed"
-    return xr.open_zarr(folder.dataset_path(sweep.id), chunks=None)
+    return computed(tmp_path_factory.mktemp("real"), spec)
 
 
 @pytest.mark.parametrize("source", ["sgd", "ode", "mean_field"])

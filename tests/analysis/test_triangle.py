@@ -4,17 +4,14 @@ import json
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from sweep_service.analysis.phase import phase_diagram
 from sweep_service.analysis.triangle import as_plain, triangle
-from sweep_service.conductor import Conductor
 from sweep_service.dynamics.auto import choose
 from sweep_service.errors import InvalidInput
-from sweep_service.executors import SerialExecutor
 from sweep_service.grids import Grid
 from sweep_service.spec import SweepSpec
-from sweep_service.store.folder import DataFolder
+from tests.stored import computed
 
 SPEC = {
     "triangle": {"delta_t": 1e-2, "resolution": 3, "gamma_max": 2.0},
@@ -28,11 +25,7 @@ SPEC = {
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    folder = DataFolder(tmp_path_factory.mktemp("triangle"))
-    with Conductor(folder, SerialExecutor()) as conductor:
-        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
-        assert conductor.run(sweep.id).state == "completed"
-    return xr.open_zarr(folder.dataset_path(sweep.id), chunks=None)
+    return computed(tmp_path_factory.mktemp("triangle"), SPEC)
 
 
 def test_coordinates_sum_to_one(stored):

@@ -23,9 +23,7 @@ from sweep_service.store.layout import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = ("fig2-left", "fig3-left", "fig5a", "fig5c", "rates")  # seconds each; the others up to some minutes
-# Core-seconds that a sweep may take by its estimate, which does not know that the triangle asks for fewer
-# points of the sampling term: it takes a quarter of what is said.
-LONGEST = {"presets": 1200.0, "full": 50 * 3600.0}
+LONGEST = {"presets": 300.0, "full": 50 * 3600.0}  # core-seconds that a sweep may take by its estimate
 OTHERS = ("phase-diagram",)  # presets that are no figures
 
 slow_or_not = pytest.mark.parametrize(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS, MANY = 64, 500  # bins, and the neurons that fill them
+GATHERED = 5.0  # a density beyond which a linear scale would show nothing else
 PANELS = 4  # histograms, unless times are named
 MOST_PATHS = 400  # of SGD; more would only be a darker blot
 INSIDE = ("time", "student", "teacher")
@@ -77,44 +78,59 @@ def _paths(array: xr.DataArray) -> list[Array]:
 
 
 def plot_cosine_histograms(
-    histogram: xr.DataArray, times: Sequence[float] | None = None, axes: Sequence[Axes] | None = None
+    cosines: xr.DataArray,
+    times: Sequence[float] | None = None,
+    theory: xr.DataArray | None = None,
+    axes: Sequence[Axes] | None = None,
 ) -> Figure:
-    """The density of cosines at some times, one panel for each, a line for each teacher.
+    """The density of cosines at some times, one panel for each, a colour for each teacher, the theory black.
 
     From a stored `cosine_histogram` (…, time, teacher, cosine_bin), or from cosines (…, time, student,
-    teacher); over every other dimension it is the mean.
+    teacher); over every other dimension it is the mean. Logarithmic where neurons have gathered.
     """
-    shares = histogram if "cosine_bin" in histogram.dims else _counted(histogram)
-    if "teacher" not in shares.dims:  # one of them was selected
-        shares = shares.expand_dims("teacher")
-    shares = shares.mean([dim for dim in shares.dims if dim not in ("time", "teacher", "cosine_bin")])
-    shares = shares.transpose("time", "teacher", "cosine_bin")
-    known = shares["time"].values.astype(float)
-    chosen = np.array([np.argmin(np.abs(known - time)) for time in times or _spread(known)])
+    known = cosines["time"].values.astype(float)
+    chosen = [int(np.argmin(np.abs(known - time))) for time in times or _spread(known)]
+    density = _density(cosines.isel(time=chosen))
+    line = None if theory is None else _density(theory.isel(time=chosen))
+    teachers, log = density.shape[1], bool(density.max(initial=0.0) > GATHERED)
     with style.style():
         panels = axes
         if panels is None:
             width = min(style.DOUBLE, max(style.SINGLE, 1.75 * len(chosen)))
-            panels = style.new_figure(width, 2.0).subplots(1, len(chosen), squeeze=False)[0]
+            panels = style.new_figure(width, 2.0).subplots(1, len(chosen), squeeze=False, sharey=log)[0]
         if len(panels) != len(chosen):
             raise InvalidInput("axes", len(panels), f"must be {len(chosen)}, one for each time")
-        middles = shares["cosine_bin"].values.astype(float)
-        sides = np.linspace(-1.0, 1.0, len(middles) + 1)
-        lines = (style.BLUE, style.VERMILLION, style.GREEN, style.PURPLE)
-        for panel, at in zip(panels, chosen, strict=True):
-            for teacher in range(shares.sizes["teacher"]):
-                density = np.nan_to_num(shares.values[at, teacher]) * len(middles) / 2.0
-                label = f"teacher {teacher + 1}" if shares.sizes["teacher"] > 1 else None
-                look = {"color": lines[teacher % len(lines)], "label": label}
-                panel.stairs(density, sides, **look)
-                panel.stairs(density, sides, fill=True, alpha=0.2, color=look["color"])
+        edges = np.linspace(-1.0, 1.0, density.shape[2] + 1)
+        colours = (style.BLUE, style.VERMILLION, style.GREEN, style.PURPLE)
+        for panel, at, row in zip(panels, chosen, range(len(chosen)), strict=True):
+            panel.set_yscale("log" if log else "linear")
+            for teacher in range(teachers):
+                colour = colours[teacher % len(colours)]
+                label = f"teacher {teacher + 1}" if teachers > 1 else "SGD" if line is not None else None
+                panel.stairs(density[row, teacher], edges, color=colour, label=label)
+                panel.stairs(density[row, teacher], edges, fill=True, alpha=0.2, color=colour)
+                if line is not None:
+                    panel.stairs(line[row, teacher], edges, color=style.BLACK, lw=0.8, label="theory")
             panel.set(title=style.text("time", known[at]), xlim=(-1.0, 1.0), xlabel="cosine")
             panel.set_xticks([-1.0, 0.0, 1.0], labels=["\N{MINUS SIGN}1", "0", "1"])
-            panel.set_ylim(bottom=0.0)
+            if log:  # all of them alike
+                panel.set_ylim(density[density > 0].min() / 2.0, 2.0 * density.max())
+            else:
+                panel.set_ylim(bottom=0.0)
         panels[0].set_ylabel("density of neurons")
-        if 1 < shares.sizes["teacher"] <= len(lines):
-            panels[-1].legend(loc="best")
+        if line is not None or 1 < teachers <= len(colours):
+            panels[0].legend(loc="best")
         return style.figure_of(panels[0])
+
+
+def _density(array: xr.DataArray) -> Array:
+    """(time, teacher, bin)."""
+    shares = array if "cosine_bin" in array.dims else _counted(array)
+    if "teacher" not in shares.dims:  # one of them was selected
+        shares = shares.expand_dims("teacher")
+    shares = shares.mean([dim for dim in shares.dims if dim not in ("time", "teacher", "cosine_bin")])
+    values = shares.transpose("time", "teacher", "cosine_bin").values
+    return np.nan_to_num(values) * values.shape[2] / 2.0
 
 
 def _counted(cosines: xr.DataArray) -> xr.DataArray:

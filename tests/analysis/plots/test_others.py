@@ -89,7 +89,7 @@ def test_histograms_are_densities():
     for axes in figure.axes:
         values, sides, _ = axes.patches[0].get_data()
         assert np.sum(values * np.diff(sides)) == pytest.approx(1.0)
-    assert names(figure.axes[-1]) == ["teacher 1", "teacher 2"]
+    assert names(figure.axes[0]) == ["teacher 1", "teacher 2"]
 
 
 def test_stored_histograms_are_drawn_as_they_are():

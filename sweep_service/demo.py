@@ -85,7 +85,7 @@ def followed(client: ss.Client, sweep: str) -> dict[str, Any]:
 
 
 def draw(dataset: xr.Dataset, id: str) -> Path:
-    """The final risk of SGD over (gamma, p), how far gradient flow is from it there, and two of the points."""
+    """The final risk of SGD over (gamma, p), how far gradient flow is from it, and two of the points."""
     from sweep_service.analysis.plots import style
     from sweep_service.analysis.plots.save import caption, save
 

@@ -60,8 +60,8 @@ def labelled(
                 middles = (2.0 * np.arange(size) + 1.0) / size - 1.0
                 coords[dim] = middles if dim == "cosine_bin" else np.arange(size)
     dataset = xr.Dataset(  # all at once: xarray aligns everything again for each coordinate that is added
-        {name: xr.Variable(dims, values, about(name)) for name, (dims, values) in variables.items()},
-        coords={name: xr.Variable(name, values, about(name)) for name, values in coords.items()},
+        {name: _variable(name, dims, values) for name, (dims, values) in variables.items()},
+        coords={name: _variable(name, (name,), values) for name, values in coords.items()},
     )
     dataset.attrs = {
         "d": point.d,
@@ -78,6 +78,11 @@ def labelled(
         "sweep_service_version": __version__,
     }
     return dataset
+
+
+def _variable(name: str, dims: tuple[str, ...], values: Any) -> xr.Variable:
+    """By the short way: the other one asks whether it is an array of Dask's, which takes half a second."""
+    return xr.Variable(dims, np.asarray(values), about(name), fastpath=True)
 
 
 def _start(point: Point) -> str:

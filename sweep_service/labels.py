@@ -91,15 +91,6 @@ def _start(point: Point) -> str:
     return json.dumps(canonical(content))
 
 
-def described(variables: Mapping[str, tuple[xr.DataArray, str]]) -> xr.Dataset:
-    """Arrays that were computed, each with its long name."""
-    named = {
-        name: array.drop_attrs().assign_attrs(long_name=text, units="1")
-        for name, (array, text) in variables.items()
-    }
-    return xr.Dataset(named)
-
-
 def about(name: str) -> dict[str, str]:
     """The attributes of a variable or coordinate."""
     if name.startswith("init."):

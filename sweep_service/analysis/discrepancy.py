@@ -8,10 +8,10 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.interpolation import interpolated
+from sweep_service.analysis.samples import described
 from sweep_service.analysis.stored import has_diverged, kind_of, over_runs, parameter, runs
 from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.labels import described
 
 FIRST_STEPS = 10  # SGD has taken at least so many, or it is mostly its own discreteness that is seen
 KINDS = ("fluctuation", "bias")
@@ -57,7 +57,9 @@ def discrepancy(
         "over_initial_risk": (mean / first, "discrepancy/R(0)"),
         "runs": (count, "runs"),
     }
-    return described(found)
+    dims = [str(dim) for dim in mean.dims]
+    plain = {name: (array.transpose(*dims).values, text) for name, (array, text) in found.items()}
+    return described(mean, dims, plain)
 
 
 def largest_differences(

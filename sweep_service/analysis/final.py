@@ -6,8 +6,8 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from sweep_service.analysis.samples import at, by_run, described, late, over, point_dims
-from sweep_service.analysis.stored import SMALLEST, null_risk, runs
+from sweep_service.analysis.samples import at, by_run, described, over, point_dims
+from sweep_service.analysis.stored import SMALLEST, late, null_risk, runs
 from sweep_service.arrays import AnyArray, Array
 
 ENOUGH = 3  # samples of a slope

@@ -6,8 +6,16 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.final import ENOUGH, last_half
-from sweep_service.analysis.samples import at, by_run, described, late, mean_over, over, point_dims
-from sweep_service.analysis.stored import SMALLEST, noise_coefficient, null_risk, parameter, runs, spec_of
+from sweep_service.analysis.samples import at, by_run, described, mean_over, over, point_dims
+from sweep_service.analysis.stored import (
+    SMALLEST,
+    late,
+    noise_coefficient,
+    null_risk,
+    parameter,
+    runs,
+    spec_of,
+)
 from sweep_service.arrays import Array
 
 ROUNDS = 2  # of weights that follow the fit

@@ -26,11 +26,6 @@ def by_run(array: xr.DataArray) -> Array:
     return values.reshape(*values.shape[: len(dims)], -1, values.shape[-1])
 
 
-def late(times: Array, share: float) -> AnyArray:
-    """Which samples are at that share of t_max or later, whatever the last bits of a spaced time are."""
-    return np.asarray(times >= share * times[-1] * (1 - 1e-9))
-
-
 def mean_over(values: Array, axis: int = -1) -> Array:
     """Mean of what is finite along an axis."""
     there = np.isfinite(values)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import xarray as xr
 
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.grids import DEFAULTS, INIT
@@ -66,8 +66,13 @@ def has_ended(dataset: xr.Dataset, array: xr.DataArray, kind: str) -> xr.DataArr
 
 def late_means(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk") -> xr.DataArray:
     """Of each run the mean over t_max/2 <= t <= t_max, NaN if it diverged before."""
-    late = dataset["time"].values >= dataset["time"].values[-1] / 2
-    return runs(dataset.isel(time=late), source, observable).mean("time", skipna=False)
+    end = np.flatnonzero(late(dataset["time"].values, 0.5))
+    return runs(dataset.isel(time=slice(int(end[0]), None)), source, observable).mean("time", skipna=False)
+
+
+def late(times: Array, share: float) -> AnyArray:
+    """Which samples are at that share of t_max or later, whatever the last bits of a spaced time are."""
+    return np.asarray(times >= share * times[-1] * (1 - 1e-9))
 
 
 def has_diverged(dataset: xr.Dataset, source: str) -> xr.DataArray:

@@ -12,8 +12,9 @@ from sweep_service.analysis.final import final_risk
 from sweep_service.analysis.noise import noise_floor
 from sweep_service.analysis.phases import phase
 from sweep_service.analysis.plateaus import plateaus
-from sweep_service.analysis.samples import at, late, over
+from sweep_service.analysis.samples import at, over
 from sweep_service.analysis.specialisation import specialisation_time
+from sweep_service.analysis.stored import late
 from tests.analysis.synthetic import TIMES, assert_described, made
 
 DEFINITIONS = {

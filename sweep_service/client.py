@@ -184,6 +184,18 @@ class Client:
         params = _query({"x": x, "y": y, "value": value, **where})
         return self._to.json("GET", _path(id, "phase-diagram"), params=params)
 
+    def figure(self, id: str, path: str | Path, view: str = "curves", **words: Any) -> Path:
+        """Write a view, drawn by the service, to a file: .png, .svg or .pdf, with the words of the view."""
+        output = Path(path)
+        fresh = output.with_name(f".{output.name}.part")
+        params = _query({"format": output.suffix.removeprefix(".").lower(), **words})
+        try:
+            self._to.download(_path(id, f"figures/{quote(view, safe='')}"), params, fresh)
+            fresh.replace(output)
+        finally:
+            fresh.unlink(missing_ok=True)
+        return output
+
     # ---- how it is asked
 
     def _sweep(self, method: str, path: str, **options: Any) -> Answer:

@@ -1,6 +1,7 @@
 """`ss.Client` against a real service: what it asks, what it is refused, and services that go away."""
 
 import json
+import os
 import threading
 from concurrent.futures import Future
 from types import MappingProxyType
@@ -12,12 +13,13 @@ import xarray as xr
 import sweep_service as ss
 from sweep_service import client as asking
 from sweep_service.analysis.curves import curves
-from sweep_service.analysis.phase import phase_diagram
+from sweep_service.analysis.phase import as_plain, phase_diagram
 from sweep_service.errors import (
     Conflict,
     Denied,
     InvalidInput,
     NotFound,
+    SweepError,
     TooManySweeps,
 )
 from sweep_service.export import FORMATS, exported, plain
@@ -187,6 +189,16 @@ def test_an_export_is_the_one_of_the_folder(client, known, stored, tmp_path, for
     assert sorted(tmp_path.iterdir()) == sorted([path, here])
 
 
+def test_a_figure_is_drawn_by_the_service(client, known, tmp_path):
+    path = client.figure(known, tmp_path / "risk.png", d=5)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    client.figure(known, tmp_path / "map.SVG", "phase-diagram", x="gamma", y="d", value="discrepancy")
+    for name, view, word in (("a.gif", "curves", "format"), ("a.png", "odd", "view"), ("a.png", "../x", "")):
+        with pytest.raises(SweepError, match=word):
+            client.figure(known, tmp_path / name, view)
+    assert sorted(os.listdir(tmp_path)) == ["map.SVG", "risk.png"]
+
+
 def test_an_export_may_name_its_format_and_its_variables(client, known, tmp_path):
     client.export(known, tmp_path / "x", format="json", variables=["sgd_risk"])
     assert list(json.loads((tmp_path / "x").read_text())["data_vars"]) == ["sgd_risk"]
@@ -212,7 +224,7 @@ def test_an_export_that_cannot_be_leaves_no_file(client, known, tmp_path, path, 
 def test_analyses_are_those_of_the_folder(client, known, stored):
     assert client.curves(known, d=5) == plain(curves(stored, d=5))
     assert client.curves(known, "cosine", d=[5, 8], gamma=0.5)["observable"] == "cosine"
-    assert client.phase_diagram(known, "d", "gamma") == plain(phase_diagram(stored, "d", "gamma"))
+    assert client.phase_diagram(known, "d", "gamma") == plain(as_plain(phase_diagram(stored, "d", "gamma")))
     with pytest.raises(InvalidInput):
         client.phase_diagram(known, "d", "gama")
 

@@ -193,7 +193,11 @@ def test_a_figure_is_drawn_by_the_service(client, known, tmp_path):
     path = client.figure(known, tmp_path / "risk.png", d=5)
     assert path.read_bytes().startswith(b"\x89PNG")
     client.figure(known, tmp_path / "map.SVG", "phase-diagram", x="gamma", y="d", value="discrepancy")
-    for name, view, word in (("a.gif", "curves", "format"), ("a.png", "odd", "view"), ("a.png", "../x", "")):
+    for name, view, word in (
+        ("a.gif", "curves", "format"),
+        ("a.png", "odd", "view"),
+        ("a.png", "../x", "Not"),
+    ):
         with pytest.raises(SweepError, match=word):
             client.figure(known, tmp_path / name, view)
     assert sorted(os.listdir(tmp_path)) == ["map.SVG", "risk.png"]

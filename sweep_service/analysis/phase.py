@@ -12,6 +12,7 @@ from sweep_service.analysis.stored import DRAWN, over_runs
 from sweep_service.analysis.values import Value, values_of
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.grids import POINT
+from sweep_service.runs import KINDS
 from sweep_service.selection import listed, select
 
 BESIDE = ("standard_error", "runs")  # coordinates of a diagram: the error of its values, and of how many runs
@@ -38,11 +39,16 @@ def phase_diagram(
 
 
 def chosen_for(dataset: xr.Dataset, value: str, where: Mapping[str, Any]) -> tuple[Value, xr.Dataset]:
-    """What a value is, and the part of the sweep it is made of."""
+    """What a value is, and the part of the sweep it is made of.
+
+    Without its prefix it is SGD's, or where a regime is chosen the theory's.
+    """
     known = values_of(dataset)
-    if value not in known:
+    kinds = reversed(KINDS) if "regime" in where else KINDS
+    names = [name for name in (value, *(f"{kind}_{value}" for kind in kinds)) if name in known]
+    if not names:
         raise unknown_name("value", value, known)
-    wanted = known[value]
+    wanted = known[names[0]]
     if wanted.late and "time" in dataset.dims and "time" not in where:
         where = {**where, "time": f"{float(dataset['time'][-1]) / 2!r}:"}
     return wanted, select(dataset, where)

@@ -87,6 +87,10 @@ def _ratio(dataset: xr.Dataset) -> xr.DataArray:
     return late_means(dataset, "sgd") / late_means(dataset, "ode")
 
 
+def _final(kind: str, dataset: xr.Dataset) -> xr.DataArray:
+    return late_means(dataset, kind)
+
+
 def _over_floor(kind: str, dataset: xr.Dataset) -> xr.DataArray:
     noise = parameter(dataset, "gamma") * parameter(dataset, "noise") / parameter(dataset, "p")
     return late_means(dataset, kind) / (noise_coefficient(dataset) * noise.where(noise > 0.0))
@@ -115,6 +119,11 @@ for _kind, _title in TITLES.items():
     VALUES |= {
         f"{_kind}_diverged": Value(
             f"share of ended runs that diverged ({_title})", (f"{_kind}_status",), partial(_diverged, _kind)
+        ),
+        f"{_kind}_final_risk": Value(
+            f"excess risk, mean over the last half of the time ({_title})",
+            (f"{_kind}_risk",),
+            partial(_final, _kind),
         ),
         f"{_kind}_over_floor": Value(
             f"final risk over the noise floor c γΔ/p ({_title})",

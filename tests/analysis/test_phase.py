@@ -141,6 +141,15 @@ def test_axes_may_be_cut(wild):
     assert part["value"]["values"] == [whole["value"]["values"][1][1:]]
 
 
+def test_a_value_without_its_prefix(wild):
+    at = {"p": 4, "activation": "erf"}
+    risk = phase_diagram(wild, "gamma", "d", "sgd_risk", **at)["value"]["values"]
+    assert phase_diagram(wild, "gamma", "d", "risk", **at)["value"]["values"] == risk
+    np.testing.assert_allclose(phase_diagram(wild, "gamma", "d", "final_risk", **at)["value"]["values"], risk)
+    theory = phase_diagram(wild, "gamma", "d", "ode_risk", regime="classical", **at)["value"]["values"]
+    assert phase_diagram(wild, "gamma", "d", "risk", regime="classical", **at)["value"]["values"] == theory
+
+
 def test_what_has_no_time_is_not_reduced_over_it(wild):
     found = phase_diagram(wild, "gamma", "d", "sgd_steps", p=2, activation="erf")
     steps = wild.sgd_steps.sel(p=2, activation="erf").mean(["seed", "repeat"]).transpose("d", "gamma")

@@ -65,12 +65,12 @@ def cosines(dataset: xr.Dataset, /, source: str = "sgd") -> xr.DataArray:
     if f"{kind}_overlap_student_teacher" not in dataset or not stored:
         allowed = "were not stored: add overlaps or cosines to the observables of the sweep"
         raise InvalidInput("overlaps", None, f"of source {source!r} {allowed}")
-    M, P = runs(dataset, source, "overlap_student_teacher").compute(), teacher_overlap(dataset)
+    M, P = runs(dataset, source, "overlap_student_teacher"), teacher_overlap(dataset)
     norms = xr.full_like(M.isel(teacher=0, drop=True), np.nan)
     if "overlap_student" in stored:
-        norms = norms.fillna(_diagonal(runs(dataset, source, "overlap_student").compute(), "student"))
+        norms = norms.fillna(_diagonal(runs(dataset, source, "overlap_student"), "student"))
     if "orthogonal_norm" in stored:
-        norms = norms.fillna(_inside(M, P) + runs(dataset, source, "orthogonal_norm").compute())
+        norms = norms.fillna(_inside(M, P) + runs(dataset, source, "orthogonal_norm"))
     with np.errstate(all="ignore"):
         length = norms.clip(min=0.0) ** 0.5 * _diagonal(P, "teacher") ** 0.5
         found = M / length.where(length != 0, np.inf)

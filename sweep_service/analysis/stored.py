@@ -41,7 +41,7 @@ def runs(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk") -> 
         raise unknown_name("observable", observable, there)
     if regime is not None and "regime" in dataset.dims:
         dataset = _of_regime(dataset, regime)
-    return dataset[name].where(has_ended(dataset, dataset[name], kind))
+    return dataset[name].where(has_ended(dataset, dataset[name], kind)).compute()  # Dask may hold it
 
 
 def kind_of(dataset: xr.Dataset, source: str) -> tuple[Kind, str | None]:
@@ -80,7 +80,7 @@ def has_diverged(dataset: xr.Dataset, source: str) -> xr.DataArray:
     kind, regime = kind_of(dataset, source)
     if f"{kind}_status" not in dataset:
         return xr.DataArray(False)
-    found = dataset[f"{kind}_status"] == Status.DIVERGED
+    found = (dataset[f"{kind}_status"] == Status.DIVERGED).compute()
     return found if regime is None or "regime" not in found.dims else _of_regime(found, regime)
 
 
@@ -115,7 +115,7 @@ def spec_of(dataset: xr.Dataset) -> dict[str, Any]:
 def parameter(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """d, p, k, gamma, noise, … at the points: a coordinate, or what is the same everywhere."""
     if name in dataset.coords:
-        return dataset[name].reset_coords(drop=True).compute()  # Dask may hold it
+        return dataset[name].reset_coords(drop=True).compute()
     if name == "delta_t":
         return parameter(dataset, "gamma") / (parameter(dataset, "p") * parameter(dataset, "d"))
     spec = spec_of(dataset)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import sweep_service  # noqa: F401  registers it
 from sweep_service.analysis.accessor import METHODS
 from sweep_service.analysis.views import VIEWS
 from tests.analysis.synthetic import made
+from tests.stored import computed
 
 CONTRACT = (
     "phase_diagram", "discrepancy", "final_risk", "plateaus", "specialisation_time", "phase", "bounded",
@@ -65,3 +67,55 @@ def test_methods_are_the_functions():
         assert method.__doc__ == METHODS[name].__doc__
         assert "dataset" not in inspect.signature(method).parameters
     assert np.allclose(dataset.sel(d=[5]).sweep.final_risk()["final_risk"], 0.1)
+
+
+GRID = {
+    "axes": {"d": [10, 20, 40], "p": 4, "gamma": [0.2, 0.5], "regime": ["classical", "high_dimensional"]},
+    "fixed": {"k": 2, "noise": 1e-2},
+    "init": {"kind": "informed", "shared": True},
+    "seeds": {"init": 1, "repeat": 3},
+    "time": {"max": 5.0, "samples": 20},
+}
+TRIANGLE = {**GRID, "axes": {"regime": "classical"}, "triangle": {"delta_t": 0.01, "resolution": 2}}
+SCALING = {
+    **GRID,
+    "axes": {"d": [10, 20, 40], "kappa": 0.0, "delta": [0.0, 0.5], "regime": "classical"},
+    "scaling": {"p0": 4, "gamma0": 1},
+}
+ONE = {"gamma": [0.2], "regime": ["classical"]}
+# What to call each with, and which of the sweeps; the others are called without anything on the grid.
+CALLS = {
+    "phase_diagram": ("grid", {}, {"x": "gamma", "y": "d", "value": "discrepancy", "regime": "classical"}),
+    "triangle": ("triangle", {}, {"value": "relative_discrepancy"}),
+    "exponent": ("grid", {}, {"of": "discrepancy", "along": "delta_t", "b": "classical"}),
+    "collapse": ("grid", ONE, {}),
+    "scaling_phase": ("scaling", {}, {}),
+    "time_to": ("grid", {}, {"risk": 0.05}),
+    "plot_curves": ("grid", ONE, {}),
+    "plot_phase_diagram": ("grid", {}, {"x": "gamma", "y": "d", "value": "sgd_phase"}),
+    "plot_triangle": ("triangle", {}, {"value": "discrepancy"}),
+    "plot_plane": ("scaling", {}, {}),
+    "plot_rates": ("grid", {}, {"b": "classical"}),
+    "plot_collapse": ("grid", ONE, {"kind": "power"}),
+    "plot_cosines": ("grid", {**ONE, "d": [10]}, {}),
+    "plot_histograms": ("grid", {**ONE, "d": [10]}, {"time": "0,5"}),
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    specs = {"grid": GRID, "triangle": TRIANGLE, "scaling": SCALING}
+    return {name: computed(tmp_path_factory.mktemp(name), spec) for name, spec in specs.items()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_takes_what_people_open(stored, name):
+    """With Dask's arrays, as plain `xr.open_zarr` makes them, and without; both give the same."""
+    which, part, words = CALLS.get(name, ("grid", {}, {}))
+    dataset = stored[which].sel(part)
+    found, lazy = (getattr(one.sweep, name)(**words) for one in (dataset, dataset.chunk()))
+    if name.startswith("plot_"):
+        assert found.axes
+        assert lazy.axes
+    else:
+        xr.testing.assert_identical(lazy, found)

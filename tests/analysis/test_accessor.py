@@ -96,7 +96,7 @@ CALLS = {
     "plot_triangle": ("triangle", {}, {"value": "discrepancy"}),
     "plot_plane": ("scaling", {}, {}),
     "plot_rates": ("grid", {}, {"b": "classical"}),
-    "plot_collapse": ("grid", ONE, {"kind": "power"}),
+    "plot_collapse": ("grid", ONE, {}),
     "plot_cosines": ("grid", {**ONE, "d": [10]}, {}),
     "plot_histograms": ("grid", {**ONE, "d": [10]}, {"time": "0,5"}),
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.dynamics.small_flow import WIDEST
-from sweep_service.dynamics.variance import QMC_POINTS
+from sweep_service.dynamics.variance import EXACT_ERF, QMC_POINTS
 from sweep_service.point import Point
 from sweep_service.simd import padded
 from sweep_service.simulators.choose import COMPILED, FEW_CHAINS, choose_engine, path_engine
@@ -93,14 +93,16 @@ def ode_seconds(
     p, k, work = point.p, point.k, ode_work(point, regime)
     infinite = regime in ("mean_field_high_dimensional", "mean_field_projected")
     fourth = p * p * (p + k) ** 2
+    exact = p <= EXACT_ERF and point.activation.name == "erf"  # its sampling term needs no points
+    sampled = 8e-4 * (1.0 if exact else qmc_points / QMC_POINTS)
     first, growth = {
         "ode/small": (0.012 + 4e-4 * p, math.sqrt(1.0 + 0.012 * p * p)),
         "ode/small-sampling": (0.013 + 4e-7 * fourth, 2.2 + 1.8e-6 * fourth),
         "ode/wide": (0.03 + 1.3e-5 * p * p, 2.5),
-        "ode/wide-sampling": (0.03 + p * p * (1.3e-5 + 8e-4 * qmc_points / QMC_POINTS), 2.0),
+        "ode/wide-sampling": (0.03 + p * p * (1.3e-5 + sampled), 2.0),
         "ode/nodes": (0.05 + p * (6e-4 if infinite or k == 1 else 1.5e-3), 3.0 if infinite else 4.0),
         "ode/pairs": (0.05 + p * p * (8e-6 if infinite else 2.5e-5), 2.0),
-        "ode/square": (0.08 + 3e-4 * p, 4.0),
+        "ode/square": (0.08 + 3e-4 * p, 3.0),
     }[work]
     if work != "ode/square" and (
         point.activation.closed is None or point.activation is not point.teacher_activation

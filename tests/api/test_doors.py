@@ -66,7 +66,7 @@ def test_the_walk_meets_every_route(locked):
     """Those of OpenAPI, and those that are not in it."""
     known = set(doors_of(locked.app))
     shown = {
-        (method.upper(), path.replace("{id}", NOBODY))
+        (method.upper(), re.sub(r"\{[^}]*\}", "thing", path.replace("{id}", NOBODY)))
         for path, operations in locked.app.openapi()["paths"].items()
         for method in operations
     }

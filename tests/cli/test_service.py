@@ -89,7 +89,7 @@ def test_every_command_answers_for_a_service(there, known, service, tmp_path, na
         assert answer.json
         assert answer.err == ""
         assert len(answer.out.splitlines()) == 1
-    assert set(trace_of(tmp_path)) <= {"out.csv"}  # no folder comes to be
+    assert set(trace_of(tmp_path)) <= {"out.csv", "out.png"}  # no folder comes to be
 
 
 def test_a_service_tells_what_its_folder_tells(there, known, service):

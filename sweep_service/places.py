@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep_service.errors import NotFound, Stopped
+from sweep_service.errors import InvalidInput, NotFound, Stopped
 from sweep_service.interrupt import stop
 from sweep_service.words import describe, view
 
@@ -109,7 +109,11 @@ class Here:
         from sweep_service.gallery import suggested
 
         with self.opened(about["id"]) as (sweep, dataset):
-            return suggested(dataset, sweep, self.folder.root / "figures")
+            try:
+                return suggested(dataset, sweep, self.folder.root / "figures")
+            except InvalidInput as error:  # the sweep is there all the same
+                print(f"not drawn: {error}", file=sys.stderr)
+                return ()
 
     def reproduce(
         self, figure: Figure, found: Mapping[str, About], folder: Path, draw: bool = True

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.collapse import collapse
-from sweep_service.analysis.curves import MOST_CURVES, curves
+from sweep_service.analysis.curves import MOST_CURVES, curves, plain_value
 from sweep_service.analysis.exponent import exponent
 from sweep_service.analysis.phase import as_plain, phase_diagram
 from sweep_service.analysis.phases import scaling_phase
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 TRIANGLE = "triangle"
 EXPECTED = {("discrepancy", "delta_t"): (0.5,)}  # slopes that theorems state
 FEWEST = 3  # dimensions to fit an exponent by
+TOLD_APART = 20  # curves
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,12 @@ VIEWS = {
 }
 
 
+def _some(values: list[Any]) -> list[Any]:
+    """All of them, or so many that curves can be told apart."""
+    places = np.linspace(0, len(values) - 1, min(len(values), TOLD_APART)).round()
+    return [values[int(at)] for at in places]
+
+
 def suggestion(dataset: xr.Dataset) -> tuple[str, dict[str, Any]]:
     """The view that shows most of a sweep, and its words."""
     spec = spec_of(dataset)
@@ -202,7 +209,7 @@ def suggestion(dataset: xr.Dataset) -> tuple[str, dict[str, Any]]:
     several = [dim for dim in point_dims(array) if array.sizes[dim] > 1 and dim != "regime"]
     several.sort(key=lambda dim: array.sizes[dim], reverse=True)
     if len(several) < 2:
-        return "curves", {}
+        return "curves", {dim: _some(dataset[dim].values.tolist()) for dim in several}
     x, y = sorted(several[:2], key=[*reversed(CORE), *several].index)
-    rest = {dim: dataset[dim].values[0].item() for dim in several[2:] if dim in dataset.coords}
+    rest = {dim: plain_value(dataset[dim].values[0]) for dim in several[2:] if dim in dataset.coords}
     return "phase-diagram", {"x": x, "y": y, "value": risk, **rest, **first}

@@ -39,8 +39,11 @@ def plot_phase_diagram(
         x, y = str(diagram.attrs["x"]), str(diagram.attrs["y"])
     else:
         raise InvalidInput("diagram", diagram.dims, "must be a grid (y, x), or points with attrs x and y")
-    columns = [np.asarray(diagram[name].values, dtype=float) for name in (x, y)]
-    logs = [style.is_log(name, column) for name, column in zip((x, y), columns, strict=True)]
+    columns, words = zip(*(_column(diagram[name].values) for name in (x, y)), strict=True)
+    logs = [
+        not texts and style.is_log(name, column)
+        for name, column, texts in zip((x, y), columns, words, strict=True)
+    ]
     values = diagram.values
     names: dict[str, str] = {}
     if shade.is_categorical(values):
@@ -62,7 +65,10 @@ def plot_phase_diagram(
         axes.set_xscale("log" if logs[0] else "linear")
         axes.set_yscale("log" if logs[1] else "linear")
         draw = _grid if diagram.ndim == 2 else _points
-        drawn = draw(axes, columns, logs, values, {"norm": norm, "cmap": colours}, bool(names))
+        drawn = draw(axes, list(columns), logs, values, {"norm": norm, "cmap": colours}, bool(names))
+        for axis, texts in zip((axes.xaxis, axes.yaxis), words, strict=True):
+            if texts:
+                axis.set_ticks(range(len(texts)), labels=[style.words(text) for text in texts])
         handles = [style.swatch(style.words(name), colour) for name, colour in names.items()]
         if diagram.ndim == 2 and np.isnan(values).any():
             handles.append(shade.blank(axes))
@@ -75,6 +81,15 @@ def plot_phase_diagram(
         axes.set(xlabel=style.label(x), ylabel=style.label(y))
         axes.set_title(style.title(diagram.attrs.get("at", {})) if title is None else title, wrap=True)
     return figure
+
+
+def _column(values: AnyArray) -> tuple[Array, list[str]]:
+    """Where values stand on an axis: words one after the other, and which they are."""
+    if values.dtype.kind in "iuf":
+        return values.astype(float), []
+    texts = [str(value) for value in values]
+    known = list(dict.fromkeys(texts))
+    return np.array([known.index(text) for text in texts], dtype=float), known
 
 
 def edges(values: Array, log: bool) -> Array:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.interpolation import interpolated
 from sweep_service.analysis.samples import described
-from sweep_service.analysis.stored import has_diverged, kind_of, over_runs, parameter, runs
+from sweep_service.analysis.stored import has_diverged, initial_risk, kind_of, over_runs, parameter, runs
 from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 
 FIRST_STEPS = 10  # SGD has taken at least so many, or it is mostly its own discreteness that is seen
 KINDS = ("fluctuation", "bias")
 OF = ("risk", "overlaps")
-MATRICES = ("overlap_student_teacher", "overlap_student")
+MATRICES = (
+    "overlap_student_teacher",
+    "overlap_student",
+    "orthogonal_norm",
+)  # the last is all mean fields have
+INNER = ("student", "student_other", "teacher")
+ENTRY = "entry"
 
 
 def discrepancy(
@@ -32,24 +38,19 @@ def discrepancy(
 
     `fluctuation` is the mean over runs of max_t |X_s - X°_s|, which falls as √δt; `bias` is max_t of the
     mean difference, which falls faster: the two must not be mixed. `of` is the risk, or the overlaps in
-    the largest entry. `over="time"` leaves out the maximum.
+    the largest entry: of a bias, the entry of the largest mean. `over="time"` leaves out the maximum.
+    D/R(0) is NaN where t = 0 was not selected.
     """
     for field, value, allowed in (("kind", kind, KINDS), ("of", of, OF), ("over", over, (None, "time"))):
         if value not in allowed:
             raise unknown_name(field, value, [str(one) for one in allowed])
-    if kind == "bias" and of != "risk":
-        raise InvalidInput("of", of, "must be risk for a bias: a largest entry has no sign")
-    apart = differences(dataset, a, b, of)
-    if over is None and kind == "fluctuation":
-        mean, error, count = over_runs(abs(apart).max("time"))
+    if kind == "bias":
+        mean, error, count = _bias(dataset, a, b, of, over)
+    elif over is None:
+        mean, error, count = over_runs(largest_differences(dataset, a, b, of))
     else:
-        mean, error, count = over_runs(abs(apart) if kind == "fluctuation" else apart)
-        mean = abs(mean)
-        if over is None:
-            at = mean.fillna(-1.0).argmax("time")
-            mean, error = (array.isel(time=at).drop_vars("time") for array in (mean, error))
-            count = count.max("time")
-    first = over_runs(runs(dataset, a).isel(time=0, drop=True))[0]
+        mean, error, count = over_runs(abs(differences(dataset, a, b, of)))
+    first = over_runs(initial_risk(dataset, a))[0]
     found = {
         "discrepancy": (mean, f"{kind} of |{a} - {b}|, {of}"),
         "standard_error": (error, "standard error of the discrepancy over runs"),
@@ -72,8 +73,38 @@ def largest_differences(
 def differences(dataset: xr.Dataset, a: str, b: str, of: str = "risk") -> xr.DataArray:
     """X_s - X°_s of each run at t >= 10 δt, the theory taken at the times of the steps really taken.
 
-    Of overlaps it is the largest |entry|, and for a mean field, which has no Q, that of M alone.
+    Of overlaps it is the largest |entry|: of M and Q, of two mean fields M and q, and of a mean field
+    beside what has a Q that of M alone.
     """
+    found = list(_apart(dataset, a, b, of))
+    if of == "risk":
+        return found[0]
+    inner = [[dim for dim in one.dims if dim in INNER] for one in found]
+    largest = [abs(one).max(dims) for one, dims in zip(found, inner, strict=True)]
+    return xr.concat(largest, "matrix").max("matrix")
+
+
+def _bias(
+    dataset: xr.Dataset, a: str, b: str, of: str, over: str | None
+) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
+    """|mean over runs of X_s - X°_s| where it is largest, with its error there and the number of runs."""
+    parts = []
+    for one in _apart(dataset, a, b, of):
+        inner = [dim for dim in one.dims if dim in INNER]
+        flat = one.stack({ENTRY: inner}, create_index=False) if inner else one.expand_dims(ENTRY)
+        parts.append([each.drop_vars(INNER, errors="ignore") for each in over_runs(flat)])
+    mean, error, count = (xr.concat(each, ENTRY) for each in zip(*parts, strict=True))
+    mean = abs(mean)
+    within = [ENTRY] if over == "time" else [ENTRY, "time"]
+    at = mean.fillna(-1.0).argmax(within)
+    mean, error = (each.isel(at) for each in (mean, error))
+    if over is None:
+        mean, error = mean.drop_vars("time"), error.drop_vars("time")  # when it was, at each point
+    return mean, error, count.max(within)
+
+
+def _apart(dataset: xr.Dataset, a: str, b: str, of: str) -> Iterator[xr.DataArray]:
+    """X_s - X°_s of the risk, or of every entry of each matrix; NaN before 10 δt and of what diverged."""
     if kind_of(dataset, b)[0] == "sgd":
         raise InvalidInput("b", b, "must be a theory: the first of the two may be sgd")
     delta_t = parameter(dataset, "delta_t")
@@ -81,23 +112,16 @@ def differences(dataset: xr.Dataset, a: str, b: str, of: str = "risk") -> xr.Dat
     if dataset.sizes["time"] - first < 2:
         raise InvalidInput("time", dataset["time"].values.tolist(), "must have two samples after t = 0")
     dataset = dataset.isel(time=slice(first, None))
-    time = dataset["time"]
     shift = _interpolation(dataset, a, delta_t)
-
-    def apart(observable: str) -> xr.DataArray:
-        difference = runs(dataset, a, observable) - shift(runs(dataset, b, observable))
-        inner = [dim for dim in difference.dims if dim in ("student", "student_other", "teacher")]
-        return abs(difference).max(inner) if inner else difference
-
-    if of == "risk":
-        found = apart("risk")
-    else:
+    names: Sequence[str] = ("risk",)
+    if of != "risk":
         names = [name for name in MATRICES if all(_has(dataset, source, name) for source in (a, b))]
-        if not names:
-            raise InvalidInput("of", of, "needs stored overlaps: name overlaps in the observables of a spec")
-        found = xr.concat([apart(name) for name in names], "matrix").max("matrix")
+    if not names:
+        raise InvalidInput("of", of, "needs stored overlaps: name overlaps in the observables of a spec")
     settled = ~(has_diverged(dataset, a) | has_diverged(dataset, b))
-    return found.where(settled & (time >= FIRST_STEPS * delta_t * (1.0 - 1e-12)))
+    counts = settled & (dataset["time"] >= FIRST_STEPS * delta_t * (1.0 - 1e-12))
+    for name in names:
+        yield (runs(dataset, a, name) - shift(runs(dataset, b, name))).where(counts)
 
 
 def _has(dataset: xr.Dataset, source: str, observable: str) -> bool:

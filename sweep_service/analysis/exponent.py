@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ CASE, PLACE = "case", "place"
 # By name: a number of each run.
 OF: dict[str, Callable[..., xr.DataArray]] = {
     "discrepancy": largest_differences,
+    "overlap_discrepancy": partial(largest_differences, of="overlaps"),
     "final_risk": late_means,
 }
 
@@ -40,7 +42,7 @@ def exponent(
 
     Weighted least squares with the weights (mean/error)², 1000 bootstraps over the runs. One fit for each
     `case`: each combination of the parameters in `by`, which are all but those that `along` follows from.
-    `options` are those of the value: `a`, `b` and `of` of a discrepancy, `source` of a final risk.
+    `options` are those of the value: `a` and `b` of a discrepancy, `source` of a final risk.
     """
     if of not in OF:
         raise unknown_name("of", of, OF)

@@ -64,6 +64,12 @@ def has_ended(dataset: xr.Dataset, array: xr.DataArray, kind: str) -> xr.DataArr
     return xr.DataArray(np.ones(tuple(sizes.values()), dtype=bool), dims=tuple(sizes))
 
 
+def initial_risk(dataset: xr.Dataset, source: str = "sgd") -> xr.DataArray:
+    """R(0) of each run; NaN where other times were selected."""
+    first = runs(dataset.isel(time=0, drop=True), source)
+    return first if float(dataset["time"][0]) == 0.0 else first * np.nan
+
+
 def late_means(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk") -> xr.DataArray:
     """Of each run the mean over t_max/2 <= t <= t_max, NaN if it diverged before."""
     end = np.flatnonzero(late(dataset["time"].values, 0.5))

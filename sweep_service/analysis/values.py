@@ -15,7 +15,16 @@ from sweep_service.analysis.choices import auto_regimes
 from sweep_service.analysis.discrepancy import largest_differences
 from sweep_service.analysis.phases import phase
 from sweep_service.analysis.specialisation import specialisation_time
-from sweep_service.analysis.stored import DRAWN, has_ended, late_means, noise_coefficient, parameter, runs
+from sweep_service.analysis.stored import (
+    DRAWN,
+    has_ended,
+    initial_risk,
+    late_means,
+    noise_coefficient,
+    parameter,
+    runs,
+)
+from sweep_service.errors import InvalidInput
 from sweep_service.runs import KINDS
 from sweep_service.selection import blocks, run_dims
 from sweep_service.status import Status
@@ -80,7 +89,9 @@ def _diverged(kind: str, dataset: xr.Dataset) -> xr.DataArray:
 
 
 def _relative(dataset: xr.Dataset) -> xr.DataArray:
-    return largest_differences(dataset) / runs(dataset, "sgd").isel(time=0, drop=True)
+    if (first := float(dataset["time"][0])) != 0.0:
+        raise InvalidInput("time", first, "must begin at 0 for a discrepancy in units of R(0)")
+    return largest_differences(dataset) / initial_risk(dataset)
 
 
 def _ratio(dataset: xr.Dataset) -> xr.DataArray:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TRIANGLE = "triangle"
-EXPECTED = {("discrepancy", "delta_t"): (0.5,)}  # slopes that theorems state
+EXPECTED = {(of, "delta_t"): (0.5,) for of in ("discrepancy", "overlap_discrepancy")}  # theorems state them
 FEWEST = 3  # dimensions to fit an exponent by
 TOLD_APART = 20  # curves
 

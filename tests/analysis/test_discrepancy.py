@@ -127,11 +127,56 @@ def test_overlaps_by_their_largest_entry():
         discrepancy(sweep(), of="overlaps")
 
 
+def with_matrix(dataset, name, sgd, ode, dims):
+    for kind, entries in (("sgd", sgd), ("ode", ode)):
+        if entries is not None:
+            dataset[f"{kind}_{name}"] = 0.0 * dataset[f"{kind}_risk"] + xr.DataArray(entries, dims=dims)
+    return dataset
+
+
+def test_the_bias_of_overlaps_averages_each_entry():
+    """An entry that is off by ±0.05 has no bias; one that is off by 0.02 and 0.04 has 0.03 ± 0.01."""
+    entries = np.zeros((2, 3, 2))
+    entries[:, 0, 0], entries[:, 2, 1] = [0.05, -0.05], [-0.02, -0.04]
+    dims = ("seed", "student", "teacher")
+    dataset = with_matrix(sweep(seeds=2), "overlap_student_teacher", entries, 0.0 * entries, dims)
+    found = discrepancy(dataset, of="overlaps", kind="bias").squeeze()
+    np.testing.assert_allclose(found["discrepancy"], 0.03, rtol=1e-9)
+    np.testing.assert_allclose(found["standard_error"], 0.01, rtol=1e-9)
+    assert (found["runs"] == 2).all()
+    assert set(found.dims) == {"d"}
+    fluctuation = discrepancy(dataset, of="overlaps").squeeze()["discrepancy"]
+    np.testing.assert_allclose(fluctuation, 0.05, rtol=1e-9)
+    along = discrepancy(dataset, of="overlaps", kind="bias", over="time").squeeze()["discrepancy"]
+    assert set(along.dims) == {"d", "time"}
+    np.testing.assert_allclose(along.isel(time=-1), 0.03, rtol=1e-9)
+
+
+def test_two_mean_fields_differ_in_what_is_orthogonal_too():
+    dataset = made(
+        decay, {"d": D}, times=TIMES, regimes=["mean_field", "mean_field_high_dimensional"], gamma=1e-6
+    )
+    dims = ("regime", "student")
+    dataset = with_matrix(dataset, "orthogonal_norm", None, [[0.0, 0.0], [0.1, -0.2]], dims)
+    M = np.zeros((2, 2, 2))
+    M[1] = 0.05
+    dataset = with_matrix(dataset, "overlap_student_teacher", None, M, (*dims, "teacher"))
+    found = discrepancy(dataset, "mean_field", "mean_field_high_dimensional", of="overlaps")
+    np.testing.assert_allclose(found["discrepancy"], 0.2, rtol=1e-9)
+
+
+def test_without_the_start_nothing_is_in_its_units():
+    later = sweep().isel(time=slice(100, None))
+    found = discrepancy(later)
+    assert found["discrepancy"].notnull().all()
+    assert found["over_initial_risk"].isnull().all()
+
+
 @pytest.mark.parametrize(
     ("words", "field"),
     [
         ({"b": "sgd"}, "b"), ({"b": "odd"}, "source"), ({"a": "odd"}, "source"), ({"kind": "odd"}, "kind"),
-        ({"of": "odd"}, "of"), ({"over": "odd"}, "over"), ({"kind": "bias", "of": "overlaps"}, "of"),
+        ({"of": "odd"}, "of"), ({"over": "odd"}, "over"),
     ],
 )  # fmt: skip
 def test_what_is_refused(words, field):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from sweep_service.analysis import exponent as module
 from sweep_service.analysis.exponent import exponent, fitted
@@ -89,6 +90,17 @@ def test_half_of_the_discrepancy():
     assert found.attrs == {"of": "discrepancy", "along": "delta_t"}
 
 
+def test_the_power_of_the_largest_overlap():
+    """Entries that are off by δt^0.7, in one of them twice as far; the risk is not off at all."""
+    dataset = made(lambda time: 0.1 * np.exp(-time), {"d": D}, p=4, gamma=2.0, regimes=["high_dimensional"])
+    entries = xr.DataArray([[1.0, -2.0], [0.5, 0.0]], dims=("student", "teacher"))
+    for kind, size in (("sgd", dataset["delta_t"] ** 0.7), ("ode", 0.0)):
+        dataset[f"{kind}_overlap_student_teacher"] = 0.0 * dataset[f"{kind}_risk"] + size * entries
+    found = exponent(dataset, "overlap_discrepancy", b="high_dimensional").squeeze()
+    assert float(found["exponent"]) == pytest.approx(0.7, abs=1e-9)
+    assert float(found["prefactor"]) == pytest.approx(2.0, rel=1e-8)
+
+
 def test_cases_of_a_product():
     def curve(time, d, noise):
         return 0.01 * d ** (-0.5 if noise else -1.0) + 0.0 * time
@@ -131,4 +143,4 @@ def test_what_is_refused():
         with pytest.raises(InvalidInput) as found:
             exponent(floors(-0.5), **{"of": "final_risk", "along": "d", **words})
         assert found.value.field == field
-    assert set(module.OF) == {"discrepancy", "final_risk"}
+    assert set(module.OF) == {"discrepancy", "overlap_discrepancy", "final_risk"}

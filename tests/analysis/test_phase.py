@@ -240,6 +240,10 @@ def test_points_at_one_place_must_be_told_apart(points):
         ("gamma", "d", "sgd_risk", {"q": 3}, "selection", "one of"),
         ("gamma", "d", "sgd_risk", {"dataset": 3}, "selection", "one of"),
         ("gamma", "d", "sgd_risk", {"time": "9:"}, "time", "stored"),
+        (
+            *("gamma", "d", "relative_discrepancy"),
+            *({"p": 4, "activation": "erf", "regime": "classical", "time": "1:"}, "time", "begin at 0"),
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(wild, x, y, value, where, field, words):

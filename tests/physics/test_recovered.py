@@ -12,11 +12,15 @@ def test_the_discrepancy_falls_as_the_root_of_the_step(tmp_path):
         "axes": {"d": [30, 100, 300, 1000], "p": 4, "gamma": 2.0, "regime": "high_dimensional"},
         "fixed": {"k": 2}, "init": {"kind": "informed", "shared": True},
         "seeds": {"init": 1, "repeat": 32}, "time": {"max": 10.0, "min": 0.01, "samples": 60},
-        "observables": ["risk"],
+        "observables": ["risk", "overlaps"],
     })  # fmt: skip
     found = dataset.sweep.exponent("discrepancy", along="delta_t", b="high_dimensional").squeeze()
     assert float(found["low"]) < 0.5 < float(found["high"])
     assert float(found["standard_error"]) < 0.04  # 32 runs at four steps, over 1.5 decades
+    # the theorem is of the largest entry of Ω, which scatters less than the risk from run to run
+    largest = dataset.sweep.exponent("overlap_discrepancy", b="high_dimensional").squeeze()
+    assert abs(float(largest["exponent"]) - 0.5) < 4 * float(largest["standard_error"])
+    assert float(largest["standard_error"]) < 0.03
     bias = dataset.sweep.discrepancy(b="high_dimensional", kind="bias")["discrepancy"]
     fluctuation = dataset.sweep.discrepancy(b="high_dimensional")["discrepancy"]
     assert (bias < 0.6 * fluctuation).all()  # 1/√32 of it, and what the theory really lacks

@@ -96,6 +96,7 @@ SYMBOLS = {
     "largest_norm": ("largest norm", r"$\max_i Q_{ii}$"),
     "mean_orthogonal_norm": ("orthogonal norm", r"$\mathrm{tr}\,Q_\perp/p$"),
     "discrepancy": ("discrepancy", "$D$"),
+    "overlap_discrepancy": ("discrepancy of overlaps", r"$\|\Omega-\Omega_\mathrm{ODE}\|_\infty$"),
     "relative_discrepancy": ("discrepancy", "$D/R(0)$"),
     "sgd_over_ode": ("final risk, SGD / theory", ""),
     "over_floor": ("final risk / noise floor", ""),

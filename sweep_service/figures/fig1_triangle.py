@@ -18,6 +18,7 @@ TITLES = {
     "classical": "gradient flow (GF)",
     "mean_field": "mean field (MF)",
 }
+LEVELS = (0.05, 0.1)  # of R(0): beyond what fluctuations of SGD are anywhere in the triangle
 TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 NARROW, WIDE = 4, 90  # widths at which mean field is wrong, and right
 
@@ -46,30 +47,27 @@ def check(parts: Parts) -> list[Check]:
 
 def draw(parts: Parts) -> matplotlib.figure.Figure:
     """Three triangles with one scale of colours: how far each limit is from SGD."""
-    from matplotlib.colors import LogNorm
-    from matplotlib.contour import ContourSet
-
     from sweep_service.analysis.plots.triangle import plot_triangle
 
     dataset = parts[""]
-    found = {
-        regime: dataset.sweep.triangle("relative_discrepancy", regime=regime).drop_vars("auto_regime")
-        for regime in TITLES
-    }
+    found = {regime: dataset.sweep.triangle("relative_discrepancy", regime=regime) for regime in TITLES}
     everything = np.concatenate([one.values for one in found.values()])
     low, high = np.nanmin(everything), np.nanmax(everything)
-    norm = LogNorm(low, high)
-    with panels(1, 1, 1, height=3.1) as (figure, several):
+    with panels(1, 1, 1, height=3.3) as (figure, several):
         for axes, (regime, one) in zip(several, found.items(), strict=True):
-            plot_triangle(one, axes)
+            plot_triangle(one, axes, limits=(low, high), levels=LEVELS)
             axes.set_title(TITLES[regime])
-            drawn = axes.collections[0]
+            drawn, chosen = axes.collections[0], axes.get_legend()
             assert drawn.colorbar is not None
+            assert chosen is not None
             drawn.colorbar.remove()
-            drawn.set_norm(norm)
-            for lines in [each for each in axes.collections if isinstance(each, ContourSet)]:
-                lines.remove()  # where a limit is right they would follow the noise
+            chosen.remove()  # one of each for all three
         bar = figure.colorbar(drawn, ax=several, location="bottom", aspect=50, shrink=0.6, pad=0.05)
+        bar.add_lines(list(LEVELS), ["k"] * len(LEVELS), 0.6)
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(
+            handles, [f"auto: {name}" for name in names], loc="outside lower center", ncols=len(names)
+        )
         bar.set_ticks([tick for tick in TICKS if low <= tick <= high], minor=False)
         bar.set_ticks([], minor=True)
         bar.ax.xaxis.set_major_formatter(lambda tick, _: f"{tick:g}")

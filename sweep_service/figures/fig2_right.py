@@ -47,6 +47,16 @@ def draw(parts: Parts) -> matplotlib.figure.Figure:
             ratio = (sgd.sel(d=d) / theory.sel(d=d)).where(sgd["time"] > 0.0)
             apart.plot(sgd["time"], ratio, color=colour, lw=0.9)
         apart.axhspan(10**-MOST, 10**MOST, color="0.9", lw=0, zorder=0)
+        text = rf"$|\log_{{10}}|$ of the ratio below {MOST:g}"
+        apart.annotate(
+            text,
+            (0.02, 10**MOST),
+            (0, -3),
+            apart.get_yaxis_transform(),
+            "offset points",
+            va="top",
+            fontsize=7,
+        )
         apart.set(xscale="log", xlabel=style.label("time"), ylabel="mean $R$ of SGD / theory")
     return figure
 

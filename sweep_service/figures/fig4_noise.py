@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sweep_service.figures.figure import Check, Figure, Parts
 from sweep_service.figures.measures import mean_risk, only
-from sweep_service.figures.panels import risk_curves
+from sweep_service.figures.panels import panels
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -35,7 +35,19 @@ def check(parts: Parts) -> list[Check]:
 
 
 def draw(parts: Parts) -> matplotlib.figure.Figure:
-    return risk_curves(parts[""], time="1:")
+    """Gradient flow does not know the noise, and without noise both theories are one: each is drawn once."""
+    from sweep_service.analysis.curves import curves
+    from sweep_service.analysis.plots.curves import draw_curves
+
+    found = curves(parts[""], "risk", time="1:")
+    found["curves"] = [
+        one
+        for one in found["curves"]
+        if "regime" not in one or (one["regime"] == "classical") == (one["at"]["noise"] == 0.0)
+    ]
+    with panels(1, height=3.2) as (figure, (axes,)):
+        draw_curves(found, axes)
+    return figure
 
 
 FIGURE = Figure(

@@ -20,6 +20,7 @@ BINS, MANY = 64, 500  # bins, and the neurons that fill them
 GATHERED = 5.0  # a density beyond which a linear scale would show nothing else
 PANELS = 4  # histograms, unless times are named
 MOST_PATHS = 400  # of SGD; more would only be a darker blot
+TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # the same on both axes
 INSIDE = ("time", "student", "teacher")
 
 
@@ -64,7 +65,7 @@ def plot_cosine_plane(
             "ls": "none",
         }
         handles.append(Line2D([], [], **star, label="symmetric"))
-        axes.set(aspect="equal", xlim=(-1.08, 1.08), ylim=(-1.08, 1.08))
+        axes.set(aspect="equal", xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), xticks=TICKS, yticks=TICKS)
         axes.set(xlabel="cosine with teacher 1", ylabel="cosine with teacher 2")
         style.legend_below(axes, handles, 3)
     return figure

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MARKS = 30  # of SGD along a curve
+MARKS, FEWEST_MARKS = 30, 12  # of SGD along a curve: alone, and among others
 LETTER, HANDLE = 3.6, 30.0  # points that a letter of a legend takes, and what stands before it
 MOST_NAMED = 6  # values that a legend names; more of them are read off a colour bar
 
@@ -40,6 +40,7 @@ def draw_curves(found: dict[str, Any], axes: Axes | None = None) -> Figure:
     regimes = list(dict.fromkeys(curve["regime"] for curve in drawn if "regime" in curve))
     colours = dict(zip(values, style.sequence(len(values)), strict=True))
     many = len(values) > MOST_NAMED
+    most = min(MARKS, max(FEWEST_MARKS, 2 * MARKS // max(len(values), 1)))
     everything = np.concatenate([np.asarray(curve["mean"], dtype=float) for curve in drawn])
     log_y = style.is_log(observable, everything[everything > 0])
     log_x = style.is_log("time", time[time > 0])
@@ -56,7 +57,9 @@ def draw_curves(found: dict[str, Any], axes: Axes | None = None) -> Figure:
             colour = colours[curve["at"][key]] if key else plain
             mean, low, high = (_shown(curve[of], time, log_x, log_y) for of in ("mean", "low", "high"))
             if regime is None:
-                at = thinned(time, mean, log_x)
+                at = thinned(
+                    time, mean, log_x, most, values.index(curve["at"][key]) / len(values) if key else 0.0
+                )
                 size = 2.0 if many else 3.5
                 axes.plot(time[at], mean[at], "o", ms=size, mfc="none", mec=colour, mew=0.7, zorder=2)
                 if curve["runs"] > 1 and not many:  # many bands hide each other
@@ -65,6 +68,7 @@ def draw_curves(found: dict[str, Any], axes: Axes | None = None) -> Figure:
                 axes.plot(time, mean, color=colour, ls=line, lw=0.8 if many else 1.3, zorder=3)
         axes.set_xscale("log" if log_x else "linear")
         axes.set_yscale("log" if log_y else "linear")
+        style.log_ticks(axes)
         axes.set(xlabel=style.label("time"), ylabel=style.label(observable, found["units"]))
         axes.set_title(style.title(same), wrap=True)
         if many:
@@ -98,13 +102,16 @@ def _shown(values: list[float], time: Array, log_x: bool, log_y: bool) -> Array:
     return numbers
 
 
-def thinned(time: Array, values: Array, log: bool, most: int = MARKS) -> AnyArray:
-    """Indices of samples that are evenly spaced on the axis as it is drawn."""
+def thinned(time: Array, values: Array, log: bool, most: int = MARKS, shift: float = 0.0) -> AnyArray:
+    """Indices of samples that are evenly spaced on the axis as it is drawn.
+
+    A `shift`, in units of the spacing, lets curves that lie on each other have their marks side by side.
+    """
     there = np.flatnonzero(np.isfinite(values))
     if len(there) <= most:
         return there
     place = np.log(time[there]) if log else time[there]
-    wanted = np.linspace(place[0], place[-1], most)
+    wanted = np.linspace(place[0], place[-1], most) + shift * (place[-1] - place[0]) / most
     return there[np.unique([np.argmin(np.abs(place - at)) for at in wanted])]
 
 

@@ -27,6 +27,7 @@ REACH = 0.026  # in κ, of a letter that is written along a line
 WIDE = 1.2  # of the axes, in units of their height
 NOTE = (0.0, 0.08, 0.16)  # in κ, from a point: its marker and the number beside it
 SLOPES = ("exponent", "slope")
+NUMBERS = r", and slope of $\ln R$ in $\ln d$"
 
 
 def plot_plane(cases: xr.Dataset | None = None, axes: Axes | None = None) -> Figure:
@@ -55,7 +56,7 @@ def plot_plane(cases: xr.Dataset | None = None, axes: Axes | None = None) -> Fig
         axes.set(xlabel=style.label("kappa"), ylabel=style.label("delta"))
         if cases is not None:
             handles = _measured(axes, cases, kappa, delta)
-            text = f"measured{', and slope of ln R in ln d' if any(one in cases for one in SLOPES) else ''}"
+            text = "measured" + (NUMBERS if any(one in cases for one in SLOPES) else "")
             style.legend_below(axes, handles, 4, title=text, alignment="left", handlelength=1.2)
     return figure
 

@@ -47,6 +47,7 @@ def plot_rates(
 
     with style.canvas(axes) as (figure, axes):
         axes.set(xscale="log", yscale="log", xlabel=_label(xlabel), ylabel=_label(ylabel))
+        alone = len(x) == 1 and not axes.has_data()
         if len(x):
             down = np.minimum(bars, 0.9 * y)  # a bar that reached zero would have no end here
             axes.errorbar(
@@ -66,6 +67,9 @@ def plot_rates(
                 axes.plot(
                     span, guide, ls=line, color="0.45", lw=0.9, label=f"slope {slope:g}".replace("-", "−")
                 )
+            if alone:  # of one point matplotlib takes round-off for its limits
+                axes.set(xlim=span, ylim=y * [0.5, 2.0])
+            style.log_ticks(axes)
             handles, names = axes.get_legend_handles_labels()
             points = [not isinstance(one, ErrorbarContainer) for one in handles]
             order = np.argsort(points, kind="stable")  # points first

@@ -67,7 +67,7 @@ def clipped(values: Array, norm: Any) -> Array:
     return np.where(np.isnan(values), np.nan, np.clip(values, norm.vmin, norm.vmax))
 
 
-def bar(axes: Axes, drawn: Any, text: str, **options: Any) -> None:
+def bar(axes: Axes, drawn: Any, text: str, **options: Any) -> Any:
     from matplotlib.colors import LogNorm
 
     shown = axes.figure.colorbar(drawn, ax=axes, pad=0.02, aspect=28, **options)
@@ -80,6 +80,7 @@ def bar(axes: Axes, drawn: Any, text: str, **options: Any) -> None:
         shown.long_axis.set_major_formatter(lambda value, _: style.number(value))
         shown.long_axis.set_minor_formatter(lambda value, _: style.number(value) if _is_round(value) else "")
     shown.outline.set_linewidth(0.4)
+    return shown
 
 
 def _is_round(value: float) -> bool:

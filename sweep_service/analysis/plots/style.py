@@ -11,6 +11,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, cycle, islice, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,8 @@ LOGARITHMIC = (
     *("d", "p", "gamma", "noise", "delta_t", "gamma_over_p", "time", "risk", "discrepancy"),
     *("largest_norm", "mean_orthogonal_norm", "orthogonal_operator_norm", "off_diagonal_rms"),
 )
+TIMES = r"\times"
+CROWDED = 2.0  # decades that have ticks enough at their powers of ten
 ENOUGH = 5.0  # a shorter range than this factor is easier to read on a linear axis
 
 
@@ -259,6 +262,28 @@ def set_scales(axes: Axes, x: tuple[str, Any] | None = None, y: tuple[str, Any] 
     for side, given in (("x", x), ("y", y)):
         if given is not None and is_log(*given):
             axes.set(**{f"{side}scale": "log"})
+
+
+def log_ticks(axes: Axes) -> None:
+    """Numbers at powers of ten, and on less than two decades at 2 and 5 between: no crowd of them."""
+    from matplotlib.ticker import FuncFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(FuncFormatter(partial(_tick, axis, False)))
+            axis.set_minor_formatter(FuncFormatter(partial(_tick, axis, True)))
+
+
+def _tick(axis: Any, minor: bool, value: float, place: Any) -> str:
+    """A plain number if all of a short axis is near one, else with its power of ten."""
+    low, high = sorted(axis.get_view_interval())  # as they are when it is drawn
+    short = high < 10.0**CROWDED * low
+    mantissa, exponent = f"{value:.0e}".split("e")
+    if minor and not (short and mantissa in ("2", "5")):
+        return ""
+    if short and 1e-2 < low < high < 1e4:
+        return number(value)
+    return rf"${'' if mantissa == '1' else mantissa + TIMES}10^{{{int(exponent)}}}$"
 
 
 def regime_style(name: str) -> tuple[str, Any]:

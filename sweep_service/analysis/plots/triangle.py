@@ -6,6 +6,7 @@ axes; only the sides and their ticks are drawn by hand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,15 +33,22 @@ ANGLES = {"d": -60.0, "p": 60.0, "gamma": 0.0}
 TICKS = {"d": (1.0, 0.0), "p": (-0.5, HEIGHT), "gamma": (-0.5, -HEIGHT)}
 OUT = {"d": (HEIGHT, 0.5), "p": (-HEIGHT, 0.5), "gamma": (0.0, -1.0)}
 CROWD = 40  # points that have room for large markers
+WRITTEN = np.array([0.15, 0.045])  # half the width and height of a number of γ/p, and of a point
+BESIDE = np.array([0.0, 0.035])  # from a line to what is written of it
 POWERS = np.arange(-12.0, 13.0)
 
 
 def plot_triangle(
-    triangle: xr.DataArray, axes: Axes | None = None, *, limits: tuple[float, float] | None = None
+    triangle: xr.DataArray,
+    axes: Axes | None = None,
+    *,
+    limits: tuple[float, float] | None = None,
+    levels: Sequence[float] | None = None,
 ) -> Figure:
     """Colours and contours of the value, lines of equal γ/p, and what `auto` would choose as the marker.
 
-    `limits` are those of the colours, for triangles side by side.
+    `limits` of the colours and `levels` of the contours make triangles comparable; by default there are
+    five contours, evenly spaced in colour. The bar of colours shows where they are.
     """
     u = np.column_stack([triangle[f"u_{name}"].values for name in SIDES])
     x, y = (u @ CORNERS).T
@@ -55,8 +63,10 @@ def plot_triangle(
         drawn: Any = None
         if net is not None:
             drawn = shade.surface(axes, net, values[there], norm, cmap)
-            _contours(axes, net, values[there], norm)
-            _ratio_lines(axes, triangle, u)
+            evenly = norm.inverse(np.linspace(0.0, 1.0, 7)[1:-1])
+            lines = np.asarray(evenly if levels is None else levels, dtype=float)
+            _contours(axes, net, values[there], norm, lines)
+            _ratio_lines(axes, triangle, u, np.column_stack([x, y]))
         markers = _points(
             axes, triangle, x, y, values, None if net is not None else {"norm": norm, "cmap": cmap}
         )
@@ -65,7 +75,9 @@ def plot_triangle(
             from matplotlib.cm import ScalarMappable
 
             drawn = ScalarMappable(norm, cmap)
-        shade.bar(axes, drawn, shade.value_label(triangle), location="bottom", shrink=0.9)
+        bar = shade.bar(axes, drawn, shade.value_label(triangle), location="bottom", shrink=0.9)
+        if net is not None:
+            bar.add_lines(lines, ["k"] * len(lines), 0.6)
         if markers:
             look = {"handlelength": 1.0, "title": "chosen by auto", "alignment": "left"}
             style.legend_below(axes, markers, 2, points=2.0, **look)
@@ -74,13 +86,12 @@ def plot_triangle(
     return figure
 
 
-def _contours(axes: Axes, net: Triangulation, values: Array, norm: Any) -> None:
-    """Five lines of equal value, evenly spaced in colour."""
-    heights = np.asarray(norm(values), dtype=float)
-    if np.ptp(heights) > 0.0:
-        axes.tricontour(
-            net, heights, levels=np.linspace(0.0, 1.0, 7)[1:-1], colors="k", linewidths=0.4, alpha=0.6
-        )
+def _contours(axes: Axes, net: Triangulation, values: Array, norm: Any, levels: Array) -> None:
+    """Lines of equal value, between the points as the colours are."""
+    heights, wanted = (np.asarray(norm(one), dtype=float) for one in (values, levels))
+    crossed = wanted[(wanted > heights.min()) & (wanted < heights.max())]
+    if len(crossed):
+        axes.tricontour(net, heights, levels=crossed, colors="k", linewidths=0.6, alpha=0.7)
 
 
 def _line(triangle: xr.DataArray, u: Array, name: str) -> tuple[float, float] | None:
@@ -92,8 +103,8 @@ def _line(triangle: xr.DataArray, u: Array, name: str) -> tuple[float, float] | 
     return float(slope), float(start)
 
 
-def _ratio_lines(axes: Axes, triangle: xr.DataArray, u: Array) -> None:
-    """γ/p = δt d: its lines are those of d."""
+def _ratio_lines(axes: Axes, triangle: xr.DataArray, u: Array, points: Array) -> None:
+    """γ/p = δt d: its lines are those of d, each with its number where points leave most room."""
     line = _line(triangle, u, "d")
     if line is None:
         return
@@ -101,10 +112,19 @@ def _ratio_lines(axes: Axes, triangle: xr.DataArray, u: Array) -> None:
     for power in POWERS:
         share = (power - np.log10(ratio) - line[1]) / line[0]
         if 0.02 < share < 0.93:
-            ends = [share * CORNERS[0] + (1.0 - share) * CORNERS[at] for at in (1, 2)]
-            axes.plot(*np.transpose(ends), color="w", lw=0.7, ls="--", zorder=3)
+            left, right = (share * CORNERS[0] + (1.0 - share) * CORNERS[at] for at in (1, 2))
+            axes.plot(*np.column_stack([left, right]), color="w", lw=0.7, ls="--", zorder=3)
+            along = left + (right - left) * np.linspace(0.25, 0.75, 21)[:, None]
+            x, y = _roomiest(np.concatenate([along + BESIDE, along - BESIDE]), points)
             text = rf"$\gamma/p=$ {style.number(10.0**power)}"
-            style.outlined([axes.text(0.5, ends[0][1], text, ha="center", va="center", fontsize=6, zorder=5)])
+            style.outlined([axes.text(x, y, text, ha="center", va="center", fontsize=6, zorder=5)])
+
+
+def _roomiest(places: Array, points: Array) -> Array:
+    """Where what is written covers no point, or few, as near to the middle as can be."""
+    away = np.abs(places[:, None] - points) / WRITTEN
+    free = np.minimum(away.max(axis=2).min(axis=1), 1.0)
+    return places[np.argmax(free - 0.5 * np.abs(places[:, 0] - 0.5))]
 
 
 def _points(

@@ -116,3 +116,12 @@ def test_thinned_samples_are_evenly_spaced():
     time = np.concatenate([np.linspace(0.01, 0.1, 500), np.geomspace(0.11, 100, 50)])
     steps = np.diff(np.log(time[thinned(time, time, log=True)]))
     assert steps.max() < 2.1 * (np.log(1e4) / (MARKS - 1))  # a neighbour is at most half a step off
+
+
+def test_marks_of_curves_on_each_other_stand_side_by_side():
+    dataset = made(lambda time: 1.0 / (1 + time), {"d": [10, 20, 40]}, times=np.geomspace(0.01, 100, 121))
+    *_, marks, _ = drawn(plot_curves(dataset))
+    first, second, third = (set(line.get_xdata().tolist()) for line in marks)
+    last = {max(first)}
+    assert not (first & second | second & third | first & third) - last
+    assert all(12 <= len(one) <= MARKS for one in (first, second, third))

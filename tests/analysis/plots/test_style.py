@@ -7,6 +7,7 @@ import threading
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.ticker import ScalarFormatter
 
 from sweep_service.analysis.plots import style
 from sweep_service.dynamics.regimes import REGIMES
@@ -111,3 +112,35 @@ save.save(rates.plot_rates([1, 2], [3, 4]), io.BytesIO(), "pdf")
 assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [
+        ((1.0, 30.0), ["1", "2", "5", "10", "20"]),
+        ((0.03, 0.4), ["0.05", "0.1", "0.2"]),
+        ((1.3e-3, 4e-3), [r"$2\times10^{-3}$"]),
+        ((1e-4, 1.0), [rf"$10^{{{power}}}$" for power in range(-4, 1)]),
+    ],
+)
+def test_ticks_of_logarithmic_axes_are_few_and_plain(ends, shown):
+    with style.style():
+        axes = style.new_figure(3, 3).add_subplot()
+        axes.plot(ends, ends)
+        axes.set(xscale="log", xlim=ends)
+        style.log_ticks(axes)
+        axes.figure.draw_without_rendering()
+        low, high = ends
+        ticks = [
+            (value, text)
+            for axis in (axes.xaxis,)
+            for minor in (False, True)
+            for value, text in zip(
+                axis.get_ticklocs(minor=minor),
+                [one.get_text() for one in axis.get_ticklabels(minor=minor)],
+                strict=False,
+            )
+            if low * (1 - 1e-9) <= value <= high * (1 + 1e-9) and text
+        ]
+    assert [text for _, text in sorted(ticks)] == shown
+    assert isinstance(axes.yaxis.get_major_formatter(), ScalarFormatter)  # a linear axis is left alone

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.collections import LineCollection
+from matplotlib.contour import ContourSet
 
-from sweep_service.analysis.plots.triangle import CORNERS, HEIGHT, plot_triangle
+from sweep_service.analysis.plots.triangle import BESIDE, CORNERS, HEIGHT, plot_triangle
 from tests.analysis.plots.rendering import rendered
 
 
@@ -47,7 +49,22 @@ def test_ticks_and_lines_stand_at_their_values():
     right = [one for one in axes.texts if one.get_position()[0] >= 0.5]  # p has its numbers on the left
     heights = {one.get_text(): one.get_position()[1] for one in right}
     assert heights["100"] / HEIGHT == pytest.approx(np.log(100 / 3) / whole)  # d, on the side without p
-    assert heights[r"$\gamma/p=$ 0.1"] / HEIGHT == pytest.approx(np.log(0.1 / 1e-3 / 3) / whole)
+    dashed = [line.get_ydata() for line in axes.lines if line.get_linestyle() == "--"]
+    wanted = np.log(0.1 / 1e-3 / 3) / whole * HEIGHT
+    assert any(np.allclose(line, wanted) for line in dashed)
+    (text,) = [one for one in axes.texts if one.get_text() == r"$\gamma/p=$ 0.1"]
+    assert abs(text.get_position()[1] - wanted) == pytest.approx(BESIDE[1])
+
+
+def test_what_is_written_on_a_line_covers_no_point():
+    figure = plot_triangle(triangle(6))
+    rendered(figure)
+    axes = figure.axes[0]
+    points = np.concatenate([one.get_offsets() for one in axes.collections if hasattr(one, "get_sizes")])
+    places = axes.transData.transform(points[:28])
+    for text in (one for one in axes.texts if "gamma/p" in one.get_text()):
+        box = text.get_window_extent()
+        assert not any(box.contains(*place) for place in places), text.get_text()
 
 
 def test_points_are_barycentric():
@@ -74,3 +91,21 @@ def test_limits_and_no_regimes():
     axes = plot_triangle(triangle().drop_vars("auto_regime"), limits=(1e-5, 1.0)).axes[0]
     assert axes.get_legend() is None
     assert axes.collections[0].get_clim() == pytest.approx((1e-5, 1.0))
+
+
+def contours(figure):
+    """Heights of the lines over the triangle, and where the bar of colours has them."""
+    lines = [one for one in figure.axes[0].collections if isinstance(one, ContourSet)]
+    on_bar = [one for one in figure.axes[1].collections if isinstance(one, LineCollection)]
+    marks = sorted({round(float(path.vertices[0, 0]), 6) for path in on_bar[-1].get_paths()})
+    return [len(one.levels) for one in lines], marks
+
+
+def test_contours_are_on_the_bar_of_colours():
+    some = triangle()
+    lines, marks = contours(plot_triangle(some))
+    assert (lines, len(marks)) == ([5], 5)  # evenly spaced in the logarithm, as the colours
+    np.testing.assert_allclose(np.diff(np.log(marks)), np.diff(np.log(marks))[0], rtol=1e-3)
+    lines, marks = contours(plot_triangle(some, levels=(0.02, 0.2, 5.0)))
+    assert lines == [2]  # none where no value is
+    assert marks[:2] == pytest.approx([0.02, 0.2], rel=1e-4)  # a bar is drawn by interpolation

@@ -59,6 +59,8 @@ def reproduced(figure: Figure, opened: Mapping[str, tuple[str, xr.Dataset]], fol
     files: tuple[Path, ...] = ()
     if folder is not None:
         said = f"{figure.title}. {caption(parts[''], ids[0])}"
+        if len(ids) > 1:
+            said += f" With sweeps {', '.join(ids[1:])}."
         files = _written(figure.draw(parts), folder / figure.name, parts[""], said, ids[0])
     return Report(figure, ids, checks, files)
 

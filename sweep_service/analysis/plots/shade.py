@@ -20,6 +20,7 @@ FEWEST = 7  # points that make a surface; fewer are shown as they are
 FLAT = 1e-6  # of its length: a cloud narrower than this is a line
 BOUNDED = ("specialisation", "cosine", "diverged", "share")  # on [0, 1]: equal steps mean the same
 PIECES = 20_000  # small triangles of a surface
+SHORT = 10.0  # a factor within which a logarithmic bar has round numbers as a linear one has
 WIDEST = 40  # letters beside a colour bar
 BLANK = "no value"
 
@@ -69,6 +70,7 @@ def clipped(values: Array, norm: Any) -> Array:
 
 def bar(axes: Axes, drawn: Any, text: str, **options: Any) -> Any:
     from matplotlib.colors import LogNorm
+    from matplotlib.ticker import MaxNLocator, NullLocator
 
     shown = axes.figure.colorbar(drawn, ax=axes, pad=0.02, aspect=28, **options)
     text = text.replace(
@@ -76,16 +78,16 @@ def bar(axes: Axes, drawn: Any, text: str, **options: Any) -> Any:
     )  # a difference stays whole
     shown.set_label(textwrap.fill(text, WIDEST))
     low, high = drawn.get_clim()
-    if isinstance(drawn.norm, LogNorm) and 1e-2 < low < high < 1e3:  # short without powers of ten
+    is_log = isinstance(drawn.norm, LogNorm)
+    if not is_log or high < SHORT * low:  # no crowd of numbers, nor one alone
+        ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
+        shown.set_ticks([tick for tick in ticks if low <= tick <= high])
+        shown.long_axis.set_minor_locator(NullLocator())
         shown.long_axis.set_major_formatter(lambda value, _: style.number(value))
-        shown.long_axis.set_minor_formatter(lambda value, _: style.number(value) if _is_round(value) else "")
+    else:
+        style.log_axis(shown.long_axis)
     shown.outline.set_linewidth(0.4)
     return shown
-
-
-def _is_round(value: float) -> bool:
-    """2 and 5 times a power of ten: enough between two of them."""
-    return f"{value:e}"[0] in "25"
 
 
 def value_label(array: xr.DataArray) -> str:

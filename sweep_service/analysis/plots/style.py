@@ -97,9 +97,10 @@ SYMBOLS = {
     "largest_norm": ("largest norm", r"$\max_i Q_{ii}$"),
     "mean_orthogonal_norm": ("orthogonal norm", r"$\mathrm{tr}\,Q_\perp/p$"),
     "discrepancy": ("discrepancy", "$D$"),
-    "overlap_discrepancy": ("discrepancy of overlaps", r"$\|\Omega-\Omega_\mathrm{ODE}\|_\infty$"),
+    "overlap_discrepancy": ("", r"$\|\Omega-\Omega_\mathrm{ODE}\|_\infty$"),
     "relative_discrepancy": ("discrepancy", "$D/R(0)$"),
     "sgd_over_ode": ("final risk, SGD / theory", ""),
+    "final_risk": ("final excess risk", "$R$"),
     "over_floor": ("final risk / noise floor", ""),
     "bound": ("largest norm", r"$\max_{i,t} Q_{ii}$"),
     "specialisation_time": ("time of specialisation", ""),
@@ -265,13 +266,18 @@ def set_scales(axes: Axes, x: tuple[str, Any] | None = None, y: tuple[str, Any] 
 
 
 def log_ticks(axes: Axes) -> None:
+    """Few numbers on those axes that are logarithmic."""
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            log_axis(axis)
+
+
+def log_axis(axis: Any) -> None:
     """Numbers at powers of ten, and on less than two decades at 2 and 5 between: no crowd of them."""
     from matplotlib.ticker import FuncFormatter
 
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "log":
-            axis.set_major_formatter(FuncFormatter(partial(_tick, axis, False)))
-            axis.set_minor_formatter(FuncFormatter(partial(_tick, axis, True)))
+    axis.set_major_formatter(FuncFormatter(partial(_tick, axis, False)))
+    axis.set_minor_formatter(FuncFormatter(partial(_tick, axis, True)))
 
 
 def _tick(axis: Any, minor: bool, value: float, place: Any) -> str:

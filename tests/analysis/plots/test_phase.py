@@ -157,3 +157,27 @@ def test_categories_at_points_and_no_values_at_all():
 def test_other_shapes_are_refused():
     with pytest.raises(InvalidInput):
         plot_phase_diagram(xr.DataArray([1.0], dims="point"))
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "shown"),
+    [
+        ("sgd_risk", 0.0018, 0.0061, ["0.002", "0.003", "0.004", "0.005", "0.006"]),
+        ("sgd_over_ode", 1 / 1.12, 1.12, ["0.9", "0.95", "1", "1.05", "1.1"]),
+        (
+            "sgd_risk",
+            2e-4,
+            3e-3,
+            [r"$2\times10^{-4}$", r"$5\times10^{-4}$", "$10^{-3}$", r"$2\times10^{-3}$"],
+        ),
+        ("sgd_bound", 0.02, 1.5, ["0.02", "0.05", "0.1", "0.2", "0.5", "1"]),
+    ],
+)
+def test_a_bar_has_few_numbers_and_more_than_one(name, low, high, shown):
+    diagram = grid(np.geomspace(low, high, 20).reshape(4, 5), value=name)
+    figure = plot_phase_diagram(diagram)
+    rendered(figure)
+    axis = figure.axes[1].yaxis
+    ticks = [(one.get_loc(), one.label1.get_text()) for one in (*axis.majorTicks, *axis.minorTicks)]
+    inside = [(at, text) for at, text in sorted(ticks) if low * 0.999 <= at <= high * 1.001 and text]
+    assert [text for _, text in inside] == shown

@@ -10,7 +10,18 @@ import httpx
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api import catalogue, dashboard, data, figures, house, problems, sweeps
+from api import (
+    catalogue,
+    cluster,
+    contents,
+    dashboard,
+    data,
+    figures,
+    house,
+    pages,
+    problems,
+    sweeps,
+)
 from api.doors import Door, Keys
 from api.engine import Engine, MakeExecutor
 from api.metrics import Metrics
@@ -43,13 +54,14 @@ def create_app(settings: Settings | None = None, executor: MakeExecutor | None =
 
     app = FastAPI(
         title="sweep service", version=__version__, description=ABOUT, lifespan=lifespan,
-        default_response_class=Json, redoc_url=None,
+        default_response_class=Json, docs_url=None, redoc_url=None,
     )  # fmt: skip
     app.state.engine, app.state.keys = engine, Keys(settings.secrets)
     app.state.metrics, app.state.painter = Metrics(engine), figures.Painter(engine)
     problems.install(app)
-    for part in (house, sweeps, data, figures, catalogue, dashboard):
+    for part in (house, sweeps, contents, data, figures, catalogue, cluster, dashboard):
         app.include_router(part.router)
+    pages.install(app)
     app.add_middleware(Door, settings=settings, keys=app.state.keys, metrics=app.state.metrics)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

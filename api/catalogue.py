@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.models import Catalogue, Named, Preset, Presets
+from api.models import Catalogue, InitOut, Named, Option, Preset, Presets
 from api.problems import responses
 from sweep_service.analysis.values import VALUES
 from sweep_service.analysis.views import VIEWS
+from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.export import FORMATS
+from sweep_service.grids import EXPONENTS, FIELDS, INIT
 from sweep_service.model.activations import ACTIVATIONS
-from sweep_service.model.initial import INITS
+from sweep_service.model.initial import INITS, InitKind
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.presets import PRESETS, preset
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())
 AUTO = Named(name="auto", about="the regime that fits a point, chosen for each")
+
+OPTIONS = {
+    "finite_d_factor": "keep ‖x‖² in the noise and sampling terms, which matters at small d",
+    "self_terms": "in mean field, a neuron meets itself exactly",
+    "qmc_points": "points of the sampling term where it has no closed form: a power of two",
+    "particles": "particles of the p = ∞ law: a power of two",
+}
 
 
 @router.get("/presets")
@@ -24,23 +33,40 @@ def presets() -> Presets:
     """Specs to start from."""
     found = {name: preset(name) for name in PRESETS}
     return Presets(
-        presets=[
-            Preset(name=name, title=spec.name, spec=spec.model_dump(mode="json", exclude_defaults=True))
-            for name, spec in found.items()
-        ]
+        presets=[Preset(name=name, title=spec.name, spec=spec.written()) for name, spec in found.items()]
     )
 
 
 @router.get("/catalogue")
 def catalogue() -> Catalogue:
-    """Activations, regimes, observables, initial conditions, formats of export, views, derived values."""
+    """All that a spec or a query can name, read from the registries."""
     regimes = [Named(name=one.name, about=f"{one.title}: {one.valid_when}") for one in REGIMES.values()]
     return Catalogue(
         activations=[Named(name=one.name, about=one.formula) for one in ACTIVATIONS.values()],
         regimes=[*regimes, AUTO],
-        observables=[Named(name=one.name, about=one.about) for one in OBSERVABLES.values()],
-        inits=[Named(name=one.name, about=one.formula) for one in INITS.values()],
+        observables=[
+            Option(name=one.name, about=one.about, default=one.default) for one in OBSERVABLES.values()
+        ],
+        inits=[_init(one) for one in INITS.values()],
+        parameters=[*FIELDS, *EXPONENTS, *(f"{INIT}{name}" for name in _scales())],
+        regime_options=[
+            Option(name=name, about=OPTIONS[name], default=value)
+            for name, value in RegimeOptions().content().items()
+        ],
         formats=[Named(name=name, about=one.media_type) for name, one in FORMATS.items()],
         views=[Named(name=name, about=one.about) for name, one in VIEWS.items()],
         values=[Named(name=name, about=one.long_name) for name, one in VALUES.items()],
     )
+
+
+def _init(kind: InitKind) -> InitOut:
+    parameters = [Option(name=name, about="", default=value) for name, (value, _) in kind.parameters.items()]
+    return InitOut(
+        name=kind.name, about=kind.formula, parameters=parameters, teacher=kind.teacher,
+        any_teacher=kind.any_teacher, shared=kind.fixed_overlaps,
+    )  # fmt: skip
+
+
+def _scales() -> list[str]:
+    """Numbers of initial conditions, which may be axes."""
+    return list(dict.fromkeys(name for kind in INITS.values() for name in kind.parameters))

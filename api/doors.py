@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.metrics import Metrics
+from api.pages import STATIC, page
 from api.problems import explained, problem
 from api.settings import Settings
 
@@ -30,31 +31,11 @@ log = logging.getLogger("sweep.access")
 
 OPEN = ("/healthz", "/readyz", "/v1/session")
 LOOKING = ("GET", "HEAD", "OPTIONS")
-HARMLESS = ("/v1/estimate", "/v1/session")  # a POST that changes nothing
+HARMLESS = ("/v1/estimate", "/v1/session", "/v1/spec")  # a POST that changes nothing
 COOKIE = "sweep_session"
 LASTS = 30 * 86400  # seconds, of a session
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-LOGIN = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>sweep service: token</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:26rem;margin:20vh auto;padding:0 1rem}
-input,button{font:inherit;padding:.5rem;width:100%;box-sizing:border-box;margin-top:.5rem}</style>
-<h1>sweep service</h1>
-<form><label for="token">A token of this service</label>
-<input id="token" type="password" autocomplete="current-password" required autofocus>
-<button>Enter</button><p role="alert"></p></form>
-<script>
-document.querySelector("form").onsubmit = async (event) => {
-  event.preventDefault();
-  const token = document.querySelector("input").value;
-  const answer = await fetch("/v1/session", {method: "POST", headers: {"Content-Type": "application/json"},
-    body: JSON.stringify({token})});
-  if (answer.ok) location.reload();
-  else document.querySelector("p").textContent = "That is no token of this service.";
-};
-</script></html>"""
 
 
 @dataclass(frozen=True)
@@ -169,12 +150,12 @@ class Door:
         length = headers.get("content-length", "").lstrip("0")[:20]
         if length.isascii() and length.isdigit() and int(length) > self.settings.max_body:
             return problem(request_id, 413, _too_large(self.settings.max_body))
-        if not self.keys.tokens or scope["path"] in OPEN:
+        if not self.keys.tokens or scope["path"] in OPEN or scope["path"].startswith(f"{STATIC}/"):
             return None
         token = self._token(headers)
         if token is None:
             if "text/html" in headers.get("accept", ""):
-                return HTMLResponse(LOGIN, 401)
+                return page("login", 401)
             wanted = {"WWW-Authenticate": "Bearer"}
             return problem(request_id, 401, "a token is needed: Authorization: Bearer …", wanted)
         if not token.may_change and method not in LOOKING and scope["path"] not in HARMLESS:

@@ -133,6 +133,15 @@ class Engine:
         return getattr(self.executor, "dashboard", "")
 
     @property
+    def address(self) -> str:
+        """Where the scheduler is, as people are told."""
+        return getattr(getattr(self.executor, "cluster", None), "address", "")
+
+    def workers(self) -> list[dict[str, Any]]:
+        found = getattr(self.executor, "workers", list)
+        return found()
+
+    @property
     def refused(self) -> list[str]:
         """Workers that had to leave, and why."""
         found = getattr(self.executor, "refusals", ())

@@ -61,9 +61,9 @@ class Painter:
         """A file, or that it has not changed; the same query of the same data is the same bytes."""
         options = options_of(request)
         format = options.pop("format", "json")
-        tag = await run_in_threadpool(self._tag, id, view, format, options)
+        tag = await run_in_threadpool(state_tag, self.engine, id, view, format, sorted(options.items()))
         headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache"}
-        if _knows(request, tag):
+        if is_known(request, tag):
             return Response(status_code=304, headers=headers)
         found = self._kept.get(tag)
         if found is None:
@@ -79,13 +79,6 @@ class Painter:
             headers["Content-Disposition"] = f'inline; filename="{id}-{view}.{format}"'
         return Response(found, headers=headers, media_type=TYPES[format])
 
-    def _tag(self, id: str, view: str, format: str, options: Mapping[str, str]) -> str:
-        """Of what is asked and of how far the sweep is; read before the data, which may only be newer."""
-        sweep, totals = self.engine.board.read(id)
-        state = [sweep.id, sweep.updated, totals["counts"], totals["seconds"], __version__]
-        content = json.dumps([state, view, format, sorted(options.items())], default=str)
-        return hashlib.sha256(content.encode()).hexdigest()[:32]
-
     def _made(self, tag: str, id: str, view: str, format: str, options: Mapping[str, str]) -> bytes:
         with self._lock:
             if tag in self._kept:  # who asked before has waited for it
@@ -99,6 +92,13 @@ class Painter:
             while self._size > ROOM and self._kept:
                 self._size -= len(self._kept.popitem(last=False)[1])
         return content
+
+
+def state_tag(engine: Engine, id: str, *asked: Any) -> str:
+    """Of what is asked and of how far the sweep is; read before the data, which may only be newer."""
+    sweep, totals = engine.board.read(id)
+    state = [sweep.id, sweep.updated, totals["counts"], totals["seconds"], __version__]
+    return hashlib.sha256(json.dumps([state, *asked], default=str).encode()).hexdigest()[:32]
 
 
 def _rendered(dataset: xr.Dataset, id: str, view: str, format: str, options: Mapping[str, str]) -> bytes:
@@ -119,7 +119,7 @@ def options_of(request: Request) -> dict[str, str]:
     return found
 
 
-def _knows(request: Request, tag: str) -> bool:
+def is_known(request: Request, tag: str) -> bool:
     seen = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
     return f'"{tag}"' in seen or "*" in seen
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from api.doors import COOKIE, LASTS, Keys
 from api.models import Health, Ready, Session
@@ -17,21 +17,6 @@ from sweep_service.errors import Denied, InvalidInput
 from sweep_service.version import __version__
 
 router = APIRouter(tags=["service"])
-
-ROOT = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>sweep service</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>body{font:16px/1.6 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem}</style>
-<h1>sweep service</h1>
-<p>Sweeps over the parameters of SGD in two-layer networks.</p>
-<ul><li><a href="/v1/sweeps">sweeps</a></li><li><a href="/dask/status">the Dask dashboard</a></li>
-<li><a href="/docs">the REST interface</a></li><li><a href="/v1/presets">specs to start from</a></li>
-<li><a href="/readyz">readiness</a> and <a href="/metrics">metrics</a></li></ul></html>"""
-
-
-@router.get("/", include_in_schema=False)
-def root() -> HTMLResponse:
-    return HTMLResponse(ROOT)
 
 
 @router.get("/healthz")

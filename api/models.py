@@ -17,6 +17,8 @@ class Links(BaseModel):
     events: str
     failures: str
     curves: str
+    contents: str
+    map: str
     phase_diagram: str
     dashboard: str
     page: str
@@ -24,11 +26,11 @@ class Links(BaseModel):
     @classmethod
     def of(cls, sweep: str) -> Links:
         root = f"/v1/sweeps/{sweep}"
-        own = ("spec", "zarr", "data", "events", "failures", "curves")
+        own = ("spec", "zarr", "data", "events", "failures", "curves", "contents", "map")
         return cls(
             **{name: f"{root}/{name}" for name in own},
             self=root, phase_diagram=f"{root}/phase-diagram", dashboard="/dask/status",
-            page=f"/?sweep={sweep}",
+            page=f"/sweeps/{sweep}",
         )  # fmt: skip
 
 
@@ -79,6 +81,70 @@ class EstimateOut(BaseModel):
     refused: str | None = Field(description="Why it would be refused, if it would")
 
 
+class Named(BaseModel):
+    """Something that a spec can name."""
+
+    name: str
+    about: str
+
+
+class SpecOut(BaseModel):
+    """A spec in its shortest form: without what is the default."""
+
+    spec: dict[str, Any]
+
+
+class AxisOut(BaseModel):
+    name: str
+    long_name: str
+    units: str
+    values: list[Any] = Field(description="Each once, in their order")
+
+
+class ValueOut(BaseModel):
+    name: str
+    about: str
+    needs_regime: bool = Field(description="Whether a regime must be chosen where there are several")
+
+
+class Suggestion(BaseModel):
+    """The view that shows most of a sweep."""
+
+    view: str
+    words: dict[str, Any]
+
+
+class Contents(BaseModel):
+    """What is in a stored sweep."""
+
+    design: str = Field(description="product, zip, scaling, triangle or points")
+    axes: list[AxisOut] = Field(description="Of the points; the regime is not among them")
+    points: list[list[Any]] | None = Field(
+        description="The values of the axes at each, unless it is a product"
+    )
+    sources: list[str] = Field(description="sgd, ode")
+    regimes: list[str]
+    seeds: int
+    repeats: int
+    times: list[float] = Field(description="The first and the last")
+    observables: list[Named] = Field(description="What can be drawn against time")
+    values: list[ValueOut] = Field(description="What can be drawn on two axes")
+    views: list[str] = Field(description="Views that have something to show")
+    suggestion: Suggestion
+    provenance: dict[str, Any]
+
+
+class Map(BaseModel):
+    """Runs of each point by status, in the order of the points; a status that no run has is left out."""
+
+    points: int
+    dims: list[str] = Field(description="Of the points, the last one fastest; their values are in `contents`")
+    shape: list[int]
+    runs: int = Field(description="Of each point, all statuses together")
+    counts: dict[str, list[int]] = Field(description="By status, for each point")
+    under_way: list[int] = Field(description="Points of which workers have something now")
+
+
 class Failure(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
@@ -104,18 +170,26 @@ class Presets(BaseModel):
     presets: list[Preset]
 
 
-class Named(BaseModel):
-    """Something that a spec can name."""
+class Option(Named):
+    """Something that has a value if nothing is said."""
 
-    name: str
-    about: str
+    default: bool | int | float
+
+
+class InitOut(Named):
+    parameters: list[Option] = Field(description="Its numbers, each of which may be an axis, as init.name")
+    teacher: str = Field(description="The teacher if none is named")
+    any_teacher: bool = Field(description="Whether the teacher may be another")
+    shared: bool = Field(description="Whether `shared: true` will do; else it is `shared: {d0: N}`")
 
 
 class Catalogue(BaseModel):
     activations: list[Named]
     regimes: list[Named]
-    observables: list[Named]
-    inits: list[Named]
+    observables: list[Option] = Field(description="Those kept if none are named have the default true")
+    inits: list[InitOut]
+    parameters: list[str] = Field(description="What may be an axis or fixed, beside the regime")
+    regime_options: list[Option]
     formats: list[Named]
     views: list[Named]
     values: list[Named]
@@ -131,6 +205,40 @@ class Ready(BaseModel):
     threads: int = Field(description="Threads that compute")
     waiting: str = Field(description="What keeps sweeps from going on; empty if nothing does")
     refused: list[str] = Field(description="Workers that had to leave, and why")
+
+
+class WorkerOut(BaseModel):
+    name: str
+    host: str
+    threads: int
+    cpu_percent: float
+    memory_bytes: int
+    memory_limit_bytes: int | None
+    tasks: int = Field(description="That run there or wait there")
+
+
+class Queue(BaseModel):
+    """Of one sweep that has not ended."""
+
+    id: str
+    name: str
+    state: State
+    priority: int
+    bundles_under_way: int = Field(description="Given to the workers")
+    bundles_left: int
+    core_seconds_left: float
+
+
+class ClusterOut(BaseModel):
+    """Who computes, and what is waiting for them."""
+
+    address: str = Field(description="Of the scheduler; empty without one")
+    threads: int
+    waiting: str = Field(description="What keeps sweeps from going on; empty if nothing does")
+    refused: list[str] = Field(description="Workers that had to leave, and why")
+    dashboard: str | None = Field(description="Where the Dask dashboard is, if it is there")
+    workers: list[WorkerOut]
+    queue: list[Queue]
 
 
 class Session(BaseModel):

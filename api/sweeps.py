@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from api import events
 from api.engine import Engine
-from api.models import EstimateOut, Failures, Links, Page, SweepOut
+from api.models import EstimateOut, Failures, Links, Page, SpecOut, SweepOut
 from api.problems import Json, responses
 from sweep_service.conductor import IS_ID, Conductor
 from sweep_service.errors import Conflict, InvalidInput, NotFound
@@ -75,6 +75,12 @@ EXAMPLE = {
     "time": {"max": 100.0},
 }
 CHANGE = {"axes": {"gamma": [2.0, 4.0]}, "seeds": 16}
+
+
+@router.post("/spec", openapi_extra=takes("SweepSpec", EXAMPLE), responses=responses(415))
+def read(body: Body) -> SpecOut:
+    """A spec, JSON or YAML, in its shortest form as JSON. Nothing is stored, and no point is looked at."""
+    return SpecOut(spec=SweepSpec.read(body).written())
 
 
 @router.post("/estimate", openapi_extra=takes("SweepSpec", EXAMPLE), responses=responses(415))
@@ -160,12 +166,15 @@ def _once(engine: Engine, what: str, body: bytes, key: str | None, ready: Callab
 def sweeps(
     engine: Here,
     state: Annotated[list[State] | None, Query(description="Only those in one of these states")] = None,
+    name: Annotated[
+        str | None, Query(max_length=200, description="Only those with this in name or id")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Annotated[str | None, Query(max_length=200, description="`next` of the page before")] = None,
 ) -> Page:
     """The sweeps, newest first."""
     before = _read_cursor(cursor) if cursor is not None else None
-    found = engine.views(states=state, before=before, limit=limit + 1)
+    found = engine.views(states=state, name=name, before=before, limit=limit + 1)
     following = _cursor(found[limit - 1]) if len(found) > limit else None
     return Page(sweeps=[SweepOut.of(about) for about in found[:limit]], next=following)
 

@@ -31,6 +31,9 @@ class Executor(Protocol):
     def poll(self) -> list[Receipt]:
         """What has ended since the last time; may work or wait for a moment."""
 
+    def tasks(self) -> list[Task]:
+        """What it has now, from any thread."""
+
     def cancel(self, sweep: str) -> None:
         """Drop what it has of a sweep."""
 
@@ -71,6 +74,9 @@ class SerialExecutor:
             error = f"{type(problem).__name__}: {problem}"
         self.waiting.pop(0)
         return [Receipt(task.sweep, task.bundle.key, error)]
+
+    def tasks(self) -> list[Task]:
+        return list(self.waiting)
 
     def cancel(self, sweep: str) -> None:
         self.waiting = [task for task in self.waiting if task.sweep != sweep]

@@ -298,6 +298,17 @@ class SweepSpec(_Model):
             {**old, "name": more.get("name", self.name), "axes": axes, "fixed": fixed, "seeds": union}
         )
 
+    def written(self) -> dict[str, Any]:
+        """As a person would write it: without what is the default, and seeds from 0 on as their number."""
+        found = self.model_dump(mode="json", exclude_defaults=True)
+        if "seeds" in found:
+            counted = {
+                name: len(some) if some == list(range(len(some))) else some
+                for name, some in found["seeds"].items()
+            }
+            found["seeds"] = counted["init"] if counted["repeat"] == 1 else counted
+        return found
+
     @classmethod
     def read(cls, text: str | bytes) -> SweepSpec:
         """JSON or YAML."""

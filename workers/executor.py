@@ -113,6 +113,21 @@ class DaskExecutor:
         found, self.receipts = self.receipts, []
         return found
 
+    def tasks(self) -> list[Task]:
+        return [flight.task for flight in list(self.flights.values())]
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Who is there, and what each does; from any thread."""
+        client = self.client
+        if client is None:
+            return []
+        try:
+            found = client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
+            log.debug("no scheduler: %s", error)
+            return []
+        return [_worker(one) for one in found.values()]
+
     def cancel(self, sweep: str) -> None:
         mine = [key for key, flight in self.flights.items() if flight.task.sweep == sweep]
         futures = [self.flights.pop(key).future for key in mine]
@@ -238,6 +253,19 @@ def _settle(answer: Future[Client], connect: Callable[[], Client]) -> None:
 def _welcome(client: Client, shown: dict[str, Any]) -> None:
     with suppress(Exception):  # the connection was lost: the next one does it again
         client.register_plugin(Welcome(shown))
+
+
+def _worker(about: dict[str, Any]) -> dict[str, Any]:
+    metrics = about.get("metrics", {})
+    return {
+        "name": str(about.get("name", "")),
+        "host": about.get("host", ""),
+        "threads": about.get("nthreads", 0),
+        "cpu_percent": metrics.get("cpu", 0.0),
+        "memory_bytes": metrics.get("memory", 0),
+        "memory_limit_bytes": about.get("memory_limit") or None,
+        "tasks": sum(metrics.get("task_counts", {}).values()),
+    }
 
 
 def _dashboard(scheduler: dict[str, Any]) -> str:

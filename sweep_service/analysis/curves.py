@@ -41,9 +41,14 @@ def curves(dataset: xr.Dataset, /, observable: str = "risk", **where: Any) -> di
     }
 
 
-def _kinds(dataset: xr.Dataset, observable: str) -> list[str]:
-    """Who has it, if it is one number at each time."""
-    known = {
+def single_observables(dataset: xr.Dataset) -> list[str]:
+    """Those that are one number at each time."""
+    return sorted({name for some in _known(dataset).values() for name, one in some.items() if one})
+
+
+def _known(dataset: xr.Dataset) -> dict[str, dict[str, bool]]:
+    """Observables by who has them, and whether each is one number at each time."""
+    return {
         kind: {
             str(name).removeprefix(f"{kind}_"): array.dims[-1] == "time"
             for name, array in dataset.data_vars.items()
@@ -51,7 +56,11 @@ def _kinds(dataset: xr.Dataset, observable: str) -> list[str]:
         }
         for kind in KINDS
     }
-    single = sorted({name for some in known.values() for name, one in some.items() if one})
+
+
+def _kinds(dataset: xr.Dataset, observable: str) -> list[str]:
+    """Who has it, if it is one number at each time."""
+    known, single = _known(dataset), single_observables(dataset)
     if not isinstance(observable, str) or not any(observable in some for some in known.values()):
         raise unknown_name("observable", observable, single)
     if observable not in single:

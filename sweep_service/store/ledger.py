@@ -206,15 +206,23 @@ class Ledger:
         *,
         key: str | None = None,
         states: Sequence[State] | None = None,
+        name: str | None = None,
         before: tuple[str, str] | None = None,
         limit: int | None = None,
     ) -> list[Sweep]:
-        """Newest first; so many, older than one that was created then and has this id."""
+        """Newest first; so many, older than one that was created then and has this id.
+
+        A `name` is part of the name or the id, in any case of its letters.
+        """
         query = sa.select(_sweeps).order_by(_sweeps.c.created.desc(), _sweeps.c.id.desc()).limit(limit)
         if before is not None:
             query = query.where(sa.tuple_(_sweeps.c.created, _sweeps.c.id) < before)
         if key is not None:
             query = query.where(_sweeps.c.key == key)
+        if name:
+            query = query.where(
+                _sweeps.c.name.icontains(name, autoescape=True) | _sweeps.c.id.contains(name, autoescape=True)
+            )
         if states is not None:
             query = query.where(_sweeps.c.state.in_([state.value for state in states]))
         with self.engine.connect() as now:

@@ -1,0 +1,150 @@
+// Compose a sweep: a form and a text of one spec, its cost while it is written, and the button.
+import { $, copy, duration, facts, h, number, say, settled, size } from "./dom.js";
+import { Form } from "./form.js";
+import { get, post } from "./rest.js";
+import { words } from "./words.js";
+import { yaml } from "./yaml.js";
+
+const START = {
+  axes: { d: 50, p: 8, gamma: { log: [0.1, 10, 5] }, regime: ["classical_noise", "high_dimensional"] },
+  fixed: { k: 2, noise: 1e-3 }, seeds: { init: 4, repeat: 2 }, time: { max: 100 },
+};
+const text = $("#text"), submit = $("#submit");
+const [catalogue, { presets }, { threads }] = await Promise.all([get("/v1/catalogue"), get("/v1/presets"), get("/readyz").catch(() => ({ threads: 1 }))]);
+let spec = START, shown = "yaml", asking = null, broken = "";
+const form = new Form($("#form"), catalogue, () => { broken = ""; spec = form.read(); written(); price(); });
+
+// ---- where it begins
+
+function quick(name) { return name.includes("-full") ? "full forms: hours" : "quick forms: seconds to minutes"; }
+const groups = Map.groupBy ? Map.groupBy(presets, (one) => quick(one.name)) : presets.reduce((found, one) => found.set(quick(one.name), [...(found.get(quick(one.name)) ?? []), one]), new Map());
+for (const [title, some] of [...groups].sort().reverse()) $("#preset").append(h("optgroup", { label: title }, some.map((one) => h("option", { value: one.name }, `${one.name}: ${one.title}`))));
+$("#preset").addEventListener("change", (event) => {
+  const found = presets.find((one) => one.name === event.target.value);
+  if (found) begin(found.spec);
+});
+
+async function first() {
+  const asked = new URLSearchParams(location.search), hash = location.hash.match(/^#spec=(.*)$/);
+  if (hash) return JSON.parse(decodeURIComponent(hash[1]));
+  if (asked.has("from")) return (await post("/v1/spec", await get(`/v1/sweeps/${asked.get("from")}/spec`))).spec;
+  const found = presets.find((one) => one.name === asked.get("preset"));
+  if (found) $("#preset").value = found.name;
+  return found?.spec ?? START;
+}
+
+function begin(given) {
+  spec = given;
+  broken = "";
+  form.show(spec);
+  written();
+  price();
+}
+
+// ---- the text, both ways
+
+const curl = () => `curl -X POST ${location.origin}/v1/sweeps \\\n  -H 'Content-Type: application/yaml' --data-binary @- <<'YAML'\n${yaml(spec)}YAML`;
+const python = () => `import sweep_service as ss\n\nclient = ss.Client("${location.origin}")\nsweep = client.submit(${pythonic(spec)})\nclient.wait(sweep["id"])\nds = client.open(sweep["id"])`;
+const pythonic = (value) => JSON.stringify(value, null, 4).replace(/: (true|false|null)\b/g, (_, word) => `: ${{ true: "True", false: "False", null: "None" }[word]}`);
+const FORMS = { yaml: () => yaml(spec), json: () => JSON.stringify(spec, null, 2), curl, python };
+
+function written() {
+  if (document.activeElement !== text || text.readOnly) text.value = FORMS[shown]();
+  $("#text-problem").textContent = "";
+  history.replaceState(null, "", `/compose#spec=${encodeURIComponent(JSON.stringify(spec))}`);
+}
+
+/** What was typed is read by the service, as a file would be; JSON that is not whole yet says so by itself. */
+const typed = settled(async () => {
+  try {
+    const found = shown === "json" ? JSON.parse(text.value) : null;
+    const answer = await post("/v1/spec", found ? JSON.stringify(found) : text.value, { type: shown === "json" ? "application/json" : "application/yaml" });
+    broken = "";
+    spec = found ?? answer.spec;
+    form.show(spec);
+    $("#text-problem").textContent = "";
+    history.replaceState(null, "", `/compose#spec=${encodeURIComponent(JSON.stringify(spec))}`);
+  } catch (problem) {
+    broken = problem.message;
+    $("#text-problem").textContent = problem.message;
+    form.blame(problem);
+  }
+  price();
+}, 400);
+text.addEventListener("input", typed);
+text.addEventListener("blur", () => { if (!broken) written(); });
+
+const tabs = [...document.querySelectorAll("[role=tab]")];
+function turn(tab) {
+  shown = tab.dataset.form;
+  for (const one of tabs) { one.setAttribute("aria-selected", String(one === tab)); one.tabIndex = one === tab ? 0 : -1; }
+  $("#panel").setAttribute("aria-labelledby", tab.id);
+  text.readOnly = !["yaml", "json"].includes(shown);
+  text.value = FORMS[shown]();
+}
+for (const tab of tabs) {
+  tab.addEventListener("click", () => turn(tab));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length];
+    turn(next);
+    next.focus();
+  });
+}
+$("#copy").addEventListener("click", () => copy(text.value));
+$("#link").addEventListener("click", () => copy(location.href));
+
+// ---- its cost
+
+const price = settled(async () => {
+  asking?.abort();
+  asking = new AbortController();
+  const box = $("#cost");
+  if (broken) { forbid(broken); return; }
+  box.setAttribute("aria-busy", "true");
+  try {
+    const found = await post("/v1/estimate", spec, { signal: asking.signal });
+    const left = found.runs - found.reused - found.copies;
+    const { core_seconds: dearest, ...where } = found.dearest;
+    facts($("#estimate"), {
+      points: number(found.points),
+      runs: [number(found.runs), found.reused ? `${number(found.reused)} stored already` : "", found.copies ? `${number(found.copies)} equal to others` : ""].filter(Boolean).join(", "),
+      "SGD steps": number(found.sgd_steps),
+      "core time": duration(found.core_seconds) + (threads > 1 ? ` (about ${duration(found.core_seconds / threads)} on ${threads} threads)` : ""),
+      size: `${size(found.bytes)} at most`,
+      dearest: left ? `${words(where)}: ${duration(dearest)}` : null,
+    });
+    $("#warnings").replaceChildren(...found.warnings.map((one) => h("li", {}, one)));
+    $("#refused").textContent = found.refused ? `It would be refused: ${found.refused}` : "";
+    submit.disabled = Boolean(found.refused);
+    form.blame(null);
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    forbid(problem.message);
+    form.blame(problem);
+  }
+  box.removeAttribute("aria-busy");
+}, 250);
+
+function forbid(why) {
+  submit.disabled = true;
+  $("#estimate").replaceChildren();
+  $("#warnings").replaceChildren();
+  $("#refused").textContent = why;
+  $("#cost").removeAttribute("aria-busy");
+}
+
+submit.addEventListener("click", async () => {
+  submit.disabled = true;
+  try {
+    const sweep = await post("/v1/sweeps", spec, { key: crypto.randomUUID?.() });
+    location.assign(`/sweeps/${sweep.id}`);
+  } catch (problem) {
+    say(problem.message);
+    form.blame(problem);
+    submit.disabled = false;
+  }
+});
+
+begin(await first().catch((problem) => { say(`It could not be read: ${problem.message}`); return START; }));

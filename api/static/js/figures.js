@@ -1,0 +1,66 @@
+// Figures as the service draws them, for papers.
+import { $, h } from "./dom.js";
+import { id } from "./header.js";
+import { get, query, remember } from "./rest.js";
+import { axisSelect, beginning, chosen, problemAt, select, several, symbol, titled } from "./words.js";
+
+const form = $("#choose"), image = $("#figure");
+const asked = Object.fromEntries(new URLSearchParams(location.search));
+const contents = await get(`/v1/sweeps/${id}/contents`);
+const axes = several(contents), names = axes.map((axis) => [axis.name, symbol(axis.name)]);
+const sources = [...contents.sources.filter((one) => one === "sgd"), ...contents.regimes].map((one) => [one, titled(one)]);
+const values = contents.values.map((one) => [one.name, titled(one.name)]);
+const along = [...names, ["delta_t", "δt"]];
+// The words that a view takes beside a selection, and what each may be.
+const WORDS = {
+  curves: { observable: ["Observable", contents.observables.map((one) => [one.name, titled(one.name)]), "risk"] },
+  "phase-diagram": { x: ["Horizontal", names, names.at(-1)?.[0]], y: ["Vertical", names, names[0]?.[0]], value: ["Value", values, values[0]?.[0]] },
+  triangle: { value: ["Value", values, values[0]?.[0]] },
+  plane: { source: ["Of", sources, sources[0]?.[0]] },
+  rates: { of: ["Of", [["discrepancy", "discrepancy"], ["final_risk", "final risk"]], "discrepancy"], along: ["Along", along, "delta_t"] },
+  collapse: { kind: ["Kind", ["overlay", "power", "logshift"], "overlay"], along: ["Along", names, "d"], source: ["Of", sources, sources[0]?.[0]] },
+  cosines: {},
+  histograms: { source: ["Of", sources, sources[0]?.[0]] },
+};
+const SINGLE = ["cosines", "histograms"]; // of one point
+
+function build() {
+  const proposed = asked.view ? {} : contents.suggestion.words, view = asked.view ?? contents.suggestion.view;
+  const given = { ...proposed, ...asked };
+  const taken = WORDS[view] ?? {}, used = view === "phase-diagram" ? [given.x ?? taken.x[2], given.y ?? taken.y[2]] : [given.along ?? taken.along?.[2]];
+  const first = asked.view || SINGLE.includes(view) ? beginning(contents, null) : {};
+  const needs = { "phase-diagram": true, triangle: true }[view] && contents.values.find((one) => one.name === (given.value ?? taken.value[2]))?.needs_regime;
+  const single = needs || view === "rates" || SINGLE.includes(view);
+  form.replaceChildren(
+    select("view", "Figure", contents.views.map((one) => [one, titled(one.replaceAll("-", " "))]), view),
+    ...Object.entries(taken).map(([name, [title, options, value]]) => select(name, title, options, given[name] ?? value)),
+    ...(contents.regimes.length > 1 && !taken.source ? [select("regime", "Theory", [...(single ? [] : [["", "all"]]), ...contents.regimes.map((one) => [one, titled(one)])], given.regime)] : []),
+    ...(view === "triangle" || view === "plane" ? [] : axes.filter((axis) => !used.includes(axis.name)).map((axis) =>
+      axisSelect(axis, Array.isArray(given[axis.name]) ? "" : given[axis.name] ?? (view === "phase-diagram" || SINGLE.includes(view) ? first[axis.name] : ""), ["", "all"]))));
+}
+
+async function show() {
+  const { view, ...words } = chosen(form), path = `/v1/sweeps/${id}/figures/${view}`;
+  remember({ view, ...words });
+  const wide = contents.points ? words : { ...words };
+  problemAt("");
+  image.alt = `${titled(view.replaceAll("-", " "))} of this sweep`;
+  const answer = await fetch(`${path}${query({ ...wide, format: "png" })}`);
+  if (!answer.ok) { problemAt((await answer.json()).detail); return; }
+  const content = await answer.blob(), old = image.src;
+  image.src = URL.createObjectURL(content);
+  if (old.startsWith("blob:")) URL.revokeObjectURL(old);
+  $("#links").replaceChildren("Permalinks: ", ...["png", "svg", "pdf", "json"].map((format) => h("a", { href: `${path}${query({ ...wide, format })}`, target: "_blank" }, format.toUpperCase())));
+}
+
+build();
+show();
+form.addEventListener("change", (event) => {
+  const now = chosen(form);
+  for (const name of Object.keys(asked)) delete asked[name];
+  Object.assign(asked, event.target.name === "view" ? { view: now.view } : now);
+  if (asked.x && asked.x === asked.y) asked[event.target.name === "x" ? "y" : "x"] = names.find(([name]) => name !== event.target.value)[0];
+  build();
+  show();
+});
+form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,0 +1,89 @@
+// The list of sweeps: newest first, live while something moves.
+import { buttons } from "./actions.js";
+import { $, duration, h, number, say, settled, when } from "./dom.js";
+import { hasEnded, repeat } from "./live.js";
+import { get, query, remember } from "./rest.js";
+
+const list = $("#list"), form = $("#filter"), more = $("#more");
+const items = new Map(); // of the sweeps shown, by id
+let pages = 1;
+
+for (const [name, value] of new URLSearchParams(location.search)) if (form.elements[name]) form.elements[name].value = value;
+const words = () => Object.fromEntries(new FormData(form));
+
+async function load() {
+  let cursor = null;
+  const found = [];
+  for (let page = 0; page < pages; page += 1) {
+    const answer = await get(`/v1/sweeps${query({ ...words(), limit: 50, cursor })}`);
+    found.push(...answer.sweeps);
+    cursor = answer.next;
+    if (!cursor) break;
+  }
+  more.hidden = !cursor;
+  for (const [id, item] of items) if (!found.some((sweep) => sweep.id === id)) { item.place.remove(); items.delete(id); }
+  $("#nothing")?.remove();
+  found.forEach((sweep, at) => {
+    const item = items.get(sweep.id) ?? entry(sweep);
+    items.set(sweep.id, item);
+    update(item, sweep);
+    if (list.children[at] !== item.place) list.insertBefore(item.place, list.children[at] ?? null); // only what moved
+  });
+  if (!found.length) {
+    const filtered = Object.values(words()).some(Boolean);
+    list.append(h("p", { id: "nothing", className: "about" }, filtered ? "No sweep is like that." : "No sweeps yet."));
+    if (!filtered) welcome();
+  } else $("#welcome").hidden = true;
+}
+
+function entry(sweep) {
+  const parts = {
+    state: h("span", { className: "badge" }),
+    how: h("div", { className: "how" }),
+    bar: h("progress", { max: 1, "aria-label": `Progress of ${sweep.name || sweep.id}` }),
+    actions: h("div", { className: "actions" }),
+  };
+  const place = h("article", { className: "item", dataset: { id: sweep.id } }, parts.state,
+    h("div", {}, h("a", { className: "name", href: `/sweeps/${sweep.id}` }, sweep.name || sweep.id),
+      h("div", { className: "how" }, `${number(sweep.runs)} runs · ${when(sweep.created)}`)),
+    h("div", { className: "how-far" }, parts.bar, parts.how), parts.actions);
+  return { place, ...parts, seen: [] };
+}
+
+function update(item, sweep) {
+  const { state, seen } = item;
+  item.state.textContent = sweep.state;
+  item.state.className = `badge ${sweep.state}`;
+  item.bar.value = sweep.progress;
+  const now = performance.now() / 1000, finished = sweep.runs - (sweep.counts.pending ?? 0);
+  seen.push([now, finished]);
+  while (seen.length > 2 && now - seen[0][0] > 30) seen.shift();
+  const rate = now > seen[0][0] ? (finished - seen[0][1]) / (now - seen[0][0]) : 0;
+  const said = [`${Math.floor(100 * sweep.progress)} %`];
+  if (rate > 0 && !hasEnded(sweep.state)) said.push(`${number(rate)} runs/s`);
+  if (sweep.state === "running" && sweep.eta_seconds !== null) said.push(`${duration(sweep.eta_seconds)} left`);
+  if (hasEnded(sweep.state)) said.push(`${duration(sweep.core_seconds)} of core time`);
+  for (const name of ["diverged", "failed"]) if (sweep.counts[name]) said.push(`${number(sweep.counts[name])} ${name}`);
+  item.how.textContent = sweep.reason || said.join(" · ");
+  const key = JSON.stringify([sweep.state, sweep.counts.failed > 0, sweep.counts.cancelled > 0]);
+  if (item.key !== key) {
+    item.key = key;
+    item.actions.replaceChildren(...buttons(sweep, (action, answer) => {
+      if (action === "extend") location.assign(`/sweeps/${answer.id}`);
+      else { say(`${sweep.name || sweep.id}: ${{ delete: "deleted", cancel: "cancelled" }[action] ?? answer.state}`); refresh(); }
+    }));
+  }
+}
+
+async function welcome() {
+  if (!$("#welcome").hidden) return;
+  $("#welcome").hidden = false;
+  const { presets } = await get("/v1/presets");
+  $("#presets").replaceChildren(...presets.filter((preset) => !preset.name.includes("-full")).map((preset) =>
+    h("li", {}, h("a", { href: `/compose?preset=${preset.name}` }, h("b", {}, preset.name), preset.title))));
+}
+
+const refresh = repeat(load, 1500);
+form.addEventListener("input", settled(() => { pages = 1; remember(words()); refresh(); }, 200));
+form.addEventListener("submit", (event) => event.preventDefault());
+more.addEventListener("click", () => { pages += 1; refresh(); });

@@ -1,0 +1,51 @@
+// How parameters are written, and what is chosen of a sweep's axes.
+import { $, exact, h, number } from "./dom.js";
+
+const SYMBOLS = { gamma: "γ", noise: "Δ", kappa: "κ", delta: "δ", "init.scale": "scale", "init.epsilon": "ε", delta_t: "δt", gamma_over_p: "γ/p" };
+export const symbol = (name) => SYMBOLS[name] ?? name;
+export const titled = (text) => text.replaceAll("_", " ");
+
+/** d = 5, γ = 0.1 */
+export const words = (place) => Object.entries(place).map(([name, value]) => `${symbol(name)} = ${typeof value === "number" ? number(value) : value}`).join(", ");
+
+export function select(name, title, options, value, extra = {}) {
+  const found = h("select", { name, ...extra }, options.map((one) => {
+    const [key, text] = Array.isArray(one) ? one : [one, one];
+    return h("option", { value: key, selected: String(key) === String(value) }, text);
+  }));
+  return h("label", {}, title, found);
+}
+
+/** A choice of one value of an axis; `first` stands before them, if it is given. */
+export function axisSelect(axis, value, first = null) {
+  const options = axis.values.map((one) => [exact(one), typeof one === "number" ? number(one) : one]);
+  return select(axis.name, symbol(axis.name), first ? [first, ...options] : options, value === undefined || value === "" ? "" : exact(Number.isNaN(Number(value)) ? value : Number(value)), { title: axis.long_name });
+}
+
+/** What a form says, without what is empty. */
+export function chosen(form) {
+  const found = {};
+  for (const element of form.elements) {
+    if (!element.name || element.disabled || element.name.startsWith("_")) continue;
+    if (element.type === "checkbox") { if (element.checked) (found[element.name] ??= []).push(element.value); }
+    else if (element.value !== "") found[element.name] = element.value;
+  }
+  return found;
+}
+
+/** Links to the same as files. */
+export function downloads(place, path, query, formats = ["png", "svg", "pdf", "json"]) {
+  place.replaceChildren("For print: ", ...formats.map((format) => h("a", { href: `${path}${query}${query ? "&" : "?"}format=${format}`, target: "_blank" }, format.toUpperCase())));
+}
+
+export const several = (contents) => contents.axes.filter((axis) => axis.values.length > 1);
+export const problemAt = (text) => { $("#problem").textContent = text; };
+
+/** What to begin with where nothing is asked: the middle of each axis; of points, the first one's own. */
+export function beginning(contents, by) {
+  const axes = several(contents).filter((axis) => axis.name !== by);
+  if (!contents.points) return Object.fromEntries(axes.map((axis) => [axis.name, axis.values[Math.floor((axis.values.length - 1) / 2)]]));
+  const free = { scaling: ["p", "gamma"] }[contents.design] ?? []; // they follow from the others
+  if (contents.points.length <= 12) return {};
+  return Object.fromEntries(axes.filter((axis) => !free.includes(axis.name)).map((axis) => [axis.name, contents.points[0][contents.axes.indexOf(axis)]]));
+}

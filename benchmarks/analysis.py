@@ -16,7 +16,7 @@ from sweep_service.store.dataset import coordinates
 from sweep_service.store.layout import Layout
 
 LIMIT = 1.0  # seconds of a phase diagram
-DIAGRAMS = ("sgd_risk", "discrepancy", "sgd_over_ode", "sgd_over_floor", "sgd_phase")
+DIAGRAMS = ("sgd_risk", "discrepancy", "sgd_over_ode", "sgd_over_floor", "sgd_phase", "auto_regime")
 DEFINITIONS = ("final_risk", "noise_floor", "phase", "bounded", "specialisation_time", "plateaus")
 
 

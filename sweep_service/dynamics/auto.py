@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sweep_service.dynamics.regimes import REGIMES, is_projected
 from sweep_service.model.initial import Start
@@ -20,21 +21,30 @@ class Choice:
     reason: str
 
 
+def sides(delta_t: Any, p: Any, gamma_over_p: Any, noise: Any) -> tuple[Any, Any, Any, Any]:
+    """Of numbers or arrays, on which side of each border they are: whether the step is large, the student
+    narrow, its rate high, the labels noisy. Points on the same sides with the same start have one choice,
+    and where one of the first two holds the start does not count.
+    """
+    return delta_t > LARGE_STEP, p <= NARROW, gamma_over_p > SMALL_RATE, noise > 0
+
+
 def choose(point: Point, start: Start) -> Choice:
     """The written rule: measured errors decide the borders."""
     ratio, D = point.gamma_over_p, start.d - point.k
-    if point.delta_t > LARGE_STEP:
+    large, narrow, high, noisy = sides(point.delta_t, point.p, ratio, point.noise)
+    if large:
         return Choice(
             "high_dimensional",
             f"δt = {point.delta_t:.3g} > {LARGE_STEP}: no guarantee, SS-ODE keeps the most terms",
         )
-    if point.p <= NARROW:
+    if narrow:
         here = f"p = {point.p} <= {NARROW}"
-        if ratio > SMALL_RATE:
+        if high:
             return Choice(
                 "high_dimensional", f"{here} and γ/p = {ratio:.3g} > {SMALL_RATE}: the sampling term counts"
             )
-        if point.noise > 0:
+        if noisy:
             return Choice(
                 "classical_noise",
                 f"{here}, γ/p = {ratio:.3g} <= {SMALL_RATE} and label noise: its plateau counts",

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from api import figures
-from api.figures import TYPES
+from api.figures import TYPES, state_tag
 from sweep_service.analysis.curves import curves
 from sweep_service.analysis.phase import as_plain, phase_diagram
 from sweep_service.analysis.views import VIEWS
@@ -150,7 +150,7 @@ def test_a_url_is_a_permalink(get, tmp_path, service, sweep):
     assert (seen.status_code, seen.content) == (304, b"")
     assert seen.headers["etag"] == first.headers["etag"]
     painter = figures.Painter(service.engine)  # as after a restart: nothing is kept
-    tag = painter._tag(sweep, "curves", "svg", {"d": "5"})
+    tag = state_tag(painter.engine, sweep, "curves", "svg", [("d", "5")])
     assert f'"{tag}"' == first.headers["etag"]
     assert painter._made(tag, sweep, "curves", "svg", {"d": "5"}) == first.content
     painter.close()
@@ -173,7 +173,8 @@ def test_what_is_kept_has_bounds(service, sweep, monkeypatch):
     for seed in range(2):
         for repeat in range(2):
             options = {"seed": str(seed), "repeat": str(repeat)}
-            painter._made(painter._tag(sweep, "curves", "json", options), sweep, "curves", "json", options)
+            tag = state_tag(painter.engine, sweep, "curves", "json", sorted(options.items()))
+            painter._made(tag, sweep, "curves", "json", options)
             assert painter._size == sum(map(len, painter._kept.values())) <= 30_000
     assert painter._kept
     painter.close()

@@ -50,7 +50,10 @@ def kernel(
     """Compile without the GIL, cached; division follows IEEE so that loops can vectorise.
 
     `inline` is for scalar helpers of vectorised loops: one call that LLVM leaves keeps a loop scalar.
-    `merged` spares short functions the call itself, which costs as much as a few neurons.
+    `merged` spares short functions the call itself, which costs as much as a few neurons. With `fastmath`
+    it is implied: numba gives each caller a copy of what it calls, optimised once more, and all calls in
+    a process go to the copy that was loaded first. Plain arithmetic has the same bits in every copy;
+    sums that LLVM may reorder or contract have not, so no copy of them may be left to be called.
     """
 
     def decorate(function: F) -> F:
@@ -65,7 +68,7 @@ def kernel(
                 error_model="numpy",
                 fastmath=fastmath,
                 inline="always" if inline else "never",
-                forceinline=merged,
+                forceinline=merged or bool(fastmath),
             )(function)
         finally:
             numba.config.CACHE_DIR = previous

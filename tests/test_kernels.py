@@ -1,4 +1,5 @@
-"""Compiled kernels: one cache for each state of their sources, and work without the time to compile."""
+"""Compiled kernels: one cache for each state of their sources, the same bits compiled and loaded, and work
+without the time to compile."""
 
 import os
 import shutil
@@ -80,6 +81,76 @@ def test_a_home_that_cannot_be_written_is_no_obstacle(tmp_path):
     folder = Path(run(PACKAGE.parent, PRINT_FOLDER, HOME=str(home)))
     assert folder.is_relative_to(tempfile.gettempdir())
     assert not folder.is_relative_to(home)
+
+
+# Bits
+
+HASHES = """
+import hashlib, sys
+import numpy as np
+import sweep_service as ss
+
+def bits(way, name, **changes):
+    point = {"d": 20, "p": 4, "k": 2, "gamma": 0.5, "noise": 1e-3, **changes}
+    how = {"times": np.geomspace(0.5, 20.0, 8), "seed": 0}
+    call = ss.integrate if way == "regime" else ss.simulate
+    found = call(point, **{way: name}, **how)
+    digest = hashlib.sha256(found["risk"].values.tobytes()).hexdigest()[:12]
+    print(way, name, *changes.values(), digest)
+"""
+NARROW = HASHES + 'bits("regime", "high_dimensional")\n'
+BROAD = (
+    HASHES
+    + """
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.simulators.choose import ENGINES
+
+cases = [("regime", name, {"activation": one}) for one in ("erf", "square", "relu") for name in REGIMES]
+cases += [("engine", name, {"activation": one}) for one in ("erf", "square", "tanh") for name in ENGINES]
+cases = [case for case in cases if case[1] not in ("mean_field_projected", "S4")]
+cases.append(("regime", "mean_field_projected", {"init": {"kind": "informed"}}))
+cases.append(("engine", "S4", {"activation": "square"}))
+cases.append(("regime", "mean_field", {"p": 150, "k": 1}))  # by nodes
+cases.append(("regime", "high_dimensional", {"teacher_activation": "tanh"}))  # tilted, by Mehler's series
+"""
+)
+FORWARD = BROAD + "for way, name, changes in cases: bits(way, name, **changes)\n"
+BACKWARD = BROAD + "for way, name, changes in reversed(cases): bits(way, name, **changes)\n"
+# What this process compiled must hold no functions with relaxed arithmetic that another copy can replace:
+# their bits may agree today by luck.
+SHARED = r"""
+import re
+from numba.core.dispatcher import Dispatcher
+
+relaxed = re.compile(r" f(add|sub|mul|div|neg) ([a-z]+ )*(reassoc|contract|arcp|fast) ")
+modules = [module for name, module in sys.modules.items() if name.startswith("sweep_service")]
+kernels = {one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)}
+compiled = [(one.__name__, result.library) for one in kernels for result in one.overloads.values()]
+defined = [(name, one) for name, library in compiled for one in library.get_defined_functions()]
+assert any(relaxed.search(str(one)) for _, one in defined), "nothing was compiled here"
+for name, one in defined:
+    if one.linkage.name.startswith(("linkonce", "weak")) and relaxed.search(str(one)):
+        print("shared", name, one.name)
+"""
+
+
+def test_bits_are_the_same_compiled_and_loaded(tmp_path):
+    compiled = run(PACKAGE.parent, NARROW + SHARED, SWEEP_KERNEL_CACHE=str(tmp_path)).splitlines()
+    loaded = run(PACKAGE.parent, NARROW, SWEEP_KERNEL_CACHE=str(tmp_path)).splitlines()
+    assert compiled[0].startswith("regime high_dimensional")
+    assert compiled[0] == loaded[0]
+    assert compiled[1:] == []
+
+
+@pytest.mark.slow
+def test_bits_depend_neither_on_the_cache_nor_on_the_order_of_compiling(tmp_path):
+    here, there = str(tmp_path / "here"), str(tmp_path / "there")
+    compiled = run(PACKAGE.parent, FORWARD + SHARED, SWEEP_KERNEL_CACHE=here).splitlines()
+    assert not [line for line in compiled if line.startswith("shared")]
+    loaded = run(PACKAGE.parent, FORWARD, SWEEP_KERNEL_CACHE=here).splitlines()
+    otherwise = run(PACKAGE.parent, BACKWARD, SWEEP_KERNEL_CACHE=there).splitlines()
+    assert len(compiled) > 30
+    assert compiled == loaded == otherwise[::-1]
 
 
 # Work

@@ -11,7 +11,7 @@ from sweep_service.analysis.curves import DERIVED, plain_value, single_observabl
 from sweep_service.analysis.stored import DRAWN, spec_of
 from sweep_service.analysis.values import values_of
 from sweep_service.analysis.views import FEWEST, VIEWS, suggestion
-from sweep_service.grids import POINT
+from sweep_service.grids import FIELDS, POINT
 from sweep_service.labels import about
 from sweep_service.runs import KINDS
 from sweep_service.selection import run_dims
@@ -57,7 +57,7 @@ def axes_of(dataset: xr.Dataset) -> list[dict[str, Any]]:
         for name in dataset.coords
         if dataset[name].dims == (POINT,) and name not in DERIVED and POINT in dims
     ]
-    names = names or [dim for dim in dims if dim in dataset.coords]
+    names = sorted(names, key=_order) or [dim for dim in dims if dim in dataset.coords]
     return [
         {
             "name": name,
@@ -67,6 +67,10 @@ def axes_of(dataset: xr.Dataset) -> list[dict[str, Any]]:
         }
         for name in names
     ]
+
+
+def _order(name: str) -> int:
+    return FIELDS.index(name) if name in FIELDS else len(FIELDS)
 
 
 def _points(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> list[list[Any]] | None:

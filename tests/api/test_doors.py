@@ -246,8 +246,9 @@ def test_a_browser_is_shown_where_to_put_a_token(locked, path):
     answer = locked.get(path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert answer.status_code == 401
     assert answer.headers["content-type"].startswith("text/html")
-    assert "/v1/session" in answer.text
     assert 'type="password"' in answer.text
+    for part in re.findall(r'(?:src|href)="(/static/[^"]*)"', answer.text):  # and it can be used
+        assert locked.get(part).status_code == 200
     assert "http" not in answer.text.replace("<!doctype html>", "")  # nothing is fetched from elsewhere
 
 

@@ -32,11 +32,50 @@ def test_it_is_well(service):
 def test_the_front_door_leads_to_all_rooms(service):
     page = service.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    links = re.findall(r'href="([^"]*)"', page.text)
-    assert len(links) > 4
+    links = re.findall(r'(?:href|src)="(/[^"]*)"', page.text)
+    assert {"/", "/compose", "/cluster", "/docs"} < set(links)
     for link in links:
-        assert service.get(link).status_code == (503 if link.startswith("/dask") else 200), link
+        assert service.get(link).status_code == 200, link
     assert service.get("/dask").headers["location"] == "/dask/status"
+
+
+@pytest.mark.parametrize("path", ["/", "/compose", "/cluster", "/docs"])
+def test_pages_are_safe(service, path):
+    page = service.get(path)
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert "<script>" not in page.text  # a policy that allows them would allow a stranger's
+    assert "http" not in page.text.replace("http-equiv", "")  # nothing from elsewhere
+
+
+def test_a_name_is_text_and_nothing_else(service):
+    """A title may hold what HTML takes for its own."""
+    sweep = service.done(another(5, name="<b>bold & 'quoted'"))
+    page = service.get(f"/sweeps/{sweep}").text
+    assert "<b>" not in page
+    assert "&lt;b&gt;bold" in page
+
+
+@pytest.mark.parametrize("path", ["/sweeps/nothing", "/sweeps/20200101-000000-00000000", "/sweeps/x/curves"])
+def test_a_page_that_is_not_there(service, path):
+    answer = service.get(path)
+    assert answer.status_code == 404
+    assert "Nothing here" in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["../settings.py", "..%2fsettings.py", "js/../../settings.py", "nothing.js", ""]
+)
+def test_only_files_of_the_page_are_served(service, path):
+    answer = service.get(f"/static/{path}")
+    assert answer.status_code in (404, 405)
+    assert "SWEEP_" not in answer.text
+
+
+def test_files_are_asked_for_again_and_cost_nothing_then(service):
+    first = service.get("/static/page.css")
+    assert first.headers["cache-control"] == "no-cache"
+    again = service.get("/static/page.css", headers={"If-None-Match": first.headers["etag"]})
+    assert again.status_code == 304
 
 
 def test_the_interface_is_described(service):

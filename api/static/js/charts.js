@@ -35,10 +35,21 @@ function mixed(scale, share) {
 const faded = (hex, share) => `rgba(${[1, 3, 5].map((from) => parseInt(hex.slice(from, from + 2), 16)).join(",")},${share})`;
 
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
-export const axis = (title, log, extra = {}) => ({
-  title: { text: title }, type: log ? "log" : "linear", gridcolor: colour("soft"), linecolor: colour("line"), zeroline: false, mirror: true, showline: true,
-  exponentformat: "power", ...(log ? { dtick: undefined, minor: { ticks: "outside", ticklen: 3 } } : {}), automargin: true, ...extra,
-});
+/** An axis; on a logarithmic one of many decades only those have numbers. */
+export function axis(title, log, extra = {}) {
+  return {
+    title: { text: title }, type: log ? "log" : "linear", gridcolor: colour("soft"), linecolor: colour("line"), zeroline: false, mirror: true, showline: true,
+    ticks: "outside", ticklen: 5, tickcolor: colour("line"), exponentformat: "power", automargin: true,
+    ...(log ? { minor: { ticks: "outside", ticklen: 3, tickcolor: colour("line"), dtick: "L1" } } : {}), ...extra,
+  };
+}
+
+/** Ticks of a logarithmic axis over these values: at decades, or at 1, 2 and 5 where there are few. */
+export function decades(values) {
+  const positive = values.filter((value) => value > 0);
+  const span = Math.log10(Math.max(...positive) / Math.min(...positive));
+  return span > 2.5 ? { dtick: Math.ceil(span / 9), minor: { ticks: "outside", ticklen: 3, tickvals: undefined } } : { dtick: "D2", minor: {} };
+}
 
 const charts = new Map(); // element -> how to draw it again
 /** Draw, and again when light turns to dark. */
@@ -55,6 +66,8 @@ export async function draw(element, make) {
   element.dataset.drawn = String(Number(element.dataset.drawn ?? 0) + 1); // for whoever waits for it
 }
 addEventListener("theme", () => { for (const [element, make] of charts) draw(element, make); });
+
+const NAMES = { risk: "excess risk R" };
 
 /** Traces of `/curves`: SGD as points with a band over its runs, theories as lines; coloured along one axis. */
 export function curveTraces(answer, { by = null, logX = true, logY = true, bands = true } = {}) {
@@ -85,8 +98,10 @@ export function curveTraces(answer, { by = null, logX = true, logY = true, bands
       named.add(hasOwn ? curve.regime : name);
     }
   }
+  if (!data.some((trace) => trace.x.length)) return { data: [], layout: { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: "nothing there yet", showarrow: false, font: { size: 15 } }] } };
+  const all = data.flatMap((trace) => trace.y), ends = data.flatMap((trace) => trace.x);
   const layout = {
-    xaxis: axis("time t", logX), yaxis: axis(answer.long_name, logY),
+    xaxis: axis("time t", logX, logX ? decades(ends) : {}), yaxis: axis(NAMES[answer.observable] ?? titled(answer.observable), logY, logY ? decades(all) : {}),
     legend: { orientation: "h", y: -0.16, yanchor: "top", bgcolor: "rgba(0,0,0,0)" }, margin: { l: 66, r: 16, t: 12, b: 90 },
   };
   return { data, layout };
@@ -101,9 +116,19 @@ export function borders(values, log) {
 }
 
 /** Positive, and over more than a factor ten. */
-export function isWide(values) {
+function isWide(values) {
   const numbers = values.filter((value) => typeof value === "number");
   return numbers.length > 1 && numbers.every((value) => value > 0) && Math.max(...numbers) / Math.min(...numbers) > 10;
+}
+
+/** Are these values of an axis spaced by ratios rather than by differences? */
+export function isLog(given) {
+  const values = [...new Set(given)].sort((a, b) => a - b);
+  if (values.length < 2 || !(values[0] > 0)) return false;
+  if (values.length === 2) return values[1] / values[0] > 5;
+  const unequal = (steps) => Math.max(...steps) / Math.min(...steps);
+  const next = values.slice(1);
+  return unequal(next.map((value, at) => Math.log(value / values[at]))) < unequal(next.map((value, at) => value - values[at]));
 }
 
 /** Colours for numbers or for words: what a trace needs, and how each value becomes a number. */

@@ -71,7 +71,7 @@ const typed = settled(async () => {
   }
   price();
 }, 400);
-text.addEventListener("input", typed);
+text.addEventListener("input", () => { submit.disabled = true; $("#cost").setAttribute("aria-busy", "true"); typed(); });
 text.addEventListener("blur", () => { if (!broken) written(); });
 
 const tabs = [...document.querySelectorAll("[role=tab]")];
@@ -97,12 +97,17 @@ $("#link").addEventListener("click", () => copy(location.href));
 
 // ---- its cost
 
-const price = settled(async () => {
+/** What is not priced yet cannot be run: the button waits for the answer. */
+function price() {
+  submit.disabled = true;
+  $("#cost").setAttribute("aria-busy", "true");
   asking?.abort();
+  ask();
+}
+const ask = settled(async () => {
   asking = new AbortController();
   const box = $("#cost");
   if (broken) { forbid(broken); return; }
-  box.setAttribute("aria-busy", "true");
   try {
     const found = await post("/v1/estimate", spec, { signal: asking.signal });
     const left = found.runs - found.reused - found.copies;

@@ -1,10 +1,12 @@
 // Every point of a sweep as a cell, coloured by what has become of its runs.
 import { number } from "./dom.js";
+import { symbol } from "./words.js";
 
 const GAP = 6; // pixels from which cells have a line between them
-const LARGEST = 30; // pixels of a cell
-// The worse goes before the better; what is done fills in with its share.
-export const STATUSES = { failed: "failed", diverged: "diverged", cancelled: "cancelled", under_way: "under way", skipped: "skipped", done: "done", pending: "pending" };
+const WIDEST = 64, HIGHEST = 26; // pixels of a cell
+const ROOMY = 14; // pixels from which rows and columns have names
+const LEFT = 130, BELOW = 22; // pixels for those names
+export const STATUSES = { pending: "pending", under_way: "under way", done: "done", diverged: "diverged", failed: "failed", cancelled: "cancelled", skipped: "skipped" };
 
 /** Columns along the longest axis, the others one below the other; points without axes in rows. */
 export function arranged(map) {
@@ -22,7 +24,7 @@ export function arranged(map) {
   };
 }
 
-/** The status that a cell shows, and the share of its runs that have ended. */
+/** The status that a cell shows, the worst of its runs, and the share of its runs that have ended. */
 export function look(map, at, underWay) {
   const count = (name) => map.counts[name]?.[at] ?? 0;
   const ended = map.runs - count("pending");
@@ -42,56 +44,75 @@ export class StatusMap {
     this.drawn = {};
   }
 
-  draw(map) {
+  /** `named(at)` gives the values of the axes at a point, for the names of rows and columns. */
+  draw(map, named) {
     const canvas = this.canvas, room = canvas.parentElement.clientWidth;
     const where = arranged(map), underWay = new Set(map.under_way);
-    const cell = Math.max(1, Math.min(LARGEST, Math.floor(room / where.across)));
-    const width = cell * where.across, height = Math.max(1, cell * where.down);
-    const sharp = cell >= GAP ? devicePixelRatio : 1;
-    if (canvas.width !== width * sharp || canvas.height !== height * sharp) {
-      Object.assign(canvas, { width: width * sharp, height: height * sharp });
-      Object.assign(canvas.style, { width: `${Math.min(width, room)}px`, height: `${height * Math.min(1, room / width)}px` });
+    const names = where.along !== null && (room - LEFT) / where.across >= ROOMY && where.down <= 60;
+    const left = names ? Math.min(LEFT, room / 3) : 0;
+    const wide = Math.max(1, Math.min(WIDEST, Math.floor((room - left) / where.across)));
+    const high = names ? Math.max(ROOMY, Math.min(HIGHEST, wide)) : Math.min(HIGHEST, wide);
+    const width = left + wide * where.across, height = high * where.down + (names ? BELOW : 0);
+    const sharp = wide >= GAP ? devicePixelRatio : 1, shrunk = Math.min(1, room / width);
+    if (canvas.width !== Math.round(width * sharp) || canvas.height !== Math.round(height * sharp)) {
+      Object.assign(canvas, { width: Math.round(width * sharp), height: Math.round(height * sharp) });
+      Object.assign(canvas.style, { width: `${width * shrunk}px`, height: `${height * shrunk}px` });
     }
-    const style = getComputedStyle(document.documentElement);
-    const colours = Object.fromEntries(Object.keys(STATUSES).map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-    const pen = canvas.getContext("2d");
+    const style = getComputedStyle(document.documentElement), hue = (name) => style.getPropertyValue(`--${name}`).trim();
+    const colours = Object.fromEntries(Object.keys(STATUSES).map((name) => [name, hue(name)]));
+    const pen = canvas.getContext("2d"), gap = wide >= GAP ? 1 : 0;
     pen.setTransform(sharp, 0, 0, sharp, 0, 0);
     pen.clearRect(0, 0, width, height);
-    const side = cell >= GAP ? cell - 1 : cell;
+    const box = (x, y, share, colour) => {
+      pen.fillStyle = colour;
+      pen.fillRect(left + x * wide, y * high + (high - gap) * (1 - share), wide - gap, (high - gap) * share);
+    };
     for (let at = 0; at < map.points; at += 1) {
       const [x, y] = where.place(at), { status, share } = look(map, at, underWay);
-      pen.fillStyle = colours[status === "done" || status === "under_way" ? "pending" : status];
-      pen.fillRect(x * cell, y * cell, side, side);
-      if (status === "under_way") {
-        pen.fillStyle = colours.under_way;
-        pen.fillRect(x * cell, y * cell, side, side);
-      }
-      if ((status === "done" || status === "under_way") && share > 0) { // it fills from below
-        pen.fillStyle = colours.done;
-        pen.fillRect(x * cell, y * cell + side * (1 - share), side, side * share);
-      }
-      if (status === "failed" && cell >= 10) { // not by colour alone
-        pen.strokeStyle = "#fff";
-        pen.lineWidth = 1.5;
-        pen.beginPath();
-        pen.moveTo(x * cell + 3, y * cell + 3);
-        pen.lineTo(x * cell + side - 3, y * cell + side - 3);
-        pen.moveTo(x * cell + side - 3, y * cell + 3);
-        pen.lineTo(x * cell + 3, y * cell + side - 3);
-        pen.stroke();
-      }
+      box(x, y, 1, colours[status === "done" ? "pending" : status]);
+      if (status === "done" || status === "under_way") box(x, y, share, colours.done); // it fills from below
+      if (status === "failed" && wide >= 10) crossed(pen, left + x * wide, y * high, wide - gap, high - gap); // not by colour alone
     }
-    this.drawn = { map, where, cell: cell * Math.min(1, room / width) };
+    if (names) label(pen, map, where, named, { left, wide, high, ink: hue("faint") });
+    this.drawn = { map, where, left, wide, high, shrunk };
   }
 
   /** The number of the point below the pointer, or null. */
   at(event) {
-    const { map, where, cell } = this.drawn;
+    const { map, where, left, wide, high, shrunk } = this.drawn;
     if (!map) return null;
     const box = this.canvas.getBoundingClientRect();
-    const x = Math.floor((event.clientX - box.left) / cell), y = Math.floor((event.clientY - box.top) / cell);
+    const x = Math.floor(((event.clientX - box.left) / shrunk - left) / wide), y = Math.floor((event.clientY - box.top) / shrunk / high);
     if (x < 0 || y < 0 || x >= where.across || y >= where.down) return null;
     const found = where.index(x, y);
     return found < map.points ? found : null;
   }
+}
+
+function crossed(pen, x, y, wide, high) {
+  const middle = x + wide / 2, arm = Math.min(wide, high) / 2 - 3;
+  pen.strokeStyle = "#fff";
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  for (const side of [1, -1]) { pen.moveTo(middle - arm * side, y + high / 2 - arm); pen.lineTo(middle + arm * side, y + high / 2 + arm); }
+  pen.stroke();
+}
+
+/** Values of the long axis below, those of the others on the left; as many as there is room for. */
+function label(pen, map, where, named, { left, wide, high, ink }) {
+  const along = map.dims[where.along], others = map.dims.filter((name, at) => name !== along && map.shape[at] > 1);
+  pen.fillStyle = ink;
+  pen.font = "12px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  pen.textAlign = "right";
+  for (let y = 0; y < where.down; y += 1) {
+    const here = named(where.index(0, y));
+    const text = others.map((name) => `${symbol(name)} = ${number(here[name])}`).join(", ") || " ";
+    pen.fillText(text, left - 8, (y + 0.5) * high, left - 10);
+  }
+  pen.textAlign = "center";
+  const step = Math.ceil(52 / wide);
+  for (let x = 0; x < where.across; x += step) pen.fillText(number(named(where.index(x, 0))[along]), left + (x + 0.5) * wide, where.down * high + 12);
+  pen.textAlign = "right";
+  pen.fillText(symbol(along), left - 8, where.down * high + 12);
 }

@@ -3,7 +3,7 @@ import { $, copy, duration, exact, facts, h, number, when } from "./dom.js";
 import { id, onNews } from "./header.js";
 import { STATUSES, StatusMap, told } from "./map.js";
 import { get, query } from "./rest.js";
-import { words } from "./words.js";
+import { symbol, words } from "./words.js";
 
 const canvas = $("#map canvas"), tip = $("#tip");
 const drawing = new StatusMap(canvas);
@@ -32,18 +32,18 @@ async function refresh() {
 }
 
 function show() {
-  drawing.draw(map);
+  drawing.draw(map, place);
   const { along } = drawing.drawn.where;
   const names = map.dims.filter((_, at) => map.shape[at] > 1 && at !== along);
   const text = along === null ? `${number(map.points)} points, row by row`
-    : `${number(map.points)} points: ${map.dims[along]} from left to right${names.length ? `, ${names.join(", ")} from top to bottom` : ""}`;
+    : `${number(map.points)} points: ${symbol(map.dims[along])} from left to right${names.length ? `, ${names.map(symbol).join(", ")} from top to bottom` : ""}`;
   $("#map-about").textContent = `${text}; ${number(map.runs)} runs each. Click on one for its curves.`;
   canvas.setAttribute("aria-label", `Status of ${map.points} points: ${Object.entries(map.counts).map(([name, counts]) => `${counts.reduce((a, b) => a + b, 0)} runs ${name}`).join(", ")}`);
 }
 
 /** The values of the axes at a point of a product; of other designs the map knows only its number. */
 function place(at) {
-  if (drawing.drawn.where.along === null) return contents.points ? Object.fromEntries(contents.axes.map((axis, column) => [axis.name, contents.points[at][column]])) : null;
+  if (map.dims[0] === "point") return contents.points ? Object.fromEntries(contents.axes.map((axis, column) => [axis.name, contents.points[at][column]])) : null;
   const found = {};
   let rest = at;
   for (let dim = map.dims.length - 1; dim >= 0; dim -= 1) {

@@ -1,5 +1,5 @@
 // One value on two axes; a click shows the curves behind a cell.
-import { axis, borders, draw, isWide, shaded } from "./charts.js";
+import { axis, borders, decades, draw, isLog, shaded } from "./charts.js";
 import { curvesOf } from "./cell.js";
 import { $, exact, number, settled } from "./dom.js";
 import { id, onNews } from "./header.js";
@@ -25,8 +25,9 @@ function build() {
     select("value", "Value", contents.values.map((one) => [one.name, titled(one.name)]), value),
     ...(contents.regimes.length && wanted?.needs_regime ? [select("regime", "Theory", contents.regimes.map((name) => [name, titled(name)]), asked.regime ?? proposed.regime)] : []),
     ...rest.map((one) => axisSelect(one, asked[one.name] ?? (contents.points ? "" : first[one.name]), contents.points ? ["", "any"] : null)));
+  const middle = (one) => (contents.points ? "" : one.values[Math.floor(one.values.length / 2)]);
   cell.replaceChildren(...[x, y].map((name) => axes.find((one) => one.name === name)).filter(Boolean).map((one) => {
-    const label = axisSelect(one, asked[`at_${one.name}`], ["", "–"]);
+    const label = axisSelect(one, asked[`at_${one.name}`] ?? middle(one), ["", "–"]);
     $("select", label).name = `at_${one.name}`;
     return label;
   }));
@@ -47,7 +48,7 @@ async function show() {
     chart.dataset.milliseconds = String(Math.round(performance.now() - began));
     problemAt("");
     $("#what").textContent = answer.value.long_name;
-    const taken = Object.entries(answer.reduced ?? {}).map(([name, how]) => (name === "time" ? `t from ${number(how.from)} to ${number(how.to)}` : `${how} ${name}s`));
+    const taken = Object.entries(answer.reduced ?? {}).map(([name, how]) => (name === "time" ? `t from ${number(how.from)} to ${number(how.to)}` : `${how} ${name}${how === 1 ? "" : "s"}`));
     $("#caption").textContent = [words(answer.at), taken.length ? `mean over ${taken.join(", ")}` : ""].filter(Boolean).join(" · ");
     downloads($("#links"), `/v1/sweeps/${id}/phase-diagram`, query(now));
   } catch (problem) {
@@ -55,10 +56,13 @@ async function show() {
   }
 }
 
-const ticks = (values, title) => { // words, or few numbers: each has its tick
-  if (typeof values[0] === "number") return axis(title, isWide(values));
-  return axis(title, false, { tickvals: values.map((_, at) => at), ticktext: values.map(titled) });
-};
+const FEW = 9; // values that each have their tick
+function ticks(given, title) {
+  const values = [...new Set(given)];
+  if (typeof values[0] !== "number") return axis(title, false, { tickvals: values.map((_, at) => at), ticktext: values.map(titled) });
+  const log = isLog(values), each = { tickvals: values, ticktext: values.map(number), minor: {} };
+  return axis(title, log, values.length <= FEW ? each : log ? decades(values) : {});
+}
 const places = (values) => (typeof values[0] === "number" ? values : values.map((_, at) => at));
 
 function grid(answer) {
@@ -68,7 +72,7 @@ function grid(answer) {
     `${symbol(x.name)} = ${number(x.values[column])}, ${symbol(y.name)} = ${number(y.values[at])}`,
     one === null ? "nothing there yet" : `${typeof one === "number" ? Number(one.toPrecision(4)) : titled(one)}${value.standard_error?.[at][column] ? ` ± ${number(value.standard_error[at][column])}` : ""}`,
     value.runs ? `${value.runs[at][column]} runs` : ""].filter(Boolean).join("<br>")));
-  const edges = (one) => borders(places(one.values), typeof one.values[0] === "number" && isWide(one.values));
+  const edges = (one) => borders(places(one.values), typeof one.values[0] === "number" && isLog(one.values));
   const trace = {
     type: "heatmap", x: edges(x), y: edges(y), z: value.values.map((row) => row.map(shade.number)), text: told,
     hovertemplate: "%{text}<extra></extra>", ...shade.trace, xgap: x.values.length < 40 ? 1 : 0, ygap: y.values.length < 40 ? 1 : 0,
@@ -120,6 +124,7 @@ form.addEventListener("change", (event) => {
   if (asked.x === asked.y) asked[event.target.name === "x" ? "y" : "x"] = names.find((name) => name !== event.target.value);
   build();
   show();
+  showCell();
 });
 cell.addEventListener("change", showCell);
 for (const one of [form, cell]) one.addEventListener("submit", (event) => event.preventDefault());

@@ -84,6 +84,7 @@ async function welcome() {
 }
 
 const refresh = repeat(load, 1500);
-form.addEventListener("input", settled(() => { pages = 1; remember(words()); refresh(); }, 200));
+const search = settled(refresh, 200);
+form.addEventListener("input", () => { pages = 1; remember(words()); search(); });
 form.addEventListener("submit", (event) => event.preventDefault());
 more.addEventListener("click", () => { pages += 1; refresh(); });

@@ -38,7 +38,7 @@ async function show() {
     $("#what").textContent = answer.value.long_name;
     $("#caption").textContent = `δt = γ/(pd) = ${number(answer.delta_t)} everywhere · dotted: lines of equal γ/p · symbols: the theory that auto chooses`;
     downloads($("#links"), `/v1/sweeps/${id}/figures/triangle`, query(now));
-    const before = cell.elements.point?.value ?? asked.point;
+    const before = cell.elements.point?.value ?? asked.point ?? 0;
     cell.replaceChildren(select("point", "Point", [["", "–"], ...points.map((point, at) => [at, name(point)])], before));
   } catch (problem) {
     if (mine === turn) problemAt(problem.message);
@@ -55,17 +55,17 @@ function ternary(answer) {
     return {
       type: "scatterternary", mode: "markers", name: titled(regime), showlegend: regimes.length > 1,
       a: mine.map((one) => one.u_d), b: mine.map((one) => one.u_p), c: mine.map((one) => one.u_gamma), customdata: mine.map((one) => one.index),
-      marker: { symbol: SYMBOLS[at % SYMBOLS.length], size: 15, line: { width: 1, color: "#fff" }, color: mine.map((one) => shade.number(one.value)), showscale: at === 0, ...colours, ...range },
+      marker: { symbol: SYMBOLS[at % SYMBOLS.length], size: 15, line: { width: 1, color: "#fff" }, color: mine.map((one) => shade.number(one.value)), showscale: at === 0, ...colours, ...range, colorbar: { ...colours.colorbar, x: 1.12, len: 0.8 } },
       text: mine.map((one) => `${name(one)}<br>${one.value === null ? "nothing there yet" : typeof one.value === "number" ? Number(one.value.toPrecision(4)) : titled(one.value)}<br>auto: ${titled(regime)}`),
-      hovertemplate: "%{text}<extra></extra>",
+      hovertemplate: "%{text}<extra></extra>", cliponaxis: false,
     };
   });
-  const corner = (title) => ({ title: { text: title }, ticks: "", showticklabels: false, showgrid: false, linewidth: 1 });
+  const corner = (title) => ({ title: { text: title }, ticks: "", showticklabels: false, showgrid: false, linewidth: 1, linecolor: "#8a94a0" });
   return {
     data: [...levels(answer), ...data],
     layout: {
-      ternary: { aaxis: corner("high-dimensional<br>d → ∞"), baxis: corner("mean field<br>p → ∞"), caxis: corner("classical<br>γ → 0"), bgcolor: "rgba(0,0,0,0)" },
-      margin: { l: 60, r: 60, t: 60, b: 70 }, legend: { orientation: "h", y: -0.12, bgcolor: "rgba(0,0,0,0)" },
+      ternary: { aaxis: corner("high-dimensional: d → ∞<br> "), baxis: corner("mean field<br>p → ∞"), caxis: corner("classical<br>γ → 0"), bgcolor: "rgba(0,0,0,0)" },
+      margin: { l: 70, r: 110, t: 60, b: 70 }, legend: { orientation: "h", y: -0.12, bgcolor: "rgba(0,0,0,0)" },
     },
   };
 }

@@ -1,0 +1,205 @@
+"""Compose a sweep: from a preset, by hand, as text; what is wrong is said where it is."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from sweep_service.presets import PRESETS, preset
+from sweep_service.spec import SweepSpec
+from tests.api.served import TINY, until
+
+
+def text(page, form):
+    page.get_by_role("tab", name=form).click()
+    return page.locator("#text").input_value()
+
+
+def written(page):
+    """The spec that would be sent."""
+    return json.loads(text(page, "JSON"))
+
+
+def row(page, name):
+    return page.locator(f'.param[data-name="{name}"]')
+
+
+def priced(page):
+    """Wait until the cost is that of what is written."""
+    expect(page.locator("#cost")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator("#estimate")).to_contain_text("core time")
+
+
+def test_from_a_preset_to_the_end(page, service):
+    page.goto("/compose")
+    page.get_by_label("Start from").select_option("fig5d")
+    expect(page.get_by_label("A title, for people")).to_have_value(preset("fig5d").name)
+    page.get_by_label("Until t =").fill("1")  # the preset itself takes a while
+    row(page, "p").get_by_label("values of p").fill("50")
+    priced(page)
+    expect(page.locator("#estimate")).to_contain_text("runs10")
+    page.get_by_role("button", name="Run it").click()
+    page.wait_for_url("**/sweeps/*")
+    expect(page.get_by_role("heading", level=1)).to_have_text(preset("fig5d").name)
+    expect(page.locator("#state")).to_have_text("completed")
+    expect(page.locator("#counts")).to_contain_text("10 done")
+    expect(page.locator("#map canvas")).to_have_attribute("aria-label", re.compile("10 runs done"))
+    sweep = page.url.rpartition("/")[2]
+    stored = SweepSpec.parse(service.get(f"/v1/sweeps/{sweep}/spec").json())
+    assert stored == SweepSpec.parse(
+        {**preset("fig5d").written(), "axes": {**preset("fig5d").written()["axes"], "p": 50},
+         "time": {**preset("fig5d").written()["time"], "max": 1}}
+    )  # fmt: skip
+
+
+def test_by_hand(page, service):
+    page.goto("/compose")
+    page.get_by_label("A title, for people").fill("by hand")
+    row(page, "d").get_by_label("values of d").fill("5, 8")
+    row(page, "p").get_by_label("values of p").fill("4")
+    row(page, "gamma").get_by_role("combobox").select_option("lin")
+    for what, value in (("first", "0.1"), ("last", "0.5"), ("how many", "3")):
+        row(page, "gamma").get_by_label(f"γ, learning rate: {what}").fill(value)
+    page.get_by_label("Add a parameter").select_option("activation")
+    row(page, "activation").get_by_label("square").check()
+    row(page, "activation").get_by_label("erf").uncheck()
+    page.get_by_role("checkbox", name="high dimensional SS-ODE").uncheck()
+    page.get_by_label("Kind").select_option("informed")
+    page.get_by_role("checkbox", name="the same start for every d").check()
+    page.get_by_label("Initial conditions").fill("2")
+    page.get_by_label("SGD repeats of each").fill("3")
+    page.get_by_label("Until t =").fill("1.5")
+    page.get_by_label("Samples, log-spaced").fill("5")
+    priced(page)
+    assert SweepSpec.parse(written(page)) == SweepSpec.parse({
+        "name": "by hand",
+        "axes": {"d": [5, 8], "p": 4, "gamma": {"lin": [0.1, 0.5, 3]}, "regime": "classical_noise"},
+        "fixed": {"k": 2, "noise": 1e-3, "activation": "square"},
+        "init": {"kind": "informed", "shared": True},
+        "seeds": {"init": 2, "repeat": 3}, "time": {"max": 1.5, "samples": 5},
+    })  # fmt: skip
+    expect(page.locator("#estimate")).to_contain_text("points6")
+    expect(page.locator("#estimate")).to_contain_text("SGD steps")
+    page.get_by_role("button", name="Run it").click()
+    page.wait_for_url("**/sweeps/*")
+    assert service.ended(page.url.rpartition("/")[2])["state"] == "completed"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_form_says_what_a_preset_says(page, service, name):
+    """Whatever a preset has, the form reads back; and the YAML is read as the same spec."""
+    page.goto(f"/compose?preset={name}")
+    expect(page.get_by_label("A title, for people")).to_have_value(preset(name).name)
+    page.get_by_label("A title, for people").press("End")
+    page.get_by_label("A title, for people").press_sequentially("!")
+    expected = SweepSpec.parse({**preset(name).written(), "name": preset(name).name + "!"})
+    assert SweepSpec.parse(written(page)) == expected
+    assert SweepSpec.read(text(page, "YAML")) == expected
+
+
+def test_text_becomes_the_form(page):
+    page.goto("/compose")
+    for form, content in (
+        (
+            "YAML",
+            "axes: {d: [7, 9], p: 3, gamma: {log: [1e-2, 1, 4]}}\nfixed: {k: 1}\nseeds: 3\ntime: {max: 2}\n",
+        ),
+        (
+            "JSON",
+            json.dumps({"axes": {"d": 11, "p": 2, "gamma": 0.5}, "fixed": {"k": 1}, "time": {"max": 4}}),
+        ),
+    ):
+        page.get_by_role("tab", name=form).click()
+        page.locator("#text").fill(content)
+        spec = SweepSpec.read(content)
+        wanted = spec.axes["d"] if isinstance(spec.axes["d"], list) else [spec.axes["d"]]
+        expect(row(page, "d").get_by_label("values of d")).to_have_value(", ".join(map(str, wanted)))
+        expect(page.get_by_label("Until t =")).to_have_value(f"{spec.time.max:g}")
+        expect(page.get_by_role("checkbox", name="classical noise")).not_to_be_checked()
+    assert "client.submit" in text(page, "Python")
+    assert "curl -X POST" in text(page, "curl")
+
+
+def test_what_is_copied_runs(page, service, tmp_path):
+    """The Python of the page, as it stands."""
+    page.goto("/compose#spec=" + json.dumps({**TINY, "name": "copied", "simulate": False}))
+    priced(page)
+    code = text(page, "Python")
+    namespace = {}
+    exec(compile(code, "page", "exec"), namespace)
+    assert namespace["ds"].ode_risk.notnull().all()
+    assert namespace["sweep"]["name"] == "copied"
+
+
+@pytest.mark.parametrize(
+    ("label", "wrong", "place", "words"),
+    [
+        ("values of γ", "abc", ".param[data-name=gamma]", "number"),
+        ("values of d", "-5", ".param[data-name=d]", ">="),
+        ("values of p", "", ".param[data-name=p]", ""),
+        ("Until t =", "-1", '[data-field="time.max"]', "greater than 0"),
+        ("Until t =", "", '[data-field="time.max"]', "required"),
+        ("Samples, log-spaced", "1.5", '[data-field="time.samples"]', "integer"),
+        ("Initial conditions", "0", '[data-field="seeds.init"]', ">= 1"),
+        ("SGD repeats of each", "x", '[data-field="seeds.repeat"]', "integer"),
+        ("scale", "-2", '[data-field="init.scale"]', ">="),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(page, service, label, wrong, place, words):
+    before = service.get("/v1/sweeps").json()
+    page.goto("/compose#spec=" + json.dumps({**TINY, "axes": {**TINY["axes"]}, "init": {"kind": "gaussian"}}))
+    priced(page)
+    good = page.get_by_label(label).first.input_value()
+    page.get_by_label(label).first.fill(wrong)
+    said = page.locator(place).locator(".error")
+    expect(said).not_to_be_empty()
+    expect(said).to_contain_text(words)
+    expect(page.locator(place).locator("[aria-invalid=true]")).not_to_have_count(0)
+    expect(page.get_by_role("button", name="Run it")).to_be_disabled()
+    page.get_by_label(label).first.fill(good)
+    expect(said).to_be_empty()
+    expect(page.get_by_role("button", name="Run it")).to_be_enabled()
+    assert service.get("/v1/sweeps").json() == before
+
+
+def test_a_text_that_is_wrong(page):
+    page.goto("/compose")
+    priced(page)
+    page.locator("#text").fill("axes: {d: 5\n")
+    expect(page.locator("#text-problem")).not_to_be_empty()
+    page.locator("#text").fill("axes: {d: 5, p: 2, gamma: 1}\nfixed: {k: 1}\ntime: {max: 1}\nseedz: 3\n")
+    expect(page.locator("#text-problem")).to_contain_text("did you mean 'seeds'")
+    expect(page.get_by_role("button", name="Run it")).to_be_disabled()
+
+
+def test_what_is_too_dear_says_so(page):
+    page.goto("/compose")
+    page.get_by_label("Until t =").fill("1e12")
+    expect(page.locator("#refused")).to_contain_text("refused: core_hours")
+    expect(page.get_by_role("button", name="Run it")).to_be_disabled()
+
+
+def test_designs(page):
+    page.goto("/compose")
+    for design, first in (
+        ("scaling", "p0"),
+        ("triangle", "δt"),
+        ("points", "One point a line"),
+        ("product", "values of γ"),
+    ):
+        page.get_by_label("Design").select_option(design)
+        expect(page.get_by_label(first).first).to_be_visible()
+        priced(page)
+        assert (design in written(page)) == (design != "product")
+        expect(page.get_by_role("button", name="Run it")).to_be_enabled()
+
+
+def test_a_link_to_it(page, browser, service):
+    page.goto("/compose")
+    page.get_by_label("A title, for people").fill("shared")
+    priced(page)
+    until(lambda: "shared" in page.url)
+    again = page.context.new_page()
+    again.goto(page.url)
+    expect(again.get_by_label("A title, for people")).to_have_value("shared")

@@ -1,0 +1,49 @@
+"""A token opens the page, its events and its files; one that may only look changes nothing."""
+
+from playwright.sync_api import expect
+
+from tests.api.served import TINY, serving
+from tests.page.conftest import window
+
+LOCKED = {"tokens": "all-of-it,only-looking:read"}
+
+
+def log_in(page, token):
+    page.get_by_label("A token of this service").fill(token)
+    page.get_by_role("button", name="Enter").click()
+
+
+def test_log_in(browser, tmp_path):
+    with (
+        serving(tmp_path, headers={"Authorization": "Bearer all-of-it"}, **LOCKED) as service,
+        window(browser, service.url, errors=["401"]) as page,
+    ):
+        sweep = service.done(TINY)
+        assert page.goto(f"/sweeps/{sweep}").status == 401
+        expect(page.get_by_role("heading", level=1)).to_have_text("A token, please")
+        log_in(page, "wrong")
+        expect(page.get_by_role("alert")).to_have_text("That is no token of this service.")
+        log_in(page, "all-of-it")
+        expect(page.locator("#state")).to_have_text("completed")
+        expect(page.locator("#counts")).to_contain_text("4 done")  # which comes by REST
+        page.goto("/compose")
+        expect(page.locator("#estimate")).to_contain_text("core time")
+
+
+def test_a_token_that_may_only_look(browser, tmp_path):
+    with (
+        serving(tmp_path, headers={"Authorization": "Bearer all-of-it"}, **LOCKED) as service,
+        window(browser, service.url, errors=["401", "403"]) as page,
+    ):
+        sweep = service.done(TINY)
+        page.goto("/")
+        log_in(page, "only-looking")
+        page.get_by_role("link", name=sweep).click()
+        page.locator('#actions [data-action="delete"]').click()
+        page.get_by_role("button", name="Delete it").click()
+        expect(page.locator("#says")).to_have_text("this token may only look")
+        page.goto("/compose")
+        expect(page.locator("#estimate")).to_contain_text("core time")  # what it would cost may be asked
+        page.get_by_role("button", name="Run it").click()
+        expect(page.locator("#says")).to_have_text("this token may only look")
+        assert [one["id"] for one in service.get("/v1/sweeps").json()["sweeps"]] == [sweep]

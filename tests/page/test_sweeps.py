@@ -1,0 +1,137 @@
+"""The list, and what is done with a sweep: pause, resume, cancel, retry, extend, delete, each for real."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.api.served import TINY, another, until
+from tests.page.conftest import window
+from tests.service import breakable, start_service
+
+
+def item(page, sweep):
+    return page.locator(f'.item[data-id="{sweep}"]')
+
+
+def test_an_empty_house_shows_where_to_begin(page):
+    page.goto("/")
+    expect(page.get_by_text("No sweeps yet.")).to_be_visible()
+    page.get_by_role("link", name="fig2-right").click()
+    expect(page.get_by_label("A title, for people")).to_have_value("dimension independence (figure 2, right)")
+
+
+def test_the_list_is_live(waiting, held):
+    waiting.goto("/")
+    sweep = held.submit(another(1, name="one"))
+    expect(item(waiting, sweep)).to_contain_text("one")
+    expect(item(waiting, sweep).locator(".badge")).to_have_text("running")
+    held.executor.let()
+    expect(item(waiting, sweep).locator(".badge")).to_have_text("completed")
+    expect(item(waiting, sweep)).to_contain_text("100 %")
+
+
+def test_filters(waiting, held):
+    first, second = held.submit(another(2, name="apple")), held.submit(another(3, name="pear"))
+    held.client.post(f"/v1/sweeps/{second}/cancel")
+    waiting.goto("/")
+    expect(item(waiting, first)).to_be_visible()
+    waiting.get_by_label("Name or id").fill("PEA")
+    expect(item(waiting, first)).to_have_count(0)
+    expect(item(waiting, second)).to_be_visible()
+    waiting.get_by_label("Name or id").fill("")
+    waiting.get_by_label("State").select_option("cancelled")
+    expect(item(waiting, first)).to_have_count(0)
+    expect(item(waiting, second)).to_be_visible()
+    waiting.reload()  # the address says what is shown
+    expect(waiting.get_by_label("State")).to_have_value("cancelled")
+    expect(item(waiting, first)).to_have_count(0)
+    waiting.get_by_label("Name or id").fill("100% of_nothing")
+    expect(waiting.get_by_text("No sweep is like that.")).to_be_visible()
+
+
+def test_pause_resume_cancel_retry(waiting, held):
+    sweep = held.submit(another(4, name="steered"))
+    waiting.goto(f"/sweeps/{sweep}")
+    act = lambda name: waiting.locator(f'#actions [data-action="{name}"]').click()  # noqa: E731
+    state = waiting.locator("#state")
+    act("pause")
+    expect(state).to_have_text("paused")
+    act("resume")
+    expect(state).to_have_text("running")
+    act("cancel")
+    waiting.get_by_role("button", name="Keep it as it is").click()
+    assert held.sweep(sweep)["state"] == "running"
+    act("cancel")
+    waiting.get_by_role("button", name="Cancel the sweep").click()
+    expect(state).to_have_text("cancelled")
+    assert held.sweep(sweep)["counts"] == {"cancelled": 4}
+    expect(waiting.locator("#map canvas")).to_have_attribute(
+        "aria-label", "Status of 1 points: 4 runs cancelled"
+    )
+    act("retry")
+    expect(state).to_have_text("running")
+    held.executor.let()
+    expect(state).to_have_text("completed")
+    expect(waiting.locator("#bar")).to_have_js_property("value", 1)
+
+
+def test_extend_and_delete(browser, service):
+    with window(browser, service.url, errors=["404"]) as page:
+        extend_and_delete(page, service)
+
+
+def extend_and_delete(page, service):
+    sweep = service.done({**TINY, "name": "small one"})
+    page.goto(f"/sweeps/{sweep}")
+    page.get_by_role("button", name="extend small one").click()
+    page.get_by_label("Axis").select_option("gamma")
+    page.get_by_label("Further values").fill("0.2, 0.3")
+    page.get_by_label("Initial conditions").fill("3")
+    page.get_by_role("button", name="Run the extension").click()
+    page.wait_for_url(lambda url: "/sweeps/" in url and sweep not in url)
+    extension = page.url.rpartition("/")[2]
+    assert service.ended(extension)["extends"] == sweep
+    assert service.sweep(extension)["runs"] == 3 * 3 * 2
+    assert service.sweep(extension)["reused"] == 4
+    page.get_by_role("link", name=sweep).click()
+    page.get_by_role("button", name="delete small one").click()
+    page.get_by_role("button", name="Delete it").click()
+    page.wait_for_url(lambda url: url.rstrip("/") == service.url)
+    expect(item(page, extension)).to_be_visible()
+    expect(item(page, sweep)).to_have_count(0)
+    assert service.get(f"/v1/sweeps/{sweep}").status_code == 404
+    assert page.goto(f"/sweeps/{sweep}").status == 404
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here")
+
+
+def test_more_than_a_page_of_them(browser, service):
+    for number in range(53):
+        service.submit({**another(100 + number), "simulate": False, "seeds": 1})
+    with window(browser, service.url) as page:
+        page.goto("/")
+        expect(page.locator(".item")).to_have_count(50)
+        page.get_by_role("button", name="Older ones").click()
+        until(lambda: page.locator(".item").count() > 50)
+
+
+@pytest.mark.timeout(180)
+def test_failures_with_their_capsules(browser, tmp_path):
+    (tmp_path / "broken").touch()
+    service = start_service(tmp_path / "data", env=breakable(tmp_path))
+    try:
+        with window(browser, service.url) as page:
+            page.goto("/compose")
+            page.locator("#text").fill(
+                "name: broken\naxes: {d: 5, p: 2, gamma: [0.1, 0.2], regime: classical}\nfixed: {k: 1}\n"
+                "simulate: false\nseeds: [12, 13]\ntime: {max: 1, samples: 3}\n"
+            )
+            page.get_by_role("button", name="Run it").click()
+            expect(page.locator("#state")).to_have_text("incomplete", timeout=90_000)
+            failures = page.locator("#failures li")
+            expect(failures.first).to_contain_text("out of order")
+            expect(failures.first.locator("pre")).to_contain_text("sweep rerun")
+            (tmp_path / "broken").unlink()
+            page.locator('#actions [data-action="retry"]').click()
+            expect(page.locator("#state")).to_have_text("completed", timeout=60_000)
+            expect(page.locator("#failures")).to_be_hidden()
+    finally:
+        service.stop()

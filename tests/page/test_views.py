@@ -1,0 +1,170 @@
+"""What is looked at in a sweep: curves, phase diagram, triangle, figures, data; each has an address."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.api.served import SMALL, until
+
+GRID = {**SMALL, "name": "grid", "axes": {**SMALL["axes"], "d": [5, 8, 20], "gamma": [0.1, 0.3, 0.9],
+        "regime": ["classical_noise", "high_dimensional"]}}  # fmt: skip
+TRIANGLE = {
+    "name": "corners", "triangle": {"delta_t": 0.01, "resolution": 3}, "axes": {"regime": "high_dimensional"},
+    "fixed": {"k": 2}, "init": {"kind": "informed"}, "seeds": 2, "time": {"max": 1.0, "samples": 5},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def grid(service):
+    return service.done(GRID)
+
+
+@pytest.fixture(scope="module")
+def corners(service):
+    return service.done(TRIANGLE)
+
+
+def drawn(page, place, times=1):
+    expect(page.locator(place)).to_have_attribute("data-drawn", re.compile(r"\d+"))
+    until(lambda: int(page.locator(place).get_attribute("data-drawn")) >= times)
+
+
+def traces(page, place="#chart"):
+    """What the plotting library was given."""
+    return page.evaluate(
+        "place => document.querySelector(place).data.map((one) => ({name: one.name, mode: one.mode, type: one.type,"
+        " x: one.x && [...one.x], y: one.y && [...one.y]}))",
+        place,
+    )
+
+
+def test_curves(page, service, grid):
+    page.goto(f"/sweeps/{grid}/curves")
+    drawn(page, "#chart")
+    found = traces(page)
+    lines, points = (
+        [one for one in found if one["mode"] == mode and one["name"]] for mode in ("lines", "markers")
+    )
+    assert len(points) == 3  # one for each d
+    assert len(lines) == 6  # and two theories at each
+    answer = service.get(f"/v1/sweeps/{grid}/curves", params={"gamma": 0.3, "d": 5}).json()
+    expected = next(one for one in answer["curves"] if one["source"] == "sgd")["mean"]
+    assert points[0]["y"] == expected[1:]  # t = 0 has no place on a logarithmic axis
+    before = int(page.locator("#chart").get_attribute("data-drawn"))
+    page.get_by_label("γ", exact=True).select_option("0.9")
+    drawn(page, "#chart", before + 1)
+    assert "gamma=0.9" in page.url
+    page.get_by_label("high dimensional").uncheck()
+    until(lambda: len([one for one in traces(page) if one["mode"] == "lines" and one["name"]]) == 3)
+    shared = page.url
+    page.goto("/")
+    page.goto(shared)
+    drawn(page, "#chart")
+    expect(page.get_by_label("γ", exact=True)).to_have_value("0.9")
+    expect(page.get_by_label("high dimensional")).not_to_be_checked()
+
+
+def test_a_phase_diagram_and_a_click_on_a_cell(page, service, grid):
+    page.goto(f"/sweeps/{grid}/phase-diagram?x=gamma&y=d&value=sgd_risk")
+    drawn(page, "#chart")
+    assert [one["type"] for one in traces(page)] == ["heatmap"]
+    box = page.locator("#chart .nsewdrag").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.1)
+    expect(page.locator(".hovertext")).to_contain_text("γ = 0.9")
+    page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.1)  # the last column, on top
+    expect(page.locator("#cell-caption")).to_contain_text("γ = 0.9, d = 20")
+    drawn(page, "#curves")
+    assert "at_gamma=0.9" in page.url
+    assert "at_d=20" in page.url
+    answer = service.get(f"/v1/sweeps/{grid}/curves", params={"gamma": 0.9, "d": 20}).json()
+    expected = next(one for one in answer["curves"] if one["source"] == "sgd")["mean"]
+    assert next(one for one in traces(page, "#curves") if one["mode"] == "markers")["y"] == expected[1:]
+    page.locator("#cell").get_by_label("d").select_option("5")  # without a mouse
+    expect(page.locator("#cell-caption")).to_contain_text("γ = 0.9, d = 5")
+
+
+def test_every_value_can_be_drawn(page, service, grid):
+    page.goto(f"/sweeps/{grid}/phase-diagram")
+    drawn(page, "#chart")
+    names = [one["name"] for one in service.get(f"/v1/sweeps/{grid}/contents").json()["values"]]
+    assert {"sgd_phase", "discrepancy", "ode_final_risk"} <= set(names)
+    for name in names:
+        before = int(page.locator("#chart").get_attribute("data-drawn"))
+        page.get_by_label("Value").select_option(name)
+        drawn(page, "#chart", before + 1)
+        expect(page.locator("#problem")).to_be_empty()
+        assert f"value={name}" in page.url
+
+
+def test_the_triangle(page, service, corners):
+    page.goto(f"/sweeps/{corners}")
+    page.get_by_role("link", name="Triangle").click()
+    drawn(page, "#chart")
+    found = page.evaluate(
+        "document.querySelector('#chart').data.filter((one) => one.mode === 'markers').flatMap((one) => one.customdata)"
+    )
+    assert len(found) == len(service.get(f"/v1/sweeps/{corners}/contents").json()["points"])
+    expect(page.locator("#chart")).to_contain_text("mean field")
+    page.locator("#chart .scatterlayer path.point").first.click(force=True)
+    drawn(page, "#curves")
+    expect(page.locator("#cell-caption")).to_contain_text(re.compile(r"d = .*p = .*γ = "))
+    assert "point=" in page.url
+
+
+def test_a_sweep_without_a_triangle_has_no_such_room(page, grid):
+    page.goto(f"/sweeps/{grid}")
+    expect(page.get_by_role("link", name="Phase diagram")).to_be_visible()
+    expect(page.get_by_role("link", name="Triangle")).to_have_count(0)
+
+
+@pytest.mark.parametrize("sweep", ["grid", "corners"])
+def test_figures(page, service, request, sweep):
+    sweep = request.getfixturevalue(sweep)
+    page.goto(f"/sweeps/{sweep}/figures")
+    image = page.locator("#figure")
+    for view in service.get(f"/v1/sweeps/{sweep}/contents").json()["views"]:
+        before = image.get_attribute("src")
+        page.get_by_label("Figure").select_option(view)
+        if page.url.find(f"view={view}") < 0:
+            until(lambda view=view: f"view={view}" in page.url)
+        until(
+            lambda before=before: (
+                image.get_attribute("src") != before or page.locator("#problem").text_content()
+            )
+        )
+        assert page.locator("#problem").text_content() == "", view
+        assert image.evaluate("one => one.decode().then(() => one.naturalWidth)") > 300
+        link = page.locator("#links a", has_text="SVG").get_attribute("href")
+        assert service.get(link).headers["content-type"] == "image/svg+xml"
+
+
+def test_the_map_leads_to_curves(page, grid):
+    page.goto(f"/sweeps/{grid}")
+    canvas = page.locator("#map canvas")
+    expect(canvas).to_have_attribute("aria-label", re.compile("36 runs done|72 runs done|done"))
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + 5)
+    expect(page.locator("#tip")).to_contain_text("done")
+    page.mouse.click(box["x"] + box["width"] - 5, box["y"] + 5)
+    page.wait_for_url("**/curves?*")
+    drawn(page, "#chart")
+
+
+def test_data_and_two_lines_of_python(page, service, grid, tmp_path):
+    page.goto(f"/sweeps/{grid}/data")
+    code = page.locator("#python")
+    expect(code).to_contain_text("xr.open_zarr")
+    namespace = {}
+    exec(compile(code.text_content(), "page", "exec"), namespace)
+    assert namespace["risk"].sizes["d"] == 3
+    expect(page.locator("#spec")).to_contain_text("gamma: [0.1, 0.3, 0.9]")
+    expect(page.locator("#provenance")).to_contain_text("sweep service version")
+    page.locator("#download").get_by_label("Format").select_option("csv")
+    page.locator("#download").get_by_label("d", exact=True).select_option("5")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    download.value.save_as(tmp_path / "some.csv")
+    assert (tmp_path / "some.csv").read_text("utf-8").count("\n") > 10
+    page.get_by_role("link", name="Compose from it").click()
+    expect(page.get_by_label("A title, for people")).to_have_value("grid")

@@ -14,7 +14,7 @@ PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all serve bench lint format check lock clean setup
+.PHONY: help demo test test-all serve bench lint format check lock vendor clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,21 @@ lock: $(READY) ## resolve pyproject.toml into requirements.lock; UPGRADE=--upgra
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --all-extras \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" $(UPGRADE) \
 		--output-file requirements.lock
+
+# What the page loads in a browser, from npm packages into the repository: who uses the service needs neither.
+PLOTLY := 4.1.1
+SWAGGER := 5.34.1
+VENDOR := api/static/vendor
+vendor: ## fetch the libraries of the page again (needs npm); the versions are in the Makefile
+	rm -rf $(VENDOR) .vendor && mkdir -p $(VENDOR) .vendor
+	cd .vendor && npm pack --silent plotly.js-cartesian-dist-min@$(PLOTLY) swagger-ui-dist@$(SWAGGER)
+	cd .vendor && for file in *.tgz; do tar xzf $$file --one-top-level; done
+	cp .vendor/plotly*/package/plotly-cartesian.min.js $(VENDOR)/plotly.min.js
+	cp .vendor/plotly*/package/LICENSE $(VENDOR)/plotly.LICENSE.txt
+	cp .vendor/swagger*/package/swagger-ui-bundle.js .vendor/swagger*/package/swagger-ui.css $(VENDOR)
+	cp .vendor/swagger*/package/swagger-ui-bundle.js.LICENSE.txt $(VENDOR)
+	cp .vendor/swagger*/package/LICENSE $(VENDOR)/swagger-ui.LICENSE.txt
+	rm -rf .vendor
 
 clean: ## remove .venv, caches and outputs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-output

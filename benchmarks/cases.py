@@ -11,6 +11,7 @@ from benchmarks.estimates import estimates
 from benchmarks.euler import euler
 from benchmarks.harness import Row
 from benchmarks.mean_field import mean_field
+from benchmarks.page import page
 from benchmarks.sampling import sampling
 from benchmarks.service import service
 from benchmarks.simulators import sgd
@@ -22,6 +23,6 @@ Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _ALL: tuple[Case, ...] = (
     euler, mean_field, sampling, wide, sgd, crossover, startup, store, analysis, estimates, cluster,
-    service,
+    service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _ALL}

@@ -68,10 +68,11 @@ class Client:
     def sweep(self, id: str) -> Answer:
         return self._sweep("GET", _path(id))
 
-    def sweeps(self, state: str | Sequence[str] | None = None) -> Iterator[Answer]:
-        """All of them, or those in some states, newest first."""
+    def sweeps(self, state: str | Sequence[str] | None = None, name: str | None = None) -> Iterator[Answer]:
+        """All of them, or those in some states, or with this in their name or id, newest first."""
         states = [state] if isinstance(state, str) else list(state or ())
-        return map(self._linked, self._pages("/v1/sweeps", "sweeps", state=states))
+        named = {"name": name} if name else {}
+        return map(self._linked, self._pages("/v1/sweeps", "sweeps", state=states, **named))
 
     def failures(self, id: str) -> Iterator[Answer]:
         """Each failed run with its error, and a command that computes it alone."""
@@ -88,6 +89,10 @@ class Client:
     def catalogue(self) -> Answer:
         """The activations, regimes, observables and so on that a spec can name."""
         return self._to.json("GET", "/v1/catalogue")
+
+    def cluster(self) -> Answer:
+        """Who computes, and what is waiting for them."""
+        return self._to.json("GET", "/v1/cluster")
 
     # ---- steer
 
@@ -174,6 +179,14 @@ class Client:
         with written(output, format) as (kind, fresh):
             self._to.download(_path(id, "data"), _query({"format": kind, **where}), fresh)
         return output
+
+    def contents(self, id: str) -> Answer:
+        """Its axes with their values, and what can be drawn: all that a selection can name."""
+        return self._to.json("GET", _path(id, "contents"))
+
+    def map(self, id: str) -> Answer:
+        """Runs of each point by status."""
+        return self._to.json("GET", _path(id, "map"))
 
     def curves(self, id: str, observable: str = "risk", **where: Any) -> Answer:
         """An observable against time: SGD with bands over seeds, and the theories."""

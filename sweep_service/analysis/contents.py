@@ -39,7 +39,7 @@ def contents(dataset: xr.Dataset) -> dict[str, Any]:
             {"name": name, "about": about(name)["long_name"]} for name in single_observables(dataset)
         ],
         "values": [
-            {"name": name, "about": value.long_name, "needs_regime": _needs_regime(value.dims(dataset))}
+            {"name": name, "about": value.long_name, "needs_regime": "regime" in value.dims(dataset)}
             for name, value in values_of(dataset).items()
         ],
         "views": [name for name in VIEWS if _fits(name, dataset, axes)],
@@ -81,10 +81,6 @@ def _points(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> list[list[Any]] 
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _needs_regime(dims: tuple[str, ...]) -> bool:
-    return "regime" in dims
-
-
 def _fits(view: str, dataset: xr.Dataset, axes: list[dict[str, Any]]) -> bool:
     """Whether a view has something to show; it may still ask for a choice."""
     spec = spec_of(dataset)
@@ -95,11 +91,16 @@ def _fits(view: str, dataset: xr.Dataset, axes: list[dict[str, Any]]) -> bool:
         "phase-diagram": several > 1,
         "triangle": bool(spec.get("triangle")),
         "plane": bool(spec.get("scaling")) and sizes.get("d", 0) >= FEWEST,
-        "rates": several > 0 and all(f"{kind}_risk" in dataset for kind in KINDS),
-        "collapse": sizes.get("d", 0) > 1,
+        "rates": all(f"{kind}_risk" in dataset for kind in KINDS) and _differ(dataset["delta_t"]),
+        "collapse": sizes.get("d", 0) > 1 and not spec.get("triangle"),
         "cosines": has_cosines and dataset.sizes.get("teacher") == 2,
         "histograms": has_cosines or any(f"{kind}_cosine_histogram" in dataset for kind in KINDS),
     }.get(view, True)
+
+
+def _differ(array: xr.DataArray) -> bool:
+    """More than by rounding."""
+    return float(array.max()) > 1.01 * float(array.min())
 
 
 COSINES = ("cosines", "overlap_student_teacher")

@@ -13,8 +13,8 @@ from sweep_service.status import Status
 from tests.api.served import SMALL, TINY, another, assert_problem, serving, until
 
 TRIANGLE = {
-    "triangle": {"delta_t": 0.01, "resolution": 3}, "axes": {"regime": ["classical", "auto"]}, "fixed": {"k": 2},
-    "init": {"kind": "informed"}, "time": {"max": 0.5, "samples": 3},
+    "triangle": {"delta_t": 0.01, "resolution": 3}, "axes": {"regime": ["classical", "auto"]},
+    "fixed": {"k": 2}, "init": {"kind": "informed"}, "time": {"max": 0.5, "samples": 3},
 }  # fmt: skip
 
 
@@ -100,7 +100,8 @@ def test_every_status_has_its_place(service):
     """Square at a step that is too large diverges; mean field with d < k is skipped."""
     spec = {
         "axes": {"d": [1, 5], "p": 2, "gamma": [0.01, 40.0], "regime": "mean_field"},
-        "fixed": {"k": 1, "activation": "square"}, "time": {"max": 30.0, "samples": 3}, "observables": ["risk"],
+        "fixed": {"k": 1, "activation": "square"}, "time": {"max": 30.0, "samples": 3},
+        "observables": ["risk"],
     }  # fmt: skip
     sweep = service.done(spec)
     found = service.get(f"/v1/sweeps/{sweep}/map").json()
@@ -127,6 +128,8 @@ def test_sweeps_by_name(gate):
     assert listed(name=ids["red"][-8:]) == {ids["red"]}
     assert listed(name="green") == set()
     assert listed(name="blue", state="completed") == set()
+    for sweep in ids.values():
+        gate.delete(f"/v1/sweeps/{sweep}")
     gate.executor.let()
 
 

@@ -133,37 +133,39 @@ def test_what_is_copied_runs(page, service, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("label", "wrong", "place", "words"),
+    ("name", "wrong", "place", "words"),
     [
-        ("values of γ", "abc", ".param[data-name=gamma]", "number"),
-        ("values of d", "-5", ".param[data-name=d]", ">="),
-        ("values of p", "", ".param[data-name=p]", ""),
-        ("Until t =", "-1", '[data-field="time.max"]', "greater than 0"),
-        ("Until t =", "", '[data-field="time.max"]', "required"),
-        ("Samples, log-spaced", "1.5", '[data-field="time.samples"]', "integer"),
-        ("Initial conditions", "0", '[data-field="seeds.init"]', ">= 1"),
-        ("SGD repeats of each", "x", '[data-field="seeds.repeat"]', "integer"),
-        ("scale", "-2", '[data-field="init.scale"]', ">="),
+        ("list.gamma", "abc", "param.gamma", "number"),
+        ("list.d", "-5", "param.d", ">="),
+        ("list.p", "", "param.p", "number"),
+        ("time.max", "-1", "time.max", "greater than 0"),
+        ("time.max", "", "time.max", "required"),
+        ("time.samples", "1.5", "time.samples", "integer"),
+        ("seeds.init", "0", "seeds.init", ">= 1"),
+        ("seeds.repeat", "x", "seeds.repeat", "whole number"),
+        ("init.scale", "-2", "init.scale", ">="),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(page, service, label, wrong, place, words):
-    before = service.get("/v1/sweeps").json()
-    page.goto("/compose#spec=" + json.dumps({**TINY, "axes": {**TINY["axes"]}, "init": {"kind": "gaussian"}}))
+def test_what_is_wrong_is_said_at_its_field(forgiven, service, name, wrong, place, words):
+    page, before = forgiven, service.get("/v1/sweeps").json()
+    page.goto("/compose#spec=" + json.dumps({**TINY, "init": {"kind": "gaussian"}}))
     priced(page)
-    good = page.get_by_label(label).first.input_value()
-    page.get_by_label(label).first.fill(wrong)
-    said = page.locator(place).locator(".error")
+    field, box = page.locator(f'[name="{name}"]'), page.locator(f'[data-field="{place}"]')
+    good = field.input_value()
+    field.fill(wrong)
+    said = box.locator(".error")
     expect(said).not_to_be_empty()
     expect(said).to_contain_text(words)
-    expect(page.locator(place).locator("[aria-invalid=true]")).not_to_have_count(0)
+    expect(box.locator("[aria-invalid=true]")).not_to_have_count(0)
     expect(page.get_by_role("button", name="Run it")).to_be_disabled()
-    page.get_by_label(label).first.fill(good)
+    field.fill(good)
     expect(said).to_be_empty()
     expect(page.get_by_role("button", name="Run it")).to_be_enabled()
     assert service.get("/v1/sweeps").json() == before
 
 
-def test_a_text_that_is_wrong(page):
+def test_a_text_that_is_wrong(forgiven):
+    page = forgiven
     page.goto("/compose")
     priced(page)
     page.locator("#text").fill("axes: {d: 5\n")
@@ -186,7 +188,7 @@ def test_designs(page):
         ("scaling", "p0"),
         ("triangle", "δt"),
         ("points", "One point a line"),
-        ("product", "values of γ"),
+        ("product", "γ, learning rate: first"),
     ):
         page.get_by_label("Design").select_option(design)
         expect(page.get_by_label(first).first).to_be_visible()

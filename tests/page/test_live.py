@@ -10,7 +10,8 @@ from tests.page.conftest import window
 from tests.service import start_service
 
 MANY = {
-    "name": "many", "axes": {"d": [5, 8, 12], "p": [2, 4], "gamma": {"log": [0.1, 1.0, 6]}, "regime": "classical"},
+    "name": "many",
+    "axes": {"d": [5, 8, 12], "p": [2, 4], "gamma": {"log": [0.1, 1.0, 6]}, "regime": "classical"},
     "fixed": {"k": 2}, "init": {"kind": "informed"}, "seeds": 2, "time": {"max": 1.0, "samples": 3},
 }  # fmt: skip
 

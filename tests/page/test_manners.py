@@ -14,7 +14,7 @@ PAGES = [
     "/compose",
     "/compose?preset=veiga-phase-plane",
     "/cluster",
-    "/nothing",
+    "/sweeps/20200101-000000-00000000",
     *(f"/sweeps/GRID{room}" for room in ROOMS),
     "/sweeps/CORNERS/triangle",
 ]
@@ -22,7 +22,8 @@ CHARTS = ("/curves", "/phase-diagram", "/triangle")
 LIMIT = 1_500_000  # bytes before a chart is opened
 JUMPS = """new Promise((resolve) => {
   let total = 0;
-  new PerformanceObserver((list) => { for (const one of list.getEntries()) if (!one.hadRecentInput) total += one.value; })
+  const add = (one) => { total += one.hadRecentInput ? 0 : one.value; };
+  new PerformanceObserver((list) => list.getEntries().forEach(add))
     .observe({type: "layout-shift", buffered: true});
   setTimeout(() => resolve(total), 300);
 })"""
@@ -80,7 +81,7 @@ def test_it_fits_a_phone(browser, house, path):
         assert page.evaluate("document.documentElement.scrollWidth") <= 375
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if "nothing" not in path])
+@pytest.mark.parametrize("path", [path for path in PAGES if "20200101" not in path])
 def test_nothing_jumps(browser, house, path):
     with window(browser, house[0].url) as page:
         page.goto(at(house, path))

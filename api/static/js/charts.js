@@ -131,11 +131,14 @@ export function isLog(given) {
   return unequal(next.map((value, at) => Math.log(value / values[at]))) < unequal(next.map((value, at) => value - values[at]));
 }
 
+// As in the figures for print.
+const PHASES = { perfect: "#009e73", plateau: "#0072b2", bad: "#e69f00", diverged: "#d55e00", unspecialised: "#cc79a7", undecided: "#999999" };
+
 /** Colours for numbers or for words: what a trace needs, and how each value becomes a number. */
 export function shaded(values, title) {
   const known = values.filter((value) => value !== null && value !== undefined);
   if (known.some((value) => typeof value === "string")) {
-    const names = [...new Set(known)].sort(), hues = sequence(names.length);
+    const names = [...new Set(known)].sort(), apart = sequence(names.length), hues = names.map((name, at) => PHASES[name] ?? apart[at]);
     const steps = names.flatMap((_, at) => [[at / names.length, hues[at]], [(at + 1) / names.length, hues[at]]]);
     return {
       number: (value) => (value === null ? null : names.indexOf(value)),

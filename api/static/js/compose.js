@@ -153,3 +153,4 @@ submit.addEventListener("click", async () => {
 });
 
 begin(await first().catch((problem) => { say(`It could not be read: ${problem.message}`); return START; }));
+for (const one of [text, $("#preset")]) one.disabled = false; // what is typed before would not be read

@@ -23,12 +23,13 @@ const WORDS = {
   histograms: { source: ["Of", sources, sources[0]?.[0]] },
 };
 const SINGLE = ["cosines", "histograms"]; // of one point
+const CHOSEN = ["phase-diagram", "collapse", ...SINGLE]; // of one value of every axis that is not shown
 
 function build() {
   const proposed = asked.view ? {} : contents.suggestion.words, view = asked.view ?? contents.suggestion.view;
   const given = { ...proposed, ...asked };
   const taken = WORDS[view] ?? {}, used = view === "phase-diagram" ? [given.x ?? taken.x[2], given.y ?? taken.y[2]] : [given.along ?? taken.along?.[2]];
-  const first = asked.view || SINGLE.includes(view) ? beginning(contents, null) : {};
+  const first = CHOSEN.includes(view) ? beginning(contents, null) : {};
   const needs = { "phase-diagram": true, triangle: true }[view] && contents.values.find((one) => one.name === (given.value ?? taken.value[2]))?.needs_regime;
   const single = needs || view === "rates" || SINGLE.includes(view);
   form.replaceChildren(
@@ -36,21 +37,20 @@ function build() {
     ...Object.entries(taken).map(([name, [title, options, value]]) => select(name, title, options, given[name] ?? value)),
     ...(contents.regimes.length > 1 && !taken.source ? [select("regime", "Theory", [...(single ? [] : [["", "all"]]), ...contents.regimes.map((one) => [one, titled(one)])], given.regime)] : []),
     ...(view === "triangle" || view === "plane" ? [] : axes.filter((axis) => !used.includes(axis.name)).map((axis) =>
-      axisSelect(axis, Array.isArray(given[axis.name]) ? "" : given[axis.name] ?? (view === "phase-diagram" || SINGLE.includes(view) ? first[axis.name] : ""), ["", "all"]))));
+      axisSelect(axis, Array.isArray(given[axis.name]) ? "" : given[axis.name] ?? first[axis.name] ?? "", CHOSEN.includes(view) && !contents.points ? null : ["", "all"]))));
 }
 
 async function show() {
   const { view, ...words } = chosen(form), path = `/v1/sweeps/${id}/figures/${view}`;
   remember({ view, ...words });
-  const wide = contents.points ? words : { ...words };
   problemAt("");
   image.alt = `${titled(view.replaceAll("-", " "))} of this sweep`;
-  const answer = await fetch(`${path}${query({ ...wide, format: "png" })}`);
+  const answer = await fetch(`${path}${query({ ...words, format: "png" })}`);
   if (!answer.ok) { problemAt((await answer.json()).detail); return; }
   const content = await answer.blob(), old = image.src;
   image.src = URL.createObjectURL(content);
   if (old.startsWith("blob:")) URL.revokeObjectURL(old);
-  $("#links").replaceChildren("Permalinks: ", ...["png", "svg", "pdf", "json"].map((format) => h("a", { href: `${path}${query({ ...wide, format })}`, target: "_blank" }, format.toUpperCase())));
+  $("#links").replaceChildren("Permalinks: ", ...["png", "svg", "pdf", "json"].map((format) => h("a", { href: `${path}${query({ ...words, format })}`, target: "_blank" }, format.toUpperCase())));
 }
 
 build();

@@ -6,7 +6,7 @@ import { follow, hasEnded } from "./live.js";
 const box = $("#progress");
 export const id = box.dataset.sweep;
 const listeners = [];
-let last = null, rate = null, again = () => {};
+let last = null, rate = null, offered = null, again = () => {};
 
 /** Hear of every change; at once if something is known already. */
 export function onNews(listener) {
@@ -28,7 +28,7 @@ function measured(sweep) {
 
 function show(sweep) {
   if (sweep === null) { location.assign("/"); return; }
-  const changed = last?.state !== sweep.state;
+  const key = JSON.stringify([sweep.state, sweep.counts.failed > 0, sweep.counts.cancelled > 0]);
   last = sweep;
   rate = measured(sweep);
   const state = $("#state");
@@ -48,7 +48,8 @@ function show(sweep) {
   const reason = $("#reason");
   reason.textContent = sweep.reason;
   reason.hidden = !sweep.reason;
-  if (changed) $("#actions").replaceChildren(...buttons(sweep, acted));
+  if (key !== offered) $("#actions").replaceChildren(...buttons(sweep, acted));
+  offered = key;
   for (const listener of listeners) listener(sweep);
 }
 

@@ -31,7 +31,9 @@ export function follow(id, news, lost = () => {}) {
     const told = settled((event) => { // a stream begins with what was: only the last word counts
       const about = JSON.parse(event.data);
       news(about);
-      if (hasEnded(about.state)) source?.close();
+      if (!hasEnded(about.state)) return;
+      source?.close();
+      timer = setTimeout(open, 500); // its last counts may come after its last state
     }, 30);
     source.addEventListener("state", told);
     source.addEventListener("progress", told);

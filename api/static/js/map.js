@@ -24,13 +24,14 @@ export function arranged(map) {
   };
 }
 
-/** The status that a cell shows, the worst of its runs, and the share of its runs that have ended. */
+const STACK = ["done", "skipped", "diverged", "cancelled", "failed"]; // in a cell, from below
+const LEAST = 0.15; // of a cell, for what went wrong with few of its runs
+
+/** What a cell shows: its ground, and the shares of its runs that have ended, from below. */
 export function look(map, at, underWay) {
-  const count = (name) => map.counts[name]?.[at] ?? 0;
-  const ended = map.runs - count("pending");
-  const status = ["failed", "diverged", "cancelled"].find((name) => count(name) > 0)
-    ?? (underWay.has(at) && ended < map.runs ? "under_way" : count("skipped") === map.runs ? "skipped" : count("done") > 0 ? "done" : "pending");
-  return { status, share: ended / map.runs };
+  const stack = STACK.map((status) => [status, (map.counts[status]?.[at] ?? 0) / map.runs]).filter(([, share]) => share > 0);
+  const ended = stack.reduce((sum, [, share]) => sum + share, 0);
+  return { ground: underWay.has(at) && ended < 1 ? "under_way" : "pending", stack };
 }
 
 /** Statuses of one point in words. */
@@ -63,15 +64,20 @@ export class StatusMap {
     const pen = canvas.getContext("2d"), gap = wide >= GAP ? 1 : 0;
     pen.setTransform(sharp, 0, 0, sharp, 0, 0);
     pen.clearRect(0, 0, width, height);
-    const box = (x, y, share, colour) => {
-      pen.fillStyle = colour;
-      pen.fillRect(left + x * wide, y * high + (high - gap) * (1 - share), wide - gap, (high - gap) * share);
+    const box = (x, y, from, to, status) => {
+      pen.fillStyle = colours[status];
+      pen.fillRect(left + x * wide, y * high + (high - gap) * (1 - to), wide - gap, (high - gap) * (to - from));
     };
     for (let at = 0; at < map.points; at += 1) {
-      const [x, y] = where.place(at), { status, share } = look(map, at, underWay);
-      box(x, y, 1, colours[status === "done" ? "pending" : status]);
-      if (status === "done" || status === "under_way") box(x, y, share, colours.done); // it fills from below
-      if (status === "failed" && wide >= 10) crossed(pen, left + x * wide, y * high, wide - gap, high - gap); // not by colour alone
+      const [x, y] = where.place(at), { ground, stack } = look(map, at, underWay);
+      let from = 0;
+      box(x, y, 0, 1, ground);
+      for (const [status, share] of stack) {
+        const to = Math.min(1, from + share);
+        box(x, y, ["diverged", "failed"].includes(status) ? Math.min(from, to - LEAST) : from, to, status);
+        from = to;
+      }
+      if (map.counts.failed?.[at] && wide >= 10) crossed(pen, left + x * wide, y * high, wide - gap, high - gap); // not by colour alone
     }
     if (names) label(pen, map, where, named, { left, wide, high, ink: hue("faint") });
     this.drawn = { map, where, left, wide, high, shrunk };

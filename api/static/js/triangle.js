@@ -60,15 +60,20 @@ function ternary(answer) {
       hovertemplate: "%{text}<extra></extra>", cliponaxis: false,
     };
   });
-  const corner = (title) => ({ title: { text: title }, ticks: "", showticklabels: false, showgrid: false, linewidth: 1, linecolor: "#8a94a0" });
+  const side = () => ({ title: { text: "" }, ticks: "", showticklabels: false, showgrid: false, linewidth: 1, linecolor: "#8a94a0" });
   return {
-    data: [...levels(answer), ...data],
+    data: [...levels(answer), CORNERS, ...data],
     layout: {
-      ternary: { aaxis: corner("high-dimensional: d → ∞<br> "), baxis: corner("mean field<br>p → ∞"), caxis: corner("classical<br>γ → 0"), bgcolor: "rgba(0,0,0,0)" },
-      margin: { l: 70, r: 110, t: 60, b: 70 }, legend: { orientation: "h", y: -0.12, bgcolor: "rgba(0,0,0,0)" },
+      ternary: { aaxis: side(), baxis: side(), caxis: side(), bgcolor: "rgba(0,0,0,0)" },
+      margin: { l: 50, r: 110, t: 50, b: 70 }, legend: { orientation: "h", y: -0.12, bgcolor: "rgba(0,0,0,0)" },
     },
   };
 }
+
+const CORNERS = {
+  type: "scatterternary", mode: "text", a: [1, 0, 0], b: [0, 1, 0], c: [0, 0, 1], hoverinfo: "skip", showlegend: false, cliponaxis: false,
+  text: ["high-dimensional: d → ∞<br> ", " <br>mean field<br>p → ∞", " <br>classical<br>γ → 0"], textposition: ["top center", "bottom center", "bottom center"],
+};
 
 /** At one step δt, γ/p = δt d: equal values lie on lines of equal d, one for each power of ten. */
 function levels(answer) {
@@ -80,7 +85,7 @@ function levels(answer) {
     const u = share(10 ** power / answer.delta_t);
     if (u <= 0.01 || u >= 0.99) continue;
     found.push({
-      type: "scatterternary", mode: "lines+text", a: [u, u], b: [1 - u, 0], c: [0, 1 - u], text: ["", `γ/p = 10<sup>${power}</sup>`], textposition: "middle right",
+      type: "scatterternary", mode: "lines+text", a: [u, u], b: [1 - u, 0], c: [0, 1 - u], text: ["", `    γ/p = 10<sup>${power}</sup>`], textposition: "middle right",
       line: { dash: "dot", width: 1, color: "#8a94a0" }, hoverinfo: "skip", showlegend: false, cliponaxis: false, textfont: { size: 11 },
     });
   }

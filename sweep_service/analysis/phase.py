@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED, plain_value
@@ -15,6 +16,7 @@ from sweep_service.grids import POINT
 from sweep_service.runs import KINDS
 from sweep_service.selection import listed, select
 
+REDUCTIONS = ("mean", "median", "min", "max")  # over an axis that is not shown
 BESIDE = ("standard_error", "runs")  # coordinates of a diagram: the error of its values, and of how many runs
 
 
@@ -26,12 +28,23 @@ def phase_diagram(
     Of what depends on time a run contributes its mean over the last half, t_max/2 <= t <= t_max, or
     over the selected times; a run that diverged before their end contributes nothing. A product gives
     an array (y, x), any other design one along `point`, with the coordinates `standard_error` (over the
-    runs) and `runs`. Axes that are neither x nor y must have one value.
+    runs) and `runs`. Axes that are neither x nor y must have one value, or in a product one of REDUCTIONS
+    in its place: `d="max"` is the largest over all d.
     """
-    wanted, chosen = chosen_for(dataset, value, where)
+    over = {name: how for name, how in where.items() if isinstance(how, str) and how in REDUCTIONS}
+    wanted, chosen = chosen_for(dataset, value, {name: where[name] for name in where if name not in over})
     dims = wanted.dims(chosen)
-    at = _fixed(chosen, dims, x, y)
-    found = reduced(wanted, chosen).rename(value).assign_attrs(value=value, x=x, y=y, at=at)
+    for name, how in over.items():
+        if name not in dims or name in (x, y, *DRAWN) or wanted.words:
+            raise InvalidInput(
+                name, how, "only numbers are reduced, over an axis of a product that is not shown"
+            )
+    at = _fixed(chosen, tuple(dim for dim in dims if dim not in over), x, y)
+    found = reduced(wanted, chosen)
+    for name, how in over.items():
+        at[name] = [plain_value(one) for one in chosen[name].values]
+        found = _reduced_over(found, name, how)
+    found = found.rename(value).assign_attrs(value=value, x=x, y=y, at=at)
     if POINT in dims:
         found = found.isel({dim: 0 for dim in found.dims if dim != POINT}, drop=True)
         return found.assign_coords({name: chosen[name] for name in (x, y)})
@@ -66,6 +79,17 @@ def reduced(wanted: Value, chosen: xr.Dataset) -> xr.DataArray:
         found = found.assign_coords(standard_error=error, runs=count)
     found.attrs = {"long_name": wanted.long_name, "units": wanted.units, "reduced": taken}
     return found
+
+
+def _reduced_over(diagram: xr.DataArray, dim: str, how: str) -> xr.DataArray:
+    """Over an axis, of what is there; only a mean has an error."""
+    found = getattr(diagram, how)(dim, skipna=True)
+    error = (diagram["standard_error"] ** 2).sum(dim, skipna=False) ** 0.5 / diagram.sizes[dim]
+    if how != "mean":
+        error = xr.full_like(error, np.nan)
+    beside = {"standard_error": error, "runs": diagram["runs"].sum(dim)}
+    about = {**diagram.attrs, "long_name": f"{how} over {dim} of {diagram.attrs['long_name']}"}
+    return found.drop_vars(BESIDE, errors="ignore").assign_coords(beside).assign_attrs(about)
 
 
 def as_plain(diagram: xr.DataArray) -> dict[str, Any]:
@@ -103,7 +127,10 @@ def _fixed(dataset: xr.Dataset, dims: tuple[str, ...], x: str, y: str) -> dict[s
     for name in [dim for dim in dims if dim not in (x, y, POINT, *DRAWN)]:
         if dataset.sizes[name] > 1:
             raise InvalidInput(
-                name, None, f"is neither x nor y: select one of {listed(dataset[name].values)}"
+                name,
+                None,
+                f"is neither x nor y: select one of {listed(dataset[name].values)}, "
+                f"or one of {', '.join(REDUCTIONS)} over all of them",
             )
         at[name] = plain_value(dataset[name].values[0])
     if POINT in dims:

@@ -109,6 +109,36 @@ def test_sgd_on_a_grid(wild, x, y, activation):
         assert np.isnan(found["value"]["values"]).any()
 
 
+@pytest.mark.parametrize("how", phase.REDUCTIONS)
+def test_an_axis_may_be_reduced(wild, how):
+    """Over both p; NaN where no run of any p lasted, and no word about it."""
+    rest = {"activation": "square", "p": how}
+    found = phase.phase_diagram(wild, "gamma", "d", **rest)
+    parts = [phase.phase_diagram(wild, "gamma", "d", activation="square", p=p) for p in (2, 4)]
+    both = np.stack([part.values for part in parts])
+    assert np.isnan(both).any()
+    there = np.ma.masked_invalid(both)
+    expected = (np.ma.median if how == "median" else getattr(np.ma, how))(there, axis=0).filled(np.nan)
+    np.testing.assert_allclose(found.values, expected, rtol=1e-13)
+    np.testing.assert_array_equal(found["runs"], sum(part["runs"] for part in parts))
+    errors = np.sqrt(sum(part["standard_error"] ** 2 for part in parts)) / 2  # of two independent means
+    np.testing.assert_allclose(found["standard_error"], errors if how == "mean" else np.nan * errors)
+    assert found.attrs["at"]["p"] == [2, 4]
+    assert found.attrs["long_name"].startswith(f"{how} over p of ")
+    json.dumps(phase.as_plain(found))
+
+
+@pytest.mark.parametrize(
+    ("where", "field"),
+    [({"gamma": "mean", "p": 2}, "gamma"), ({"seed": "max", "p": 2}, "seed"),
+     ({"p": "mode"}, "p"), ({"p": "mean", "value": "sgd_phase"}, "p")],
+)  # fmt: skip
+def test_what_cannot_be_reduced(wild, where, field):
+    with pytest.raises(InvalidInput) as problem:
+        phase.phase_diagram(wild, "gamma", "d", activation="erf", **where)
+    assert problem.value.field == field
+
+
 def test_a_theory_on_a_grid(wild):
     found = phase_diagram(wild, "gamma", "p", "ode_cosine", d=8, activation="erf", regime="classical")
     last_half = [time for time in wild.time.values.tolist() if time >= 2.0]

@@ -27,7 +27,7 @@ function build() {
     select("observable", "Observable", contents.observables.map((one) => [one.name, titled(one.name)]), asked.observable ?? "risk"),
     axes.length > 0 && select("by", "Colour by", [["", "nothing"], ...axes.map((axis) => [axis.name, symbol(axis.name)])], by),
     ...axes.map((axis) => {
-      const label = axisSelect(axis, asked[axis.name] ?? first[axis.name] ?? middle(axis), contents.points ? ["", "any"] : null);
+      const label = axisSelect(axis, asked[axis.name] ?? first[axis.name] ?? middle(axis), ...(contents.points ? [["", "any"]] : []));
       if (axis.name === by) { label.hidden = true; $("select", label).disabled = true; }
       return label;
     }),

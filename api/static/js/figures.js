@@ -37,7 +37,7 @@ function build() {
     ...Object.entries(taken).map(([name, [title, options, value]]) => select(name, title, options, given[name] ?? value)),
     ...(contents.regimes.length > 1 && !taken.source ? [select("regime", "Theory", [...(single ? [] : [["", "all"]]), ...contents.regimes.map((one) => [one, titled(one)])], given.regime)] : []),
     ...(view === "triangle" || view === "plane" ? [] : axes.filter((axis) => !used.includes(axis.name)).map((axis) =>
-      axisSelect(axis, Array.isArray(given[axis.name]) ? "" : given[axis.name] ?? first[axis.name] ?? "", CHOSEN.includes(view) && !contents.points ? null : ["", "all"]))));
+      axisSelect(axis, Array.isArray(given[axis.name]) ? "" : given[axis.name] ?? first[axis.name] ?? "", ...(CHOSEN.includes(view) && !contents.points ? [] : [["", "all"]])))));
 }
 
 async function show() {

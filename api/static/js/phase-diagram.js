@@ -6,6 +6,7 @@ import { id, onNews } from "./header.js";
 import { get, query, remember } from "./rest.js";
 import { axisSelect, beginning, chosen, downloads, problemAt, select, several, symbol, titled, words } from "./words.js";
 
+const REDUCTIONS = ["mean", "max", "min"].map((how) => [how, `${how} of all`]);
 const form = $("#choose"), cell = $("#cell"), chart = $("#chart");
 const asked = Object.fromEntries(new URLSearchParams(location.search));
 const contents = await get(`/v1/sweeps/${id}/contents`);
@@ -24,7 +25,7 @@ function build() {
     select("x", "Horizontal", list, x), select("y", "Vertical", list, y),
     select("value", "Value", contents.values.map((one) => [one.name, titled(one.name)]), value),
     ...(contents.regimes.length && wanted?.needs_regime ? [select("regime", "Theory", contents.regimes.map((name) => [name, titled(name)]), asked.regime ?? proposed.regime)] : []),
-    ...rest.map((one) => axisSelect(one, asked[one.name] ?? (contents.points ? "" : first[one.name]), contents.points ? ["", "any"] : null)));
+    ...rest.map((one) => axisSelect(one, asked[one.name] ?? (contents.points ? "" : first[one.name]), ...(contents.points ? [["", "any"]] : REDUCTIONS))));
   const middle = (one) => (contents.points ? "" : one.values[Math.floor(one.values.length / 2)]);
   cell.replaceChildren(...[x, y].map((name) => axes.find((one) => one.name === name)).filter(Boolean).map((one) => {
     const label = axisSelect(one, asked[`at_${one.name}`] ?? middle(one), ["", "–"]);
@@ -101,7 +102,7 @@ function showCell() {
   for (const select of cell.elements) if (select.value !== "") place[select.name.slice(3)] = typed(select.name.slice(3), select.value);
   remember(now);
   if (!Object.keys(place).length || Object.keys(place).length < cell.elements.length) return;
-  const rest = Object.fromEntries(axes.filter((one) => now[one.name] !== undefined).map((one) => [one.name, now[one.name]]));
+  const rest = Object.fromEntries(axes.filter((one) => now[one.name] !== undefined && one.values.some((value) => exact(value) === now[one.name])).map((one) => [one.name, now[one.name]]));
   curvesOf(id, place, rest);
 }
 const typed = (name, text) => contents.axes.find((one) => one.name === name)?.values.find((value) => exact(value) === text) ?? text;

@@ -5,8 +5,8 @@ const SYMBOLS = { gamma: "γ", noise: "Δ", kappa: "κ", delta: "δ", "init.scal
 export const symbol = (name) => SYMBOLS[name] ?? name;
 export const titled = (text) => text.replaceAll("_", " ");
 
-/** d = 5, γ = 0.1 */
-export const words = (place) => Object.entries(place).map(([name, value]) => `${symbol(name)} = ${typeof value === "number" ? number(value) : value}`).join(", ");
+/** d = 5, γ = 0.1; of several values the first and the last */
+export const words = (place) => Object.entries(place).map(([name, value]) => `${symbol(name)} = ${(Array.isArray(value) ? [value[0], value.at(-1)] : [value]).map((one) => (typeof one === "number" ? number(one) : one)).join(" … ")}`).join(", ");
 
 export function select(name, title, options, value, extra = {}) {
   const found = h("select", { name, ...extra }, options.map((one) => {
@@ -16,10 +16,10 @@ export function select(name, title, options, value, extra = {}) {
   return h("label", {}, title, found);
 }
 
-/** A choice of one value of an axis; `first` stands before them, if it is given. */
-export function axisSelect(axis, value, first = null) {
+/** A choice of one value of an axis; `others` stand before them. */
+export function axisSelect(axis, value, ...others) {
   const options = axis.values.map((one) => [exact(one), typeof one === "number" ? number(one) : one]);
-  return select(axis.name, symbol(axis.name), first ? [first, ...options] : options, value === undefined || value === "" ? "" : exact(Number.isNaN(Number(value)) ? value : Number(value)), { title: axis.long_name });
+  return select(axis.name, symbol(axis.name), [...others, ...options], value === undefined || value === "" ? "" : exact(Number.isNaN(Number(value)) ? value : Number(value)), { title: axis.long_name });
 }
 
 /** What a form says, without what is empty. */

@@ -98,7 +98,7 @@ class AxisOut(BaseModel):
     name: str
     long_name: str
     units: str
-    values: list[Any] = Field(description="Each once, in their order")
+    values: list[Any] = Field(description="Each once; of a product in the order of its points")
 
 
 class ValueOut(BaseModel):

@@ -11,6 +11,7 @@ from sweep_service.analysis.curves import DERIVED, plain_value, single_observabl
 from sweep_service.analysis.stored import DRAWN, spec_of
 from sweep_service.analysis.values import values_of
 from sweep_service.analysis.views import FEWEST, VIEWS, suggestion
+from sweep_service.arrays import AnyArray
 from sweep_service.grids import FIELDS, POINT
 from sweep_service.labels import about
 from sweep_service.runs import KINDS
@@ -49,7 +50,10 @@ def contents(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def axes_of(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Coordinates along the points, each with its values in their order; those with one value as well."""
+    """Coordinates along the points, those with one value as well.
+
+    An axis of a product has its values as they are stored, which is the order of its points.
+    """
     kind = next(kind for kind in KINDS if f"{kind}_status" in dataset)
     dims = [dim for dim in run_dims(dataset[f"{kind}_status"]) if dim not in (*DRAWN, "regime")]
     names = [
@@ -63,10 +67,15 @@ def axes_of(dataset: xr.Dataset) -> list[dict[str, Any]]:
             "name": name,
             "long_name": dataset[name].attrs.get("long_name", name),
             "units": dataset[name].attrs.get("units", "1"),
-            "values": [plain_value(value) for value in np.unique(dataset[name].values)],
+            "values": [plain_value(value) for value in _once(dataset[name])],
         }
         for name in names
     ]
+
+
+def _once(coordinate: xr.DataArray) -> AnyArray:
+    values: AnyArray = coordinate.values
+    return np.unique(values) if coordinate.dims == (POINT,) else values
 
 
 def _order(name: str) -> int:

@@ -120,7 +120,7 @@ def _values(dataset: xr.Dataset, name: str) -> str:
         values = np.unique(parameter(dataset, name).values)
     except InvalidInput:  # a dataset made by hand may not say it
         return ""
-    if values.dtype.kind in "OUS":
+    if values.dtype.kind not in "iuf":
         return " or ".join(str(value) for value in values)
     ends = dict.fromkeys(f"{value:g}" for value in (finite(values)[[0, -1]] if len(finite(values)) else ()))
     return " … ".join(ends)

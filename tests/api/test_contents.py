@@ -197,9 +197,7 @@ def test_axes_of_a_product_are_in_the_order_of_its_points(service):
     """As they were given, and so as the map counts them."""
     axes = {"d": [8, 5], "p": 4, "gamma": [0.9, 0.1, 0.3], "activation": ["relu", "erf"]}
     sweep = service.done({**SMALL, "axes": axes, "time": {"max": 0.5, "samples": 2}})
-    found = {
-        one["name"]: one["values"] for one in service.get(f"/v1/sweeps/{sweep}/contents").json()["axes"]
-    }
+    found = {one["name"]: one["values"] for one in service.get(f"/v1/sweeps/{sweep}/contents").json()["axes"]}
     assert found == {**axes, "p": [4]}
     figure = service.get(f"/v1/sweeps/{sweep}/curves", params={"gamma": 0.1, "format": "svg"})
     assert figure.status_code == 200  # its caption names the activations

@@ -22,7 +22,7 @@ export async function curvesOf(id, place, more = {}) {
 
 function link(id, api) {
   const found = document.createElement("a");
-  found.href = `/sweeps/${id}/curves${query({ ...api, by: "" })}`;
+  found.href = `/sweeps/${id}/curves${query({ ...api, by: "none" })}`;
   found.textContent = "larger";
   return found;
 }

@@ -1,6 +1,6 @@
 // The plotting library, loaded when the first chart is wanted, in the colours of the page.
 import { number } from "./dom.js";
-import { symbol, titled, words } from "./words.js";
+import { spelled, symbol, titled, words } from "./words.js";
 
 let library;
 export function plotly() {
@@ -46,10 +46,12 @@ export function axis(title, log, extra = {}) {
 
 /** Ticks of a logarithmic axis over these values: at decades, or at 1, 2 and 5 where there are few. */
 export function decades(values) {
-  const positive = values.filter((value) => value > 0);
-  const span = Math.log10(Math.max(...positive) / Math.min(...positive));
+  const [low, high] = ends(values.filter((value) => value > 0)), span = Math.log10(high / low);
   return span > 2.5 ? { dtick: Math.ceil(span / 9), minor: { ticks: "outside", ticklen: 3, tickvals: undefined } } : { dtick: "D2", minor: {} };
 }
+
+/** The least and the largest; there may be more than a call takes arguments. */
+export const ends = (values) => values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
 
 const charts = new Map(); // element -> how to draw it again
 /** Draw, and again when light turns to dark. */
@@ -71,14 +73,14 @@ const NAMES = { risk: "excess risk R" };
 
 /** Traces of `/curves`: SGD as points with a band over its runs, theories as lines; coloured along one axis. */
 export function curveTraces(answer, { by = null, logX = true, logY = true, bands = true } = {}) {
-  const values = [...new Set(answer.curves.map((curve) => curve.at[by]))];
+  const values = [...new Set(answer.curves.map((curve) => curve.at[by]))], texts = spelled(values);
   const colours = sequence(Math.max(1, values.length));
   const regimes = [...new Set(answer.curves.filter((curve) => curve.regime).map((curve) => curve.regime))];
   const data = [], named = new Set();
   const fits = (value, log) => value !== null && (!log || value > 0);
   for (const curve of answer.curves) {
     const place = by === null ? 0 : values.indexOf(curve.at[by]), hue = colours[place];
-    const label = by === null ? "" : `${symbol(by)} = ${number(values[place])}`;
+    const label = by === null ? "" : `${symbol(by)} = ${texts[place]}`;
     const keep = answer.time.map((time, at) => fits(time, logX) && fits(curve.mean[at], logY));
     const picked = (column) => column.filter((_, at) => keep[at]);
     const x = picked(answer.time), y = picked(curve.mean);
@@ -99,9 +101,9 @@ export function curveTraces(answer, { by = null, logX = true, logY = true, bands
     }
   }
   if (!data.some((trace) => trace.x.length)) return { data: [], layout: { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: "nothing there yet", showarrow: false, font: { size: 15 } }] } };
-  const all = data.flatMap((trace) => trace.y), ends = data.flatMap((trace) => trace.x);
+  const all = data.flatMap((trace) => trace.y), times = data.flatMap((trace) => trace.x);
   const layout = {
-    xaxis: axis("time t", logX, logX ? decades(ends) : {}), yaxis: axis(NAMES[answer.observable] ?? titled(answer.observable), logY, logY ? decades(all) : {}),
+    xaxis: axis("time t", logX, logX ? decades(times) : {}), yaxis: axis(NAMES[answer.observable] ?? titled(answer.observable), logY, logY ? decades(all) : {}),
     legend: { orientation: "h", y: -0.16, yanchor: "top", bgcolor: "rgba(0,0,0,0)" }, margin: { l: 66, r: 16, t: 12, b: 90 },
   };
   return { data, layout };
@@ -117,8 +119,8 @@ export function borders(values, log) {
 
 /** Positive, and over more than a factor ten. */
 function isWide(values) {
-  const numbers = values.filter((value) => typeof value === "number");
-  return numbers.length > 1 && numbers.every((value) => value > 0) && Math.max(...numbers) / Math.min(...numbers) > 10;
+  const [low, high] = ends(values);
+  return low > 0 && high / low > 10;
 }
 
 /** Are these values of an axis spaced by ratios rather than by differences? */
@@ -145,10 +147,9 @@ export function shaded(values, title) {
       trace: { colorscale: steps, ...{ cmin: -0.5, cmax: names.length - 0.5, zmin: -0.5, zmax: names.length - 0.5 }, colorbar: { title: { text: "" }, tickvals: names.map((_, at) => at), ticktext: names.map(titled) } },
     };
   }
-  const positive = known.filter((value) => value > 0), log = positive.length === known.length && isWide(known);
   const bar = { title: { text: title, side: "right" }, thickness: 14 };
-  if (!log) return { number: (value) => value, trace: { colorscale: "Viridis", colorbar: { ...bar, exponentformat: "power" } } };
-  const [low, high] = [Math.log10(Math.min(...positive)), Math.log10(Math.max(...positive))];
+  if (!isWide(known)) return { number: (value) => value, trace: { colorscale: "Viridis", colorbar: { ...bar, exponentformat: "power" } } };
+  const [low, high] = ends(known).map(Math.log10);
   const ticks = [];
   for (let power = Math.ceil(low - 1e-9); power <= high + 1e-9; power += 1) ticks.push(power);
   const some = ticks.length >= 2 ? ticks : [low, (low + high) / 2, high];

@@ -36,4 +36,4 @@ function show(about) {
   $("#refused ul").replaceChildren(...about.refused.map((text) => h("li", {}, text)));
 }
 
-repeat(async () => show(await get("/v1/cluster")), 2000);
+repeat(() => get("/v1/cluster"), show, 2000);

@@ -4,12 +4,13 @@ import { $, exact, h, settled } from "./dom.js";
 import { hasEnded } from "./live.js";
 import { id, onNews } from "./header.js";
 import { get, query, remember } from "./rest.js";
-import { axisSelect, beginning, chosen, downloads, problemAt, select, several, symbol, titled, words } from "./words.js";
+import { axisSelect, beginning, chosen, contentsOf, downloads, fill, problemAt, select, several, symbol, titled, words } from "./words.js";
 
 const form = $("#choose"), MOST = 12; // values along the coloured axis
 const OWN = ["by", "hide", "linear", "band"]; // words of the page, not of the API
+const NOTHING = "none"; // to colour by
 const asked = Object.fromEntries(new URLSearchParams(location.search));
-const contents = await get(`/v1/sweeps/${id}/contents`);
+const contents = await contentsOf(id);
 
 function some(axis) {
   if (axis.values.length <= MOST) return axis.values;
@@ -18,14 +19,14 @@ function some(axis) {
 
 function build() {
   const axes = several(contents), free = axes.filter((axis) => !(axis.name in asked));
-  const by = "by" in asked ? asked.by : contents.design === "triangle" ? "" : (free[0]?.name ?? "");
-  const first = Object.keys(asked).some((name) => axes.some((axis) => axis.name === name)) ? {} : beginning(contents, by);
+  const by = asked.by ?? (contents.design === "triangle" ? NOTHING : (free[0]?.name ?? NOTHING));
+  const first = "by" in asked || Object.keys(asked).some((name) => axes.some((axis) => axis.name === name)) ? {} : beginning(contents, by);
   const middle = (axis) => (contents.points ? "" : axis.values[Math.floor((axis.values.length - 1) / 2)]);
   const linear = (asked.linear ?? "").split(","), hidden = (asked.hide ?? "").split(",");
   const box = (name, value, title, checked) => h("label", {}, h("input", { type: "checkbox", name, value, checked }), title);
-  form.replaceChildren(
+  fill(form,
     select("observable", "Observable", contents.observables.map((one) => [one.name, titled(one.name)]), asked.observable ?? "risk"),
-    axes.length > 0 && select("by", "Colour by", [["", "nothing"], ...axes.map((axis) => [axis.name, symbol(axis.name)])], by),
+    axes.length > 0 && select("by", "Colour by", [[NOTHING, "nothing"], ...axes.map((axis) => [axis.name, symbol(axis.name)])], by),
     ...axes.map((axis) => {
       const label = axisSelect(axis, asked[axis.name] ?? first[axis.name] ?? middle(axis), ...(contents.points ? [["", "any"]] : []));
       if (axis.name === by) { label.hidden = true; $("select", label).disabled = true; }
@@ -40,7 +41,7 @@ function build() {
 
 function state() {
   const found = chosen(form), off = (name) => [...form.querySelectorAll(`[name="${name}"]`)].filter((one) => !one.checked).map((one) => one.value);
-  return { ...found, by: found.by ?? "", hide: off("_show"), linear: off("_log"), band: off("_band").length ? "no" : "" };
+  return { ...found, hide: off("_show"), linear: off("_log"), band: off("_band").length ? "no" : "" };
 }
 
 let turn = 0, cached = { path: null };
@@ -49,7 +50,7 @@ async function show(fresh = false) {
   const by = contents.axes.find((axis) => axis.name === now.by);
   const api = Object.fromEntries(Object.entries(now).filter(([name]) => !OWN.includes(name)));
   if (by) api[by.name] = some(by).map(exact);
-  remember({ ...now, ...(now.by === "" && several(contents).length ? { by: "" } : {}) });
+  remember(now);
   const path = `/v1/sweeps/${id}/curves${query(api)}`;
   try {
     const answer = !fresh && cached.path === path ? cached.answer : await get(path);

@@ -2,10 +2,10 @@
 import { $, copy, facts, h } from "./dom.js";
 import { id } from "./header.js";
 import { get, post, query } from "./rest.js";
-import { axisSelect, chosen, problemAt, select, several } from "./words.js";
+import { axisSelect, chosen, contentsOf, problemAt, select, several } from "./words.js";
 import { yaml } from "./yaml.js";
 
-const [contents, full, catalogue] = await Promise.all([get(`/v1/sweeps/${id}/contents`), get(`/v1/sweeps/${id}/spec`), get("/v1/catalogue")]);
+const [contents, full, catalogue] = await Promise.all([contentsOf(id), get(`/v1/sweeps/${id}/spec`), get("/v1/catalogue")]);
 const { spec } = await post("/v1/spec", full);
 const url = `${location.origin}/v1/sweeps/${id}/zarr`;
 const risk = contents.sources.includes("sgd") ? 'ds.sgd_risk.mean(["seed", "repeat"])' : 'ds.ode_risk.mean("seed")';

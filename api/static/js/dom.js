@@ -88,7 +88,7 @@ export function ask(title, content, { yes = "Yes", danger = false, read = () => 
       h("form", { method: "dialog" },
         h("h2", { id: "dialog-title" }, title), content,
         h("div", { className: "actions" },
-          h("button", { value: "no", type: "submit", formNoValidate: true }, "Keep it as it is"),
+          h("button", { type: "button", onclick: () => dialog.close() }, "Keep it as it is"), // Enter means yes
           h("button", { value: "yes", type: "submit", className: danger ? "danger" : "primary" }, yes))));
     dialog.addEventListener("close", () => {
       const answer = dialog.returnValue === "yes" ? read(dialog) : null;

@@ -1,21 +1,21 @@
 // Figures as the service draws them, for papers.
-import { $, h } from "./dom.js";
+import { $ } from "./dom.js";
 import { id } from "./header.js";
-import { get, query, remember } from "./rest.js";
-import { axisSelect, beginning, chosen, problemAt, select, several, symbol, titled } from "./words.js";
+import { file, query, remember } from "./rest.js";
+import { axisSelect, beginning, chosen, contentsOf, downloads, fill, firstValue, problemAt, select, several, symbol, titled, values as drawable } from "./words.js";
 
 const form = $("#choose"), image = $("#figure");
 const asked = Object.fromEntries(new URLSearchParams(location.search));
-const contents = await get(`/v1/sweeps/${id}/contents`);
+const contents = await contentsOf(id);
 const axes = several(contents), names = axes.map((axis) => [axis.name, symbol(axis.name)]);
 const sources = [...contents.sources.filter((one) => one === "sgd"), ...contents.regimes].map((one) => [one, titled(one)]);
-const values = contents.values.map((one) => [one.name, titled(one.name)]);
+const values = drawable(contents), first = firstValue(contents);
 const along = [...names, ["delta_t", "δt"]];
 // The words that a view takes beside a selection, and what each may be.
 const WORDS = {
   curves: { observable: ["Observable", contents.observables.map((one) => [one.name, titled(one.name)]), "risk"] },
-  "phase-diagram": { x: ["Horizontal", names, names.at(-1)?.[0]], y: ["Vertical", names, names[0]?.[0]], value: ["Value", values, values[0]?.[0]] },
-  triangle: { value: ["Value", values, values[0]?.[0]] },
+  "phase-diagram": { x: ["Horizontal", names, names.at(-1)?.[0]], y: ["Vertical", names, names[0]?.[0]], value: ["Value", values, first] },
+  triangle: { value: ["Value", values, first] },
   plane: { source: ["Of", sources, sources[0]?.[0]] },
   rates: { of: ["Of", [["discrepancy", "discrepancy"], ["final_risk", "final risk"]], "discrepancy"], along: ["Along", along, "delta_t"] },
   collapse: { kind: ["Kind", ["overlay", "power", "logshift"], "overlay"], along: ["Along", names, "d"], source: ["Of", sources, sources[0]?.[0]] },
@@ -28,29 +28,34 @@ const CHOSEN = ["phase-diagram", "collapse", ...SINGLE]; // of one value of ever
 function build() {
   const proposed = asked.view ? {} : contents.suggestion.words, view = asked.view ?? contents.suggestion.view;
   const given = { ...proposed, ...asked };
-  const taken = WORDS[view] ?? {}, used = view === "phase-diagram" ? [given.x ?? taken.x[2], given.y ?? taken.y[2]] : [given.along ?? taken.along?.[2]];
-  const first = CHOSEN.includes(view) ? beginning(contents, null) : {};
+  const taken = WORDS[view] ?? {}, used = { "phase-diagram": [given.x ?? taken.x?.[2], given.y ?? taken.y?.[2]], triangle: ["d", "p", "gamma"] }[view] ?? [given.along ?? taken.along?.[2]];
+  const begin = CHOSEN.includes(view) ? beginning(contents, null) : {};
   const needs = { "phase-diagram": true, triangle: true }[view] && contents.values.find((one) => one.name === (given.value ?? taken.value[2]))?.needs_regime;
   const single = needs || view === "rates" || SINGLE.includes(view);
-  form.replaceChildren(
+  fill(form,
     select("view", "Figure", contents.views.map((one) => [one, titled(one.replaceAll("-", " "))]), view),
     ...Object.entries(taken).map(([name, [title, options, value]]) => select(name, title, options, given[name] ?? value)),
     ...(contents.regimes.length > 1 && !taken.source ? [select("regime", "Theory", [...(single ? [] : [["", "all"]]), ...contents.regimes.map((one) => [one, titled(one)])], given.regime)] : []),
-    ...(view === "triangle" || view === "plane" ? [] : axes.filter((axis) => !used.includes(axis.name)).map((axis) =>
-      axisSelect(axis, Array.isArray(given[axis.name]) ? "" : given[axis.name] ?? first[axis.name] ?? "", ...(CHOSEN.includes(view) && !contents.points ? [] : [["", "all"]])))));
+    ...(view === "plane" ? [] : axes.filter((axis) => !used.includes(axis.name)).map((axis) =>
+      axisSelect(axis, Array.isArray(given[axis.name]) ? "" : given[axis.name] ?? begin[axis.name] ?? "", ...(view === "triangle" || (CHOSEN.includes(view) && !contents.points) ? [] : [["", "all"]])))));
 }
 
+let turn = 0;
 async function show() {
+  const mine = (turn += 1);
   const { view, ...words } = chosen(form), path = `/v1/sweeps/${id}/figures/${view}`;
   remember({ view, ...words });
   problemAt("");
   image.alt = `${titled(view.replaceAll("-", " "))} of this sweep`;
-  const answer = await fetch(`${path}${query({ ...words, format: "png" })}`);
-  if (!answer.ok) { problemAt((await answer.json()).detail); return; }
-  const content = await answer.blob(), old = image.src;
-  image.src = URL.createObjectURL(content);
-  if (old.startsWith("blob:")) URL.revokeObjectURL(old);
-  $("#links").replaceChildren("Permalinks: ", ...["png", "svg", "pdf", "json"].map((format) => h("a", { href: `${path}${query({ ...words, format })}`, target: "_blank" }, format.toUpperCase())));
+  try {
+    const content = await file(`${path}${query({ ...words, format: "png" })}`), old = image.src;
+    if (mine !== turn) return;
+    image.src = URL.createObjectURL(content);
+    if (old.startsWith("blob:")) URL.revokeObjectURL(old);
+    downloads($("#links"), path, query(words));
+  } catch (problem) {
+    if (mine === turn) problemAt(problem.message);
+  }
 }
 
 build();

@@ -1,12 +1,12 @@
 // The head of every page of a sweep: state, progress, what is left, what can be done; live.
-import { buttons } from "./actions.js";
+import { offer } from "./actions.js";
 import { $, duration, number, say } from "./dom.js";
 import { follow, hasEnded } from "./live.js";
 
 const box = $("#progress");
 export const id = box.dataset.sweep;
 const listeners = [];
-let last = null, rate = null, offered = null, again = () => {};
+let last = null, again = () => {};
 
 /** Hear of every change; at once if something is known already. */
 export function onNews(listener) {
@@ -28,9 +28,8 @@ function measured(sweep) {
 
 function show(sweep) {
   if (sweep === null) { location.assign("/"); return; }
-  const key = JSON.stringify([sweep.state, sweep.counts.failed > 0, sweep.counts.cancelled > 0]);
+  const rate = measured(sweep);
   last = sweep;
-  rate = measured(sweep);
   const state = $("#state");
   state.textContent = sweep.state;
   state.className = `badge ${sweep.state}`;
@@ -48,8 +47,7 @@ function show(sweep) {
   const reason = $("#reason");
   reason.textContent = sweep.reason;
   reason.hidden = !sweep.reason;
-  if (key !== offered) $("#actions").replaceChildren(...buttons(sweep, acted));
-  offered = key;
+  offer($("#actions"), sweep, acted);
   for (const listener of listeners) listener(sweep);
 }
 
@@ -60,6 +58,7 @@ function acted(action, answer) {
 }
 
 again = follow(id, show, (is) => {
+  if (is && !box.classList.contains("lost")) say("The service does not answer; this page goes on when it does.");
   box.classList.toggle("lost", is);
-  if (is) say("The service does not answer; this page goes on when it does.");
+  if (is) $("#rest").textContent = "the service does not answer";
 });

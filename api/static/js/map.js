@@ -4,6 +4,7 @@ import { symbol } from "./words.js";
 
 const GAP = 6; // pixels from which cells have a line between them
 const WIDEST = 64, HIGHEST = 26; // pixels of a cell
+const TALLEST = 900; // pixels of the map, unless that leaves less than one for a row
 const ROOMY = 14; // pixels from which rows and columns have names
 const LEFT = 130, BELOW = 22; // pixels for those names
 export const STATUSES = { pending: "pending", under_way: "under way", done: "done", diverged: "diverged", failed: "failed", cancelled: "cancelled", skipped: "skipped" };
@@ -52,16 +53,16 @@ export class StatusMap {
     const names = where.along !== null && (room - LEFT) / where.across >= ROOMY && where.down <= 60;
     const left = names ? Math.min(LEFT, room / 3) : 0;
     const wide = Math.max(1, Math.min(WIDEST, Math.floor((room - left) / where.across)));
-    const high = names ? Math.max(ROOMY, Math.min(HIGHEST, wide)) : Math.min(HIGHEST, wide);
+    const high = names ? Math.max(ROOMY, Math.min(HIGHEST, wide)) : Math.max(1, Math.min(HIGHEST, wide, Math.floor(TALLEST / where.down)));
     const width = left + wide * where.across, height = high * where.down + (names ? BELOW : 0);
-    const sharp = wide >= GAP ? devicePixelRatio : 1, shrunk = Math.min(1, room / width);
+    const sharp = Math.min(wide, high) >= GAP ? devicePixelRatio : 1, shrunk = Math.min(1, room / width);
     if (canvas.width !== Math.round(width * sharp) || canvas.height !== Math.round(height * sharp)) {
       Object.assign(canvas, { width: Math.round(width * sharp), height: Math.round(height * sharp) });
       Object.assign(canvas.style, { width: `${width * shrunk}px`, height: `${height * shrunk}px` });
     }
     const style = getComputedStyle(document.documentElement), hue = (name) => style.getPropertyValue(`--${name}`).trim();
     const colours = Object.fromEntries(Object.keys(STATUSES).map((name) => [name, hue(name)]));
-    const pen = canvas.getContext("2d"), gap = wide >= GAP ? 1 : 0;
+    const pen = canvas.getContext("2d"), gap = Math.min(wide, high) >= GAP ? 1 : 0;
     pen.setTransform(sharp, 0, 0, sharp, 0, 0);
     pen.clearRect(0, 0, width, height);
     const box = (x, y, from, to, status) => {
@@ -77,7 +78,7 @@ export class StatusMap {
         box(x, y, ["diverged", "failed"].includes(status) ? Math.min(from, to - LEAST) : from, to, status);
         from = to;
       }
-      if (map.counts.failed?.[at] && wide >= 10) crossed(pen, left + x * wide, y * high, wide - gap, high - gap); // not by colour alone
+      if (map.counts.failed?.[at] && Math.min(wide, high) >= 10) crossed(pen, left + x * wide, y * high, wide - gap, high - gap); // not by colour alone
     }
     if (names) label(pen, map, where, named, { left, wide, high, ink: hue("faint") });
     this.drawn = { map, where, left, wide, high, shrunk };

@@ -57,7 +57,7 @@ canvas.addEventListener("mousemove", (event) => {
   const at = drawing.at(event);
   tip.hidden = at === null;
   if (at === null) return;
-  tip.textContent = `${words(place(at) ?? { point: at }, contents)}\n${told(map, at)}`;
+  tip.textContent = `${words(place(at) ?? { point: at })}\n${told(map, at)}`;
   const box = canvas.parentElement.getBoundingClientRect();
   tip.style.left = `${Math.min(event.clientX - box.left + 14, box.width - 190)}px`;
   tip.style.top = `${Math.min(event.clientY - box.top + 14, box.height - 40)}px`;

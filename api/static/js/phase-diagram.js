@@ -1,52 +1,79 @@
 // One value on two axes; a click shows the curves behind a cell.
 import { axis, borders, decades, draw, isLog, shaded } from "./charts.js";
 import { curvesOf } from "./cell.js";
-import { $, exact, number, settled } from "./dom.js";
+import { $, exact, h, number, settled } from "./dom.js";
 import { id, onNews } from "./header.js";
 import { get, query, remember } from "./rest.js";
-import { axisSelect, beginning, chosen, downloads, problemAt, select, several, symbol, titled, words } from "./words.js";
+import { axisSelect, beginning, chosen, contentsOf, downloads, fill, firstValue, problemAt, select, several, spelled, symbol, titled, values, words } from "./words.js";
 
 const REDUCTIONS = ["mean", "max", "min"].map((how) => [how, `${how} of all`]);
 const form = $("#choose"), cell = $("#cell"), chart = $("#chart");
 const asked = Object.fromEntries(new URLSearchParams(location.search));
-const contents = await get(`/v1/sweeps/${id}/contents`);
-const axes = several(contents), POINTS = ["delta_t", "gamma_over_p"];
-const names = [...axes.map((one) => one.name), ...(contents.points ? POINTS : [])];
+const contents = await contentsOf(id);
+const axes = several(contents);
+const DERIVED = { delta_t: ({ d, p, gamma }) => gamma / (p * d), gamma_over_p: ({ p, gamma }) => gamma / p }; // of points
+const names = [...axes.map((one) => one.name), ...(contents.points ? Object.keys(DERIVED) : [])];
+const points = contents.points?.map((row) => Object.fromEntries(contents.axes.map((one, at) => [one.name, row[at]])));
 const proposed = contents.suggestion.view === "phase-diagram" ? contents.suggestion.words : {};
 
+/** Two axes on which most points have a place of their own. */
+function apart() {
+  const pairs = names.flatMap((y, at) => names.slice(at + 1).map((x) => ({ x, y })));
+  const places = pairs.map(({ x, y }) => new Set(points.map((point) => `${at(point, x)} ${at(point, y)}`)).size);
+  return pairs[places.indexOf(Math.max(...places))];
+}
+const at = (point, name) => exact(DERIVED[name]?.(point) ?? point[name]);
+
+/** Of points that share a place on two axes, the value of a third to choose: that of the first, if they differ. */
+function needed(name, x, y) {
+  const seen = new Map();
+  for (const point of points) {
+    const place = `${at(point, x)} ${at(point, y)}`;
+    if (seen.has(place) && seen.get(place) !== point[name]) return points[0][name];
+    seen.set(place, point[name]);
+  }
+  return "";
+}
+
+const pair = proposed.x ? proposed : points ? apart() : { x: names.at(-1), y: names[0] };
+
 function build() {
-  const x = asked.x ?? proposed.x ?? names.at(-1), y = asked.y ?? proposed.y ?? names.find((name) => name !== x);
-  const value = asked.value ?? proposed.value ?? contents.values[0]?.name;
+  const x = asked.x ?? pair.x, y = asked.y ?? (pair.y === x ? pair.x : pair.y);
+  const value = asked.value ?? proposed.value ?? firstValue(contents);
   const wanted = contents.values.find((one) => one.name === value);
   const list = names.map((name) => [name, symbol(name)]);
   const first = beginning(contents, null);
   const rest = axes.filter((one) => one.name !== x && one.name !== y);
-  form.replaceChildren(
+  fill(form,
     select("x", "Horizontal", list, x), select("y", "Vertical", list, y),
-    select("value", "Value", contents.values.map((one) => [one.name, titled(one.name)]), value),
+    select("value", "Value", values(contents), value),
     ...(contents.regimes.length && wanted?.needs_regime ? [select("regime", "Theory", contents.regimes.map((name) => [name, titled(name)]), asked.regime ?? proposed.regime)] : []),
-    ...rest.map((one) => axisSelect(one, asked[one.name] ?? (contents.points ? "" : first[one.name]), ...(contents.points ? [["", "any"]] : REDUCTIONS))));
-  const middle = (one) => (contents.points ? "" : one.values[Math.floor(one.values.length / 2)]);
-  cell.replaceChildren(...[x, y].map((name) => axes.find((one) => one.name === name)).filter(Boolean).map((one) => {
-    const label = axisSelect(one, asked[`at_${one.name}`] ?? middle(one), ["", "–"]);
+    ...rest.map((one) => axisSelect(one, asked[one.name] ?? (points ? needed(one.name, x, y) : first[one.name]), ...(points ? [["", "any"]] : REDUCTIONS))));
+  if (points) { fill(cell, select("at", "Point", [["", "–"], ...points.map((point, at) => [at, words(varying(point))])], asked.at)); return; }
+  fill(cell, ...[x, y].map((name) => axes.find((one) => one.name === name)).filter(Boolean).map((one) => {
+    const label = axisSelect(one, asked[`at_${one.name}`] ?? one.values[Math.floor(one.values.length / 2)]);
     $("select", label).name = `at_${one.name}`;
     return label;
   }));
 }
+const varying = (point) => Object.fromEntries(axes.map((one) => [one.name, point[one.name]]));
 
 const state = () => ({ ...chosen(form), ...chosen(cell) });
 const api = () => chosen(form);
 
-let turn = 0;
+let turn = 0, shown = null;
 async function show() {
   const mine = (turn += 1), now = api();
   remember(state());
   try {
     const answer = await get(`/v1/sweeps/${id}/phase-diagram${query(now)}`);
     if (mine !== turn) return;
+    if (answer.form === "grid") sort(answer);
     const began = performance.now();
     await draw(chart, () => (answer.form === "grid" ? grid(answer) : scatter(answer)));
     chart.dataset.milliseconds = String(Math.round(performance.now() - began));
+    if (!shown) chart.on("plotly_click", clicked);
+    shown = answer;
     problemAt("");
     $("#what").textContent = answer.value.long_name;
     const taken = Object.entries(answer.reduced ?? {}).map(([name, how]) => (name === "time" ? `t from ${number(how.from)} to ${number(how.to)}` : `${how} ${name}${how === 1 ? "" : "s"}`));
@@ -57,14 +84,24 @@ async function show() {
   }
 }
 
+/** Numbers along an axis may be stored in any order; they are drawn from the least on, words as they come. */
+function sort({ x, y, value }) {
+  const order = (one) => one.values.map((_, at) => at).sort((a, b) => (typeof one.values[a] === "number" ? one.values[a] - one.values[b] : a - b));
+  const [across, down] = [x, y].map(order);
+  for (const name of ["values", "standard_error", "runs"]) if (value[name]) value[name] = down.map((row) => across.map((column) => value[name][row][column]));
+  x.values = across.map((at) => x.values[at]);
+  y.values = down.map((at) => y.values[at]);
+}
+
 const FEW = 9; // values that each have their tick
 function ticks(given, title) {
   const values = [...new Set(given)];
   if (typeof values[0] !== "number") return axis(title, false, { tickvals: values.map((_, at) => at), ticktext: values.map(titled) });
-  const log = isLog(values), each = { tickvals: values, ticktext: values.map(number), minor: {} };
+  const log = isLog(values), each = { tickvals: values, ticktext: spelled(values), minor: {} };
   return axis(title, log, values.length <= FEW ? each : log ? decades(values) : {});
 }
-const places = (values) => (typeof values[0] === "number" ? values : values.map((_, at) => at));
+/** Where values stand: words one after the other. */
+const places = (given) => { const found = [...new Set(given)]; return typeof given[0] === "number" ? given : given.map((one) => found.indexOf(one)); };
 
 function grid(answer) {
   const { x, y, value } = answer;
@@ -88,7 +125,7 @@ function scatter(answer) {
   const shade = shaded(answer.points.map((one) => one.value), "");
   const { zmin, zmax, ...marker } = shade.trace;
   const trace = {
-    mode: "markers", x: answer.points.map((one) => one.x), y: answer.points.map((one) => one.y),
+    mode: "markers", x: places(answer.points.map((one) => one.x)), y: places(answer.points.map((one) => one.y)),
     marker: { size: 14, line: { width: 1, color: "#fff" }, color: answer.points.map((one) => shade.number(one.value)), showscale: true, ...marker },
     text: answer.points.map((one) => `${symbol(answer.x.name)} = ${number(one.x)}, ${symbol(answer.y.name)} = ${number(one.y)}<br>${one.value === null ? "nothing there yet" : typeof one.value === "number" ? Number(one.value.toPrecision(4)) : titled(one.value)}`),
     hovertemplate: "%{text}<extra></extra>",
@@ -99,29 +136,38 @@ function scatter(answer) {
 
 function showCell() {
   const now = state(), place = {};
-  for (const select of cell.elements) if (select.value !== "") place[select.name.slice(3)] = typed(select.name.slice(3), select.value);
   remember(now);
-  if (!Object.keys(place).length || Object.keys(place).length < cell.elements.length) return;
+  if (points) { if (now.at !== undefined) curvesOf(id, varying(points[now.at])); return; }
+  for (const select of cell.elements) place[select.name.slice(3)] = typed(select.name.slice(3), select.value);
   const rest = Object.fromEntries(axes.filter((one) => now[one.name] !== undefined && one.values.some((value) => exact(value) === now[one.name])).map((one) => [one.name, now[one.name]]));
   curvesOf(id, place, rest);
 }
 const typed = (name, text) => contents.axes.find((one) => one.name === name)?.values.find((value) => exact(value) === text) ?? text;
 
-build();
-await show();
-showCell();
-chart.on?.("plotly_click", (event) => {
-  const hit = event.points[0], now = api();
-  const at = Array.isArray(hit.pointIndex) ? hit.pointIndex : null; // row and column of a cell; points know themselves
-  for (const [name, place] of [[now.x, at ? at[1] : hit.x], [now.y, at ? at[0] : hit.y]]) {
+function clicked(event) {
+  const hit = event.points[0].pointIndex, now = api();
+  if (points) { // those that are drawn are the chosen ones, in their order
+    const kept = points.map((_, at) => at).filter((one) => axes.every(({ name }) => now[name] === undefined || exact(points[one][name]) === now[name]));
+    cell.elements.at.value = kept[hit];
+  } else for (const [name, value] of [[shown.x.name, shown.x.values[hit[1]]], [shown.y.name, shown.y.values[hit[0]]]]) {
     const select = cell.elements[`at_${name}`];
-    if (select) select.value = at ? select.options[place + 1].value : exact(place);
+    if (select) select.value = exact(value);
   }
   showCell();
-});
+}
+
+if (!contents.views.includes("phase-diagram")) {
+  problemAt("A phase diagram needs two axes with several values each; ");
+  $("#problem").append(h("a", { href: `/sweeps/${id}/curves` }, "the curves"), " show all of this sweep.");
+  for (const one of [form, $(".columns")]) one.hidden = true;
+  await new Promise(() => {});
+}
+build();
+show().then(showCell);
 form.addEventListener("change", (event) => {
+  const before = state();
   for (const name of Object.keys(asked)) delete asked[name];
-  Object.assign(asked, chosen(form));
+  Object.assign(asked, before);
   if (asked.x === asked.y) asked[event.target.name === "x" ? "y" : "x"] = names.find((name) => name !== event.target.value);
   build();
   show();
@@ -129,6 +175,6 @@ form.addEventListener("change", (event) => {
 });
 cell.addEventListener("change", showCell);
 for (const one of [form, cell]) one.addEventListener("submit", (event) => event.preventDefault());
-const again = settled(show, 1000);
+const again = settled(() => { show(); showCell(); }, 1000);
 let before = null;
 onNews((sweep) => { const key = JSON.stringify(sweep.counts); if (before !== null && key !== before) again(); before = key; });

@@ -16,26 +16,28 @@ async function answered(path, options = {}) {
     throw new Problem({ detail: "The service does not answer." }, 0);
   }
   if (answer.status === 401 && path !== "/v1/session") location.reload(); // where the login is
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  if (answer.ok) return answer;
   throw new Problem(await answer.json().catch(() => ({})), answer.status);
 }
 
-export const get = (path, signal) => answered(path, { signal });
+const json = async (path, options) => { const answer = await answered(path, options); return answer.status === 204 ? null : answer.json(); };
+export const get = (path) => json(path);
+export const file = async (path) => (await answered(path)).blob();
 
 export function post(path, body, { signal, type = "application/json", key } = {}) {
   const headers = { "Content-Type": type, ...(key ? { "Idempotency-Key": key } : {}) };
   const text = typeof body === "string" ? body : JSON.stringify(body ?? {});
-  return answered(path, { method: "POST", headers, body: text, signal });
+  return json(path, { method: "POST", headers, body: text, signal });
 }
 
-export const remove = (path) => answered(path, { method: "DELETE" });
+export const remove = (path) => json(path, { method: "DELETE" });
 
 /** A query string of words; what is empty is left out. */
 export function query(words) {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(words)) {
-    if (value === null || value === undefined || value === "") continue;
-    found.set(name, Array.isArray(value) ? value.join(",") : String(value));
+    if (value === null || value === undefined || String(value) === "") continue; // nor of nothing a list
+    found.set(name, String(value));
   }
   const text = found.toString().replaceAll("%2C", ",");
   return text ? `?${text}` : "";

@@ -1,5 +1,5 @@
 // The list of sweeps: newest first, live while something moves.
-import { buttons } from "./actions.js";
+import { offer } from "./actions.js";
 import { $, duration, h, number, say, settled, when } from "./dom.js";
 import { hasEnded, repeat } from "./live.js";
 import { get, query, remember } from "./rest.js";
@@ -12,14 +12,18 @@ for (const [name, value] of new URLSearchParams(location.search)) if (form.eleme
 const words = () => Object.fromEntries(new FormData(form));
 
 async function load() {
+  const asked = words(), found = [];
   let cursor = null;
-  const found = [];
   for (let page = 0; page < pages; page += 1) {
-    const answer = await get(`/v1/sweeps${query({ ...words(), limit: 50, cursor })}`);
+    const answer = await get(`/v1/sweeps${query({ ...asked, limit: 50, cursor })}`);
     found.push(...answer.sweeps);
     cursor = answer.next;
     if (!cursor) break;
   }
+  return { found, cursor };
+}
+
+function show({ found, cursor }) {
   more.hidden = !cursor;
   for (const [id, item] of items) if (!found.some((sweep) => sweep.id === id)) { item.place.remove(); items.delete(id); }
   $("#nothing")?.remove();
@@ -32,7 +36,7 @@ async function load() {
   if (!found.length) {
     const filtered = Object.values(words()).some(Boolean);
     list.append(h("p", { id: "nothing", className: "about" }, filtered ? "No sweep is like that." : "No sweeps yet."));
-    if (!filtered) welcome();
+    if (!filtered) welcome().catch(() => {}); // there are presets in Compose as well
   } else $("#welcome").hidden = true;
 }
 
@@ -51,7 +55,7 @@ function entry(sweep) {
 }
 
 function update(item, sweep) {
-  const { state, seen } = item;
+  const { seen } = item;
   item.state.textContent = sweep.state;
   item.state.className = `badge ${sweep.state}`;
   item.bar.value = sweep.progress;
@@ -65,14 +69,10 @@ function update(item, sweep) {
   if (hasEnded(sweep.state)) said.push(`${duration(sweep.core_seconds)} of core time`);
   for (const name of ["diverged", "failed"]) if (sweep.counts[name]) said.push(`${number(sweep.counts[name])} ${name}`);
   item.how.textContent = sweep.reason || said.join(" · ");
-  const key = JSON.stringify([sweep.state, sweep.counts.failed > 0, sweep.counts.cancelled > 0]);
-  if (item.key !== key) {
-    item.key = key;
-    item.actions.replaceChildren(...buttons(sweep, (action, answer) => {
-      if (action === "extend") location.assign(`/sweeps/${answer.id}`);
-      else { say(`${sweep.name || sweep.id}: ${{ delete: "deleted", cancel: "cancelled" }[action] ?? answer.state}`); refresh(); }
-    }));
-  }
+  offer(item.actions, sweep, (action, answer) => {
+    if (action === "extend") location.assign(`/sweeps/${answer.id}`);
+    else { say(`${sweep.name || sweep.id}: ${{ delete: "deleted", cancel: "cancelled" }[action] ?? answer.state}`); refresh(); }
+  });
 }
 
 async function welcome() {
@@ -83,7 +83,7 @@ async function welcome() {
     h("li", {}, h("a", { href: `/compose?preset=${preset.name}` }, h("b", {}, preset.name), preset.title))));
 }
 
-const refresh = repeat(load, 1500);
+const refresh = repeat(load, show, 1500);
 const search = settled(refresh, 200);
 form.addEventListener("input", () => { pages = 1; remember(words()); search(); });
 form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,26 +1,28 @@
 // The triangle of limits: each point by how far it is towards the high-dimensional, the mean-field and the
 // classical corner; its symbol is the theory that auto would choose.
 import { curvesOf } from "./cell.js";
-import { draw, shaded } from "./charts.js";
+import { draw, ends, shaded } from "./charts.js";
 import { $, exact, number, settled } from "./dom.js";
 import { id, onNews } from "./header.js";
 import { get, query, remember } from "./rest.js";
-import { chosen, downloads, problemAt, select, symbol, titled } from "./words.js";
+import { axisSelect, chosen, contentsOf, downloads, fill, firstValue, problemAt, select, several, symbol, titled, values, words } from "./words.js";
 
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon"];
 const CORE = ["d", "p", "gamma"];
 const form = $("#choose"), cell = $("#cell"), chart = $("#chart");
 const asked = Object.fromEntries(new URLSearchParams(location.search));
-const contents = await get(`/v1/sweeps/${id}/contents`);
+const contents = await contentsOf(id);
+const others = several(contents).filter((axis) => !CORE.includes(axis.name)); // beside the triangle
 const proposed = contents.suggestion.view === "triangle" ? contents.suggestion.words : {};
 let points = [];
 
 function build() {
-  const value = asked.value ?? proposed.value ?? contents.values[0]?.name;
+  const value = asked.value ?? proposed.value ?? firstValue(contents);
   const wanted = contents.values.find((one) => one.name === value);
-  form.replaceChildren(
-    select("value", "Value", contents.values.map((one) => [one.name, titled(one.name)]), value),
-    ...(contents.regimes.length && wanted?.needs_regime ? [select("regime", "Theory", contents.regimes.map((name) => [name, titled(name)]), asked.regime ?? proposed.regime)] : []));
+  fill(form,
+    select("value", "Value", values(contents), value),
+    ...(contents.regimes.length && wanted?.needs_regime ? [select("regime", "Theory", contents.regimes.map((name) => [name, titled(name)]), asked.regime ?? proposed.regime)] : []),
+    ...others.map((axis) => axisSelect(axis, asked[axis.name] ?? axis.values[0])));
 }
 
 const name = (point) => CORE.map((one) => `${symbol(one)} = ${number(point[one])}`).join(", ");
@@ -32,14 +34,15 @@ async function show() {
   try {
     const answer = await get(`/v1/sweeps/${id}/figures/triangle${query(now)}`);
     if (mine !== turn) return;
-    points = answer.points;
     await draw(chart, () => ternary(answer));
     problemAt("");
     $("#what").textContent = answer.value.long_name;
-    $("#caption").textContent = `δt = γ/(pd) = ${number(answer.delta_t)} everywhere · dotted: lines of equal γ/p · symbols: the theory that auto chooses`;
+    $("#caption").textContent = `${words(answer.at)}${others.length ? " · " : ""}δt = γ/(pd) = ${number(answer.delta_t)} everywhere · dotted: lines of equal γ/p · symbols: the theory that auto chooses`;
     downloads($("#links"), `/v1/sweeps/${id}/figures/triangle`, query(now));
+    if (!points.length) chart.on("plotly_click", clicked);
+    points = answer.points;
     const before = cell.elements.point?.value ?? asked.point ?? 0;
-    cell.replaceChildren(select("point", "Point", [["", "–"], ...points.map((point, at) => [at, name(point)])], before));
+    fill(cell, select("point", "Point", points.map((point, at) => [at, name(point)]), before));
   } catch (problem) {
     if (mine === turn) problemAt(problem.message);
   }
@@ -48,8 +51,8 @@ async function show() {
 function ternary(answer) {
   const shade = shaded(answer.points.map((one) => one.value), ""), regimes = [...new Set(answer.points.map((one) => one.auto_regime))];
   const { zmin, zmax, ...colours } = shade.trace;
-  const numbers = answer.points.map((one) => shade.number(one.value)).filter((one) => one !== null);
-  const range = { cmin: colours.cmin ?? Math.min(...numbers), cmax: colours.cmax ?? Math.max(...numbers) };
+  const [cmin, cmax] = ends(answer.points.map((one) => shade.number(one.value)).filter((one) => one !== null));
+  const range = { cmin: colours.cmin ?? cmin, cmax: colours.cmax ?? cmax };
   const data = regimes.map((regime, at) => {
     const mine = answer.points.map((one, index) => ({ ...one, index })).filter((one) => one.auto_regime === regime);
     return {
@@ -95,21 +98,22 @@ function levels(answer) {
 function showCell() {
   const at = cell.elements.point?.value;
   remember({ ...chosen(form), ...chosen(cell) });
-  if (at === "" || at === undefined || !points[at]) return;
-  curvesOf(id, Object.fromEntries(CORE.map((one) => [one, points[at][one]])));
+  if (!points[at]) return;
+  const now = chosen(form), rest = others.map((axis) => [axis.name, now[axis.name]]);
+  curvesOf(id, Object.fromEntries(CORE.map((one) => [one, points[at][one]])), Object.fromEntries(rest));
 }
 
-build();
-await show();
-showCell();
-chart.on?.("plotly_click", (event) => {
+function clicked(event) {
   if (event.points[0].customdata === undefined) return;
   cell.elements.point.value = exact(event.points[0].customdata);
   showCell();
-});
-form.addEventListener("change", () => { Object.assign(asked, chosen(form)); build(); show(); });
+}
+
+build();
+show().then(showCell);
+form.addEventListener("change", () => { Object.assign(asked, chosen(form)); build(); show().then(showCell); });
 cell.addEventListener("change", showCell);
 for (const one of [form, cell]) one.addEventListener("submit", (event) => event.preventDefault());
-const again = settled(show, 1000);
+const again = settled(() => show().then(showCell), 1000);
 let before = null;
 onNews((sweep) => { const key = JSON.stringify(sweep.counts); if (before !== null && key !== before) again(); before = key; });

@@ -1,5 +1,6 @@
 // How parameters are written, and what is chosen of a sweep's axes.
 import { $, exact, h, number } from "./dom.js";
+import { get } from "./rest.js";
 
 const SYMBOLS = { gamma: "γ", noise: "Δ", kappa: "κ", delta: "δ", "init.scale": "scale", "init.epsilon": "ε", delta_t: "δt", gamma_over_p: "γ/p" };
 export const symbol = (name) => SYMBOLS[name] ?? name;
@@ -7,6 +8,29 @@ export const titled = (text) => text.replaceAll("_", " ");
 
 /** d = 5, γ = 0.1; of several values the first and the last */
 export const words = (place) => Object.entries(place).map(([name, value]) => `${symbol(name)} = ${(Array.isArray(value) ? [value[0], value.at(-1)] : [value]).map((one) => (typeof one === "number" ? number(one) : one)).join(" … ")}`).join(", ");
+
+/** Values as people read them; with all of their digits where fewer would not tell them apart. */
+export function spelled(values) {
+  const texts = values.map(number);
+  return new Set(texts).size === texts.length ? texts : values.map(exact);
+}
+
+/** What is in a sweep; where that cannot be said, why not, and nothing else happens. */
+export async function contentsOf(id) {
+  try {
+    return await get(`/v1/sweeps/${id}/contents`);
+  } catch (problem) {
+    problemAt(problem.message);
+    return new Promise(() => {});
+  }
+}
+
+/** Other fields for a form; who was at one of that name stays there. */
+export function fill(form, ...fields) {
+  const focused = form.contains(document.activeElement) ? document.activeElement.name : null;
+  form.replaceChildren(...fields.filter(Boolean));
+  if (focused) form.elements[focused]?.focus?.();
+}
 
 export function select(name, title, options, value, extra = {}) {
   const found = h("select", { name, ...extra }, options.map((one) => {
@@ -18,7 +42,7 @@ export function select(name, title, options, value, extra = {}) {
 
 /** A choice of one value of an axis; `others` stand before them. */
 export function axisSelect(axis, value, ...others) {
-  const options = axis.values.map((one) => [exact(one), typeof one === "number" ? number(one) : one]);
+  const texts = spelled(axis.values), options = axis.values.map((one, at) => [exact(one), texts[at]]);
   return select(axis.name, symbol(axis.name), [...others, ...options], value === undefined || value === "" ? "" : exact(Number.isNaN(Number(value)) ? value : Number(value)), { title: axis.long_name });
 }
 
@@ -39,6 +63,9 @@ export function downloads(place, path, query, formats = ["png", "svg", "pdf", "j
 }
 
 export const several = (contents) => contents.axes.filter((axis) => axis.values.length > 1);
+/** Values that can be drawn, for a choice; and the one to begin with. */
+export const values = (contents) => contents.values.map((one) => [one.name, titled(one.name)]);
+export const firstValue = (contents) => ["sgd_risk", "ode_risk"].find((name) => contents.values.some((one) => one.name === name)) ?? contents.values[0]?.name;
 export const problemAt = (text) => { $("#problem").textContent = text; };
 
 /** What to begin with where nothing is asked: the middle of each axis; of points, the first one's own. */

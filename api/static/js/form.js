@@ -1,6 +1,6 @@
-// The form of a spec. What it has no field for stays in the spec as it is, and is told.
+// The form of a spec. What of a start it has no field for stays in the spec as it is.
 import { h } from "./dom.js";
-import { symbol } from "./words.js";
+import { fill, symbol } from "./words.js";
 
 const TITLES = { d: "input dimension", p: "width of the student", gamma: "learning rate", k: "width of the teacher", noise: "variance of the label noise", kappa: "p = p0 d^κ", delta: "γ = γ0 d^−δ", activation: "of the student", teacher_activation: "of the teacher" };
 const TEXTS = ["activation", "teacher_activation"];
@@ -11,12 +11,17 @@ const DESIGNS = {
   points: { title: "list of points", own: [], axes: [] },
 };
 const ALWAYS = ["k", "noise"];
+const AS_WRITTEN = "as written in the text"; // a teacher with numbers of its own
+const teacherOf = (init, known) => init.teacher ?? ("orthonormal_teacher" in init ? (init.orthonormal_teacher ? "orthonormal" : "random") : known.teacher);
 
 /** A number, if it is one; else as it was written: the service says what is wrong with it. */
 const value = (text) => { const bare = text.trim(); return bare !== "" && !Number.isNaN(Number(bare)) ? Number(bare) : bare; };
 const listed = (text) => text.split(",").map((part) => part.trim()).filter(Boolean).map(value);
-const seedText = (seeds) => (Array.isArray(seeds) ? seeds.join(", ") : String(seeds ?? 1));
-const seedValue = (text) => (text.includes(",") ? listed(text) : value(text));
+/** In the order in which they were named before, what is new after them. */
+const inOrder = (found, before) => [...before.filter((one) => found.includes(one)), ...found.filter((one) => !before.includes(one))];
+/** So many seeds, or in brackets the seeds themselves: 5 is not [5]. */
+const seedText = (seeds) => (Array.isArray(seeds) ? `[${seeds.join(", ")}]` : String(seeds ?? 1));
+const seedValue = (text) => (/[[,]/.test(text) ? listed(text.replace(/[[\]]/g, "")) : value(text));
 
 export class Form {
   constructor(place, catalogue, changed) {
@@ -32,10 +37,9 @@ export class Form {
     const design = spec.triangle ? "triangle" : spec.scaling ? "scaling" : spec.points ? "points" : "product";
     this.design = design;
     const init = spec.init ?? { kind: "gaussian" }, known = this.catalogue.inits.find((one) => one.name === init.kind);
-    const regimes = [spec.axes?.regime ?? []].flat();
+    const regimes = [spec.axes?.regime ?? spec.fixed?.regime ?? []].flat();
     const seeds = typeof spec.seeds === "object" && !Array.isArray(spec.seeds) ? spec.seeds : { init: spec.seeds ?? 1, repeat: 1 };
-    const focus = document.activeElement?.closest?.("#form") ? document.activeElement.name : null;
-    this.place.replaceChildren(
+    fill(this.place,
       part("Name", field("name", "A title, for people", h("input", { name: "name", value: spec.name ?? "", maxLength: 200, placeholder: "what it is about" }))),
       part("Grid",
         h("label", {}, "Design", h("select", { name: "design", dataset: { shape: "design" } }, Object.entries(DESIGNS).map(([name, one]) => h("option", { value: name, selected: name === design }, one.title)))),
@@ -52,15 +56,15 @@ export class Form {
         h("div", { className: "fields" },
           field("init.kind", "Kind", h("select", { name: "init.kind", dataset: { shape: "init" } }, [...this.catalogue.inits.map((one) => one.name), ...(known ? [] : [init.kind])].map((name) => h("option", { selected: name === init.kind }, name)))),
           known?.parameters.map((one) => field(`init.${one.name}`, one.name, h("input", { name: `init.${one.name}`, value: init[one.name] ?? "", placeholder: String(one.default), inputMode: "decimal" }))),
+          known?.any_teacher && field("init.teacher", "Teacher", h("select", { name: "init.teacher" }, ["random", "orthonormal", ...(typeof teacherOf(init, known) === "object" ? [AS_WRITTEN] : [])].map((name) => h("option", { selected: name === AS_WRITTEN || name === teacherOf(init, known) }, name)))),
           known && !known.shared && field("init.shared", "Shared: drawn at d0 =", h("input", { name: "init.shared.d0", value: init.shared?.d0 ?? "", placeholder: "not shared", inputMode: "numeric" }))),
         known && h("div", { className: "choices" },
-          known.shared && choice("init.shared", "", "the same start for every d", "draws Ω(0) once for each p, k and seed", init.shared === true),
-          known.any_teacher && choice("init.orthonormal", "", "orthonormal teacher", "P = I", known.teacher === "orthonormal" ? init.teacher === undefined || init.teacher === "orthonormal" : init.orthonormal_teacher === true || init.teacher === "orthonormal", known.teacher === "orthonormal")),
+          known.shared && choice("init.shared", "", "the same start for every d", "draws Ω(0) once for each p, k and seed", init.shared === true)),
         known && h("p", { className: "sub" }, known.about), error("init")),
       part("Seeds and time",
         h("div", { className: "fields" },
-          field("seeds.init", "Initial conditions", h("input", { name: "seeds.init", value: seedText(seeds.init), inputMode: "numeric" })),
-          field("seeds.repeat", "SGD repeats of each", h("input", { name: "seeds.repeat", value: seedText(seeds.repeat), inputMode: "numeric" })),
+          field("seeds.init", "Initial conditions", h("input", { name: "seeds.init", value: seedText(seeds.init), title: "so many, or [the seeds themselves]" })),
+          field("seeds.repeat", "SGD repeats of each", h("input", { name: "seeds.repeat", value: seedText(seeds.repeat), title: "so many, or [the seeds themselves]" })),
           field("time.max", "Until t =", h("input", { name: "time.max", value: spec.time?.max ?? "", inputMode: "decimal" })),
           field("time.min", "First sample at t =", h("input", { name: "time.min", value: spec.time?.min ?? "", placeholder: "max/1e5", inputMode: "decimal" })),
           field("time.samples", "Samples, log-spaced", h("input", { name: "time.samples", value: spec.time?.samples ?? "", placeholder: "120", inputMode: "numeric" })),
@@ -74,7 +78,6 @@ export class Form {
             design === "product" && field("zip", "Vary together (d, gamma; …)", h("input", { name: "zip", value: (spec.zip ?? []).map((one) => one.join(", ")).join("; ") })),
             this.catalogue.regime_options.filter((one) => typeof one.default === "number").map((one) => field(`regime_options.${one.name}`, one.name.replaceAll("_", " "), h("input", { name: `regime_options.${one.name}`, value: spec.regime_options?.[one.name] ?? "", placeholder: String(one.default), title: one.about, inputMode: "numeric" })))),
           h("div", { className: "choices" }, this.catalogue.regime_options.filter((one) => typeof one.default === "boolean").map((one) => choice(`regime_options.${one.name}`, "", one.name.replaceAll("_", " "), one.about, spec.regime_options?.[one.name] ?? one.default))))));
-    if (focus) this.place.elements[focus]?.focus?.();
   }
 
   /** Those with a row, in order: the design's, k and noise, then what the spec names. */
@@ -94,7 +97,7 @@ export class Form {
         : h("div", { className: "ends" }, ["first", "last", "how many"].map((what, at) => h("input", { name: `${kind}.${name}.${at}`, value: given[kind]?.[at] ?? "", "aria-label": `${label}: ${what}`, placeholder: what, title: what, inputMode: "decimal" })));
     return h("div", { className: "param field", dataset: { field: `param.${name}`, name } },
       h("div", { className: "what" }, symbol(name), h("small", {}, TITLES[name] ?? "")),
-      TEXTS.includes(name) ? h("span") : h("select", { dataset: { shape: "kind", name }, "aria-label": `how ${label} is given` }, [["list", "values"], ["log", "log-spaced"], ["lin", "evenly spaced"]].map(([key, title]) => h("option", { value: key, selected: key === kind }, title))),
+      TEXTS.includes(name) ? h("span") : h("select", { name: `kind.${name}`, dataset: { shape: "kind", name }, "aria-label": `how ${label} is given` }, [["list", "values"], ["log", "log-spaced"], ["lin", "evenly spaced"]].map(([key, title]) => h("option", { value: key, selected: key === kind }, title))),
       h("div", { className: "values" }, values),
       removable ? h("button", { type: "button", className: "quiet", "aria-label": `without ${label}`, title: "remove", onclick: () => this.without(name) }, "✕") : h("span"),
       h("p", { className: "error", role: "alert" }));
@@ -104,7 +107,7 @@ export class Form {
     const here = this.parameters(spec), kind = spec.init?.kind ?? "gaussian";
     const mine = this.catalogue.inits.find((one) => one.name === kind)?.parameters.map((one) => `init.${one.name}`) ?? [];
     const free = this.catalogue.parameters.filter((name) => !here.includes(name) && (!name.startsWith("init.") || mine.includes(name)) && (["kappa", "delta"].includes(name) ? this.design === "scaling" : true) && !(this.design !== "product" && ["p", "gamma"].includes(name)) && !(this.design === "triangle" && name === "d"));
-    return h("label", { className: "inline" }, "Add a parameter ", h("select", { dataset: { shape: "add" } }, h("option", { value: "" }, "…"), free.map((name) => h("option", { value: name }, name))));
+    return h("label", { className: "inline" }, "Add a parameter ", h("select", { name: "add", dataset: { shape: "add" } }, h("option", { value: "" }, "…"), free.map((name) => h("option", { value: name }, name))));
   }
 
   without(name) {
@@ -112,6 +115,7 @@ export class Form {
     delete spec.axes?.[name];
     delete spec.fixed?.[name];
     this.show(spec);
+    this.place.elements.add.focus(); // where it would come back from
     this.changed();
   }
 
@@ -121,11 +125,12 @@ export class Form {
     if (element.dataset.shape === "design") this.redesign(spec, element.value);
     if (element.dataset.shape === "init") spec.init = { kind: element.value };
     if (element.dataset.shape === "add" && element.value) {
-      if (TEXTS.includes(element.value)) spec.axes = { ...spec.axes, [element.value]: ["erf"] };
+      if (TEXTS.includes(element.value)) spec.axes = { ...spec.axes, [element.value]: "erf" };
       else spec.axes = { ...spec.axes, [element.value]: this.catalogue.inits.flatMap((one) => one.parameters).find((one) => `init.${one.name}` === element.value)?.default ?? 1 };
     }
     if (element.dataset.shape === "kind") this.respace(spec, element.dataset.name, element.value);
     this.show(spec);
+    if (element.dataset.shape === "add") this.place.querySelector(`.param[data-name="${CSS.escape(element.value)}"] input`)?.focus();
     this.changed();
   }
 
@@ -154,11 +159,10 @@ export class Form {
   /** The spec that it says; what is empty is left out, so that it is the default. */
   read() {
     const at = (name) => this.place.elements[name]?.value?.trim() ?? "";
-    const spec = structuredClone(this.spec), own = Object.fromEntries(DESIGNS[this.design].own.map(([name]) => [name, at(`${this.design}.${name}`)]).filter(([, one]) => one !== "").map(([name, one]) => [name, value(one)]));
-    for (const name of ["name", "axes", "fixed", "seeds", "time", "zip", "points", "regime_options", "observables", "simulate"]) delete spec[name];
+    const own = Object.fromEntries(DESIGNS[this.design].own.map(([name]) => [name, at(`${this.design}.${name}`)]).filter(([, one]) => one !== "").map(([name, one]) => [name, value(one)]));
     const axes = {}, fixed = {};
     for (const row of this.place.querySelectorAll(".param")) this.readRow(row, axes, fixed);
-    const regimes = this.ticked("regime");
+    const regimes = inOrder(this.ticked("regime"), [this.spec.axes?.regime ?? []].flat());
     if (regimes.length) axes.regime = regimes.length === 1 ? regimes[0] : regimes;
     const repeat = seedValue(at("seeds.repeat")), init = seedValue(at("seeds.init"));
     const time = Object.fromEntries(["max", "min", "samples", "tail"].map((name) => [name, at(`time.${name}`)]).filter(([, one]) => one !== "").map(([name, one]) => [name, value(one)]));
@@ -172,7 +176,7 @@ export class Form {
       axes, ...(Object.keys(fixed).length ? { fixed } : {}), ...(zip.length ? { zip } : {}),
       ...this.init(), ...(this.place.elements.simulate.checked ? {} : { simulate: false }),
       seeds: repeat === 1 ? init : { init, repeat }, time,
-      ...(observables.join() === usual.join() ? {} : { observables }),
+      ...(observables.join() === usual.join() && !this.spec.observables ? {} : { observables }), // said, they are without overlaps
       ...(Object.keys(options).length ? { regime_options: options } : {}),
     };
   }
@@ -180,10 +184,11 @@ export class Form {
   readRow(row, axes, fixed) {
     const { name } = row.dataset, spaced = [...row.querySelectorAll(".ends input")];
     if (spaced.length) { axes[name] = { [spaced[0].name.split(".")[0]]: spaced.map((one) => value(one.value)) }; return; }
-    const values = TEXTS.includes(name) ? [...row.querySelectorAll("input:checked")].map((one) => one.value) : listed(row.querySelector("input").value);
+    const values = TEXTS.includes(name) ? inOrder(this.ticked(`text.${name}`), [this.spec.axes?.[name] ?? []].flat()) : listed(row.querySelector("input").value);
     if (!values.length) { if (DESIGNS[this.design].axes.includes(name)) axes[name] = ""; return; }
-    const one = values.length === 1, inAxes = DESIGNS[this.design].axes.includes(name) || name.startsWith("init.");
-    (one && !inAxes ? fixed : axes)[name] = one ? values[0] : values;
+    const old = this.spec.axes?.[name], isAxis = values.length > 1 || (Array.isArray(old) && old.length === 1); // [5] is an axis, 5 is none
+    const inAxes = isAxis || DESIGNS[this.design].axes.includes(name) || name.startsWith("init.");
+    (inAxes ? axes : fixed)[name] = isAxis ? values : values[0];
   }
 
   ticked(name) { return [...this.place.querySelectorAll(`input[name="${name}"]:checked`)].map((one) => one.value); }
@@ -201,8 +206,7 @@ export class Form {
   init() {
     const kind = this.place.elements["init.kind"].value, known = this.catalogue.inits.find((one) => one.name === kind), old = this.spec.init ?? { kind: "gaussian" };
     if (!known) return { init: old };
-    const kept = old.kind === kind && typeof old.teacher === "object" ? { teacher: old.teacher } : {};
-    const found = { kind, ...kept };
+    const found = { kind, ...this.teacher(old.kind === kind ? old : {}, known) };
     for (const one of known.parameters) {
       const text = this.place.elements[`init.${one.name}`]?.value.trim();
       if (text) found[one.name] = value(text);
@@ -210,25 +214,37 @@ export class Form {
     if (this.place.elements["init.shared"]?.checked) found.shared = true;
     const d0 = this.place.elements["init.shared.d0"]?.value.trim();
     if (d0) found.shared = { d0: value(d0) };
-    const orthonormal = this.place.elements["init.orthonormal"];
-    if (orthonormal?.checked && known.teacher !== "orthonormal") found.orthonormal_teacher = true;
     return kind === "gaussian" && Object.keys(found).length === 1 ? {} : { init: found };
+  }
+
+  /** As it was written, if it is still the same. */
+  teacher(old, known) {
+    const chosen = this.place.elements["init.teacher"]?.value, before = teacherOf(old, known);
+    if (chosen === undefined || chosen === AS_WRITTEN || chosen === before) {
+      return Object.fromEntries(["teacher", "orthonormal_teacher"].filter((name) => name in old).map((name) => [name, old[name]]));
+    }
+    return chosen === known.teacher ? {} : { teacher: chosen };
   }
 
   /** Show a problem at the field that is to blame, or nowhere: then its text stands with the cost. */
   blame(problem) {
-    for (const one of this.place.querySelectorAll(".error")) one.textContent = "";
-    for (const one of this.place.querySelectorAll("[aria-invalid]")) one.removeAttribute("aria-invalid");
-    if (!problem?.field) return;
-    const name = problem.field.replace(/ \(key\).*$/, "").replace(/\[\d+\].*$/, ""), bare = name.replace(/^(axes|fixed)\./, "").replace(/\.(lin|log)$/, "");
-    const parts = bare.split(".");
-    const names = [name, `param.${bare}`, bare, `${this.design}.${bare}`, ...parts.map((_, at) => parts.slice(0, -at || undefined).join("."))];
-    const box = names.map((one) => this.place.querySelector(`[data-field="${CSS.escape(one)}"]`)).find(Boolean);
+    const box = problem?.field ? this.blamed(problem.field) : null, said = box?.querySelector(".error");
+    for (const one of this.place.querySelectorAll(".error")) if (one !== said) one.textContent = "";
+    for (const one of this.place.querySelectorAll("[aria-invalid]")) for (const name of ["aria-invalid", "aria-describedby"]) one.removeAttribute(name);
+    for (const one of this.place.querySelectorAll("#blamed")) one.removeAttribute("id");
     if (!box) return;
-    box.querySelector(".error").textContent = problem.allowed ?? problem.message;
-    for (const one of box.querySelectorAll("input, textarea")) one.setAttribute("aria-invalid", "true");
+    if (said.textContent !== (problem.allowed ?? problem.message)) said.textContent = problem.allowed ?? problem.message; // it is read aloud
+    said.id = "blamed";
+    for (const one of box.querySelectorAll("input, textarea")) { one.setAttribute("aria-invalid", "true"); one.setAttribute("aria-describedby", "blamed"); }
     const hidden = box.closest("details");
     if (hidden) hidden.open = true;
+  }
+
+  blamed(field) {
+    const name = field.replace(/ \(key\).*$/, "").replace(/\[\d+\].*$/, ""), bare = name.replace(/^(axes|fixed)\./, "").replace(/\.(lin|log)$/, "");
+    const parts = bare.split(".");
+    const names = [name, `param.${bare}`, bare, `${this.design}.${bare}`, ...parts.map((_, at) => parts.slice(0, -at || undefined).join("."))];
+    return names.map((one) => this.place.querySelector(`[data-field="${CSS.escape(one)}"]`)).find(Boolean);
   }
 }
 
@@ -240,5 +256,5 @@ const choice = (name, key, title, about, checked, disabled = false) => h("label"
 const table = (points) => { const names = Object.keys(points[0] ?? {}); return [names.join(" "), ...points.map((point) => names.map((name) => point[name]).join(" "))].join("\n"); };
 function untable(text) {
   const [names, ...rows] = text.split("\n").map((line) => line.trim().split(/[\s,;]+/).filter(Boolean)).filter((line) => line.length);
-  return rows.map((row) => Object.fromEntries((names ?? []).slice(0, row.length).map((name, at) => [name, value(row[at])])));
+  return rows.map((row) => Object.fromEntries(row.map((one, at) => [names[at] ?? `column ${at + 1}`, value(one)]))); // which the service does not know
 }

@@ -17,7 +17,7 @@ const LONGEST = 64;
 export function yaml(spec) {
   return Object.entries(spec).map(([name, value]) => {
     const short = `${name}: ${flow(value)}`;
-    if (value === null || typeof value !== "object" || (short.length <= LONGEST && name !== "axes")) return `${short}\n`;
+    if (value === null || typeof value !== "object" || !Object.keys(value).length || (short.length <= LONGEST && name !== "axes")) return `${short}\n`;
     if (Array.isArray(value)) return `${name}:\n${value.map((one) => `  - ${flow(one)}\n`).join("")}`;
     return `${name}:\n${Object.entries(value).map(([inner, one]) => `  ${text(inner)}: ${flow(one)}\n`).join("")}`;
   }).join("");

@@ -49,7 +49,7 @@ function build() {
     select("value", "Value", values(contents), value),
     ...(contents.regimes.length && wanted?.needs_regime ? [select("regime", "Theory", contents.regimes.map((name) => [name, titled(name)]), asked.regime ?? proposed.regime)] : []),
     ...rest.map((one) => axisSelect(one, asked[one.name] ?? (points ? needed(one.name, x, y) : first[one.name]), ...(points ? [["", "any"]] : REDUCTIONS))));
-  if (points) { fill(cell, select("at", "Point", [["", "–"], ...points.map((point, at) => [at, words(varying(point))])], asked.at)); return; }
+  if (points) { fill(cell, select("at", "Point", points.map((point, at) => [at, words(varying(point))]), asked.at ?? 0)); return; }
   fill(cell, ...[x, y].map((name) => axes.find((one) => one.name === name)).filter(Boolean).map((one) => {
     const label = axisSelect(one, asked[`at_${one.name}`] ?? one.values[Math.floor(one.values.length / 2)]);
     $("select", label).name = `at_${one.name}`;
@@ -137,7 +137,7 @@ function scatter(answer) {
 function showCell() {
   const now = state(), place = {};
   remember(now);
-  if (points) { if (now.at !== undefined) curvesOf(id, varying(points[now.at])); return; }
+  if (points) { curvesOf(id, varying(points[now.at])); return; }
   for (const select of cell.elements) place[select.name.slice(3)] = typed(select.name.slice(3), select.value);
   const rest = Object.fromEntries(axes.filter((one) => now[one.name] !== undefined && one.values.some((value) => exact(value) === now[one.name])).map((one) => [one.name, now[one.name]]));
   curvesOf(id, place, rest);

@@ -74,7 +74,7 @@ def test_four_point_sum_is_the_variance(p, k):
     np.testing.assert_allclose(four_point_variance(o.M, o.Q, o.P), erf_variance(o.M, o.Q, o.P), rtol=1e-10)
 
 
-LONG = ("cluster", "service")  # start processes again and again
+LONG = ("cluster", "service", "page")  # start processes again and again
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from sweep_service.cli import DONE, FAILED
 from sweep_service.figures import FIGURES
 from tests.cli.commands import FAIL, SMALL, assert_refused, sweep, trace_of
 
-ONE = "import sweep_service.figures as f\nf.FIGURES = {'fig2-right': f.FIGURES['fig2-right']}\n"
+ONE = "import sweep_service.figures as f\nf.FIGURES = {'rates': f.FIGURES['rates']}\n"
 WRONG = (
     ONE
     + """
 from dataclasses import replace
-old = f.FIGURES["fig2-right"]
+old = f.FIGURES["rates"]
 bad = replace(old, check=lambda parts: [f.Check.at_most("a number", 2.0, 1.0)])
-f.FIGURES = {"fig2-right": bad}
+f.FIGURES = {"rates": bad}
 f.figure_of = lambda preset: bad
 """
 )
@@ -85,21 +85,21 @@ def test_a_run_that_failed_is_not_drawn(tmp_path):
 
 
 def test_a_figure_of_the_papers_is_checked(tmp_path):
-    answer = sweep(tmp_path, "run", "fig2-right")
+    answer = sweep(tmp_path, "run", "rates")
     assert answer.code == DONE, answer.err
-    figure = FIGURES["fig2-right"]
+    figure = FIGURES["rates"]
     assert figure.title in answer.out
     assert all(f"assumed: {text}" in answer.out for text in figure.assumptions)
     assert "passes" in answer.out
     assert "ss.open" in answer.out
-    assert len(list((tmp_path / "sweep-data" / "figures").glob("fig2-right.*"))) == 3
-    about = sweep(tmp_path, "run", "fig2-right", "--json").json
+    assert len(list((tmp_path / "sweep-data" / "figures").glob("rates.*"))) == 3
+    about = sweep(tmp_path, "run", "rates", "--json").json
     assert about["passed"] is True
     assert about["state"] == "completed"
     for check in about["checks"]:
         assert check["name"] in answer.out
         assert check["bound"] in answer.out
-    wrong = sweep(tmp_path, "run", "fig2-right", before=WRONG)
+    wrong = sweep(tmp_path, "run", "rates", before=WRONG)
     assert wrong.code == FAILED
     assert "FAILS" in wrong.out
 
@@ -107,13 +107,13 @@ def test_a_figure_of_the_papers_is_checked(tmp_path):
 def test_the_gallery_is_a_page(tmp_path):
     answer = sweep(tmp_path, "gallery", "page", "--serial", "--json", before=ONE)
     assert answer.code == DONE, answer.err
-    assert [one["figure"] for one in answer.json["figures"]] == ["fig2-right"]
+    assert [one["figure"] for one in answer.json["figures"]] == ["rates"]
     text = (tmp_path / "page" / "README.md").read_text("utf-8")
     assert "![" in text
-    assert "(fig2-right.png)" in text
+    assert "(rates.png)" in text
     for check in answer.json["figures"][0]["checks"]:
         assert f"{check['value']:.3g} | {check['bound']}" in text
-    assert (tmp_path / "page" / "fig2-right.png").stat().st_size > 10_000
+    assert (tmp_path / "page" / "rates.png").stat().st_size > 10_000
     wrong = sweep(tmp_path, "gallery", "--serial", before=WRONG)
     assert wrong.code == FAILED
     assert "FAILS" in wrong.err

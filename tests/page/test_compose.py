@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import yaml
 from playwright.sync_api import expect
 
 from sweep_service.presets import PRESETS, preset
@@ -86,16 +87,18 @@ def test_by_hand(page, service):
     assert service.ended(page.url.rpartition("/")[2])["state"] == "completed"
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_form_says_what_a_preset_says(page, service, name):
+def test_the_form_says_what_a_preset_says(page, service):
     """Whatever a preset has, the form reads back; and the YAML is read as the same spec."""
-    page.goto(f"/compose?preset={name}")
-    expect(page.get_by_label("A title, for people")).to_have_value(preset(name).name)
-    page.get_by_label("A title, for people").press("End")
-    page.get_by_label("A title, for people").press_sequentially("!")
-    expected = SweepSpec.parse({**preset(name).written(), "name": preset(name).name + "!"})
-    assert SweepSpec.parse(written(page)) == expected
-    assert SweepSpec.read(text(page, "YAML")) == expected
+    page.goto("/compose")
+    title = page.get_by_label("A title, for people")
+    for name in PRESETS:
+        page.get_by_label("Start from").select_option(name)
+        expect(title).to_have_value(preset(name).name)
+        title.press("End")
+        title.press_sequentially("!")
+        expected = SweepSpec.parse({**preset(name).written(), "name": preset(name).name + "!"})
+        assert SweepSpec.parse(written(page)) == expected, name
+        assert SweepSpec.read(text(page, "YAML")) == expected, name
 
 
 def test_text_becomes_the_form(page):
@@ -162,6 +165,22 @@ def test_what_is_wrong_is_said_at_its_field(forgiven, service, name, wrong, plac
     expect(said).to_be_empty()
     expect(page.get_by_role("button", name="Run it")).to_be_enabled()
     assert service.get("/v1/sweeps").json() == before
+
+
+def test_what_is_run_is_what_is_written(page, service):
+    """However slow an answer to what was there before may be."""
+    page.goto("/compose")
+    priced(page)
+    slow = []
+    page.route("**/v1/estimate", lambda route: slow.append(route) if not slow else route.continue_())
+    page.get_by_label("A title, for people").fill("before")
+    until(lambda: page.evaluate("1") and slow)  # it is asked what this would cost
+    page.locator("#text").fill("name: after\n" + yaml.safe_dump(TINY))
+    slow[0].continue_()
+    page.get_by_role("heading", level=1).click()  # what is typed stays, though the text is left at once
+    page.get_by_role("button", name="Run it").click()
+    page.wait_for_url("**/sweeps/*")
+    expect(page.get_by_role("heading", level=1)).to_have_text("after")
 
 
 def test_a_text_that_is_wrong(forgiven):

@@ -63,7 +63,7 @@ def test_pause_resume_cancel_retry(waiting, held):
     act("cancel")
     waiting.get_by_role("button", name="Cancel the sweep").click()
     expect(state).to_have_text("cancelled")
-    assert held.sweep(sweep)["counts"] == {"cancelled": 4}
+    until(lambda: held.sweep(sweep)["counts"] == {"cancelled": 4})  # a moment after its state
     expect(waiting.locator("#map canvas")).to_have_attribute(
         "aria-label", "Status of 1 points: 4 runs cancelled"
     )

@@ -6,10 +6,11 @@ import { get } from "./rest.js";
 const ENDED = ["completed", "incomplete", "cancelled", "failed"];
 export const hasEnded = (state) => ENDED.includes(state);
 const AGAIN = 2000, SOON = 500; // milliseconds
+const MOST_LOOKS = 10; // at a sweep that has ended and still counts runs that wait
 
 /** Calls `news(sweep)` with every event, and `lost(true or false)` when the connection goes or comes. */
 export function follow(id, news, lost = () => {}) {
-  let source = null, timer = null, turn = 0;
+  let source = null, timer = null, turn = 0, looks = 0;
   const later = (milliseconds) => { clearTimeout(timer); timer = setTimeout(open, milliseconds); };
 
   async function open() {
@@ -22,7 +23,11 @@ export function follow(id, news, lost = () => {}) {
       if (mine !== turn) return;
       lost(false);
       news(now);
-      if (hasEnded(now.state)) return; // retried, extended: whoever does that calls again
+      if (hasEnded(now.state)) { // retried, extended: whoever does that calls again
+        if (now.counts.pending && looks < MOST_LOOKS) { looks += 1; later(SOON); } // its last counts come after its last state
+        return;
+      }
+      looks = 0;
     } catch (problem) {
       if (mine !== turn) return;
       lost(problem.status === 0);
@@ -35,7 +40,7 @@ export function follow(id, news, lost = () => {}) {
       if (mine !== turn) return;
       const about = JSON.parse(event.data);
       news(about);
-      if (hasEnded(about.state)) { stream.close(); later(SOON); } // its last counts may come after its last state
+      if (hasEnded(about.state)) { stream.close(); later(SOON); }
     }, 30);
     stream.addEventListener("state", told);
     stream.addEventListener("progress", told);

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -15,7 +14,6 @@ from api.models import Contents, Map
 from api.problems import Json, responses
 from api.sweeps import Here, Id
 from sweep_service.analysis.contents import contents as found_in
-from sweep_service.errors import NotFound
 from sweep_service.export import plain
 from sweep_service.status import Status
 
@@ -26,11 +24,7 @@ router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(
 def contents(engine: Here, id: Id) -> Contents:
     """Axes and their values, what can be drawn, where it comes from: all that a selection can name."""
     engine.ledger.sweep(id)
-    try:
-        dataset = xr.open_zarr(engine.folder.dataset_path(id), chunks=None)
-    except FileNotFoundError:
-        raise NotFound(f"the dataset of {id} is not there") from None
-    with dataset:
+    with engine.dataset(id) as dataset:
         return Contents(**plain(found_in(dataset)))
 
 

@@ -127,7 +127,7 @@ def _blocks(handle: int, first: int, last: int) -> Iterator[bytes]:
 def _opened(engine: Engine, sweep: str) -> xr.Dataset:
     """As it is now; values are read when they are asked for."""
     engine.ledger.sweep(sweep)
-    return xr.open_zarr(engine.folder.dataset_path(sweep), chunks=None)
+    return engine.dataset(sweep)
 
 
 def _where(request: Request) -> dict[str, str]:

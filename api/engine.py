@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+import xarray as xr
+
 from api.board import Board, Totals
 from api.settings import Settings
 from sweep_service.conductor import Conductor
-from sweep_service.errors import Stopped
+from sweep_service.errors import NotFound, Stopped
 from sweep_service.executors import Executor
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep
@@ -123,6 +125,13 @@ class Engine:
         if sweep.state in (State.RUNNING, State.QUEUED):
             about["reason"] = self.waiting or sweep.reason
         return about
+
+    def dataset(self, sweep: str) -> xr.Dataset:
+        """What is stored of a sweep; who asks closes it."""
+        try:
+            return xr.open_zarr(self.folder.dataset_path(sweep), chunks=None)
+        except FileNotFoundError:
+            raise NotFound(f"the dataset of {sweep} is not there") from None
 
     @property
     def threads(self) -> int:

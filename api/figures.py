@@ -84,7 +84,7 @@ class Painter:
             if tag in self._kept:  # who asked before has waited for it
                 self._kept.move_to_end(tag)
                 return self._kept[tag]
-        with xr.open_zarr(self.engine.folder.dataset_path(id), chunks=None) as dataset:
+        with self.engine.dataset(id) as dataset:
             content = _rendered(dataset, id, view, format, options)
         with self._lock:
             self._kept[tag] = content

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -202,3 +203,13 @@ def test_axes_of_a_product_are_in_the_order_of_its_points(service):
     figure = service.get(f"/v1/sweeps/{sweep}/curves", params={"gamma": 0.1, "format": "svg"})
     assert figure.status_code == 200  # its caption names the activations
     assert "erf or relu" in figure.text
+
+
+# ---- a dataset that somebody has removed by hand
+
+
+@pytest.mark.parametrize("part", ["contents", "curves", "phase-diagram?x=gamma&y=d", "data?format=csv"])
+def test_a_dataset_that_has_gone(service, part):
+    sweep = service.done(another(91, name="gone", simulate=False))
+    shutil.rmtree(service.folder.dataset_path(sweep), ignore_errors=True)
+    assert_problem(service.get(f"/v1/sweeps/{sweep}/{part}"), 404, "is not there")

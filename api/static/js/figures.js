@@ -46,6 +46,7 @@ async function show() {
   const { view, ...words } = chosen(form), path = `/v1/sweeps/${id}/figures/${view}`;
   remember({ view, ...words });
   problemAt("");
+  image.parentElement.setAttribute("aria-busy", "true");
   image.alt = `${titled(view.replaceAll("-", " "))} of this sweep`;
   try {
     const content = await file(`${path}${query({ ...words, format: "png" })}`), old = image.src;
@@ -56,6 +57,7 @@ async function show() {
   } catch (problem) {
     if (mine === turn) problemAt(problem.message);
   }
+  if (mine === turn) image.parentElement.removeAttribute("aria-busy");
 }
 
 build();

@@ -94,11 +94,11 @@ function sort({ x, y, value }) {
 }
 
 const FEW = 9; // values that each have their tick
-function ticks(given, title) {
+function ticks(given, title, named = true) {
   const values = [...new Set(given)];
   if (typeof values[0] !== "number") return axis(title, false, { tickvals: values.map((_, at) => at), ticktext: values.map(titled) });
   const log = isLog(values), each = { tickvals: values, ticktext: spelled(values), minor: {} };
-  return axis(title, log, values.length <= FEW ? each : log ? decades(values) : {});
+  return axis(title, log, named && values.length <= FEW ? each : log ? decades(values) : {});
 }
 /** Where values stand: words one after the other. */
 const places = (given) => { const found = [...new Set(given)]; return typeof given[0] === "number" ? given : given.map((one) => found.indexOf(one)); };
@@ -130,7 +130,7 @@ function scatter(answer) {
     text: answer.points.map((one) => `${symbol(answer.x.name)} = ${number(one.x)}, ${symbol(answer.y.name)} = ${number(one.y)}<br>${one.value === null ? "nothing there yet" : typeof one.value === "number" ? Number(one.value.toPrecision(4)) : titled(one.value)}`),
     hovertemplate: "%{text}<extra></extra>",
   };
-  const [right, up] = [["x", answer.x], ["y", answer.y]].map(([name, one]) => ticks(answer.points.map((point) => point[name]), `${symbol(one.name)} · ${one.long_name}`));
+  const [right, up] = [["x", answer.x], ["y", answer.y]].map(([name, one]) => ticks(answer.points.map((point) => point[name]), `${symbol(one.name)} · ${one.long_name}`, false)); // they may be close
   return { data: [trace], layout: { xaxis: right, yaxis: up } };
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from fastapi import APIRouter
 
 from api.models import Catalogue, InitOut, Named, Option, Preset, Presets
@@ -19,13 +21,6 @@ from sweep_service.presets import PRESETS, preset
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())
 AUTO = Named(name="auto", about="the regime that fits a point, chosen for each")
-
-OPTIONS = {
-    "finite_d_factor": "keep ‖x‖² in the noise and sampling terms, which matters at small d",
-    "self_terms": "in mean field, a neuron meets itself exactly",
-    "qmc_points": "points of the sampling term where it has no closed form: a power of two",
-    "particles": "particles of the p = ∞ law: a power of two",
-}
 
 
 @router.get("/presets")
@@ -50,8 +45,8 @@ def catalogue() -> Catalogue:
         inits=[_init(one) for one in INITS.values()],
         parameters=[*FIELDS, *EXPONENTS, *(f"{INIT}{name}" for name in _scales())],
         regime_options=[
-            Option(name=name, about=OPTIONS[name], default=value)
-            for name, value in RegimeOptions().content().items()
+            Option(name=one.name, about=one.metadata["about"], default=getattr(RegimeOptions(), one.name))
+            for one in fields(RegimeOptions)
         ],
         formats=[Named(name=name, about=one.media_type) for name, one in FORMATS.items()],
         views=[Named(name=name, about=one.about) for name, one in VIEWS.items()],

@@ -12,6 +12,7 @@ from api.sweeps import Here
 from sweep_service.store.ledger import State
 
 router = APIRouter(prefix="/v1", tags=["service"], responses=responses())
+QUEUED = [name for name in Queue.model_fields if name != "bundles_under_way"]
 OPEN = (State.RUNNING, State.QUEUED, State.PAUSED)
 
 
@@ -31,6 +32,3 @@ def cluster(engine: Here) -> ClusterOut:
             for about in engine.views(states=OPEN)
         ],
     )
-
-
-QUEUED = [name for name in Queue.model_fields if name != "bundles_under_way"]

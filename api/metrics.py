@@ -48,7 +48,7 @@ class Metrics:
             sweeps.add_metric([state.value], there[state])
         yield sweeps
         yield GaugeMetricFamily("sweep_threads", "Threads that compute", self.engine.threads)
-        flights = len(getattr(self.engine.executor, "flights", ()))
-        yield GaugeMetricFamily("sweep_tasks", "Bundles that are submitted", flights)
+        tasks = len(self.engine.executor.tasks())
+        yield GaugeMetricFamily("sweep_tasks", "Bundles that are submitted", tasks)
         yield GaugeMetricFamily("sweep_free_bytes", "Room on the disk", self.engine.folder.free_bytes())
         yield GaugeMetricFamily("sweep_waiting", "1 while nothing can go on", bool(self.engine.waiting))

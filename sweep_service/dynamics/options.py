@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sweep_service.errors import InvalidInput
 from sweep_service.fields import only_known, switch, whole
 
 
+def _option(default: Any, about: str) -> Any:
+    """What people are told of it stays with it."""
+    return field(default=default, metadata={"about": about})
+
+
 @dataclass(frozen=True)
 class RegimeOptions:
     """Defaults give the equations of the paper, with its errata mended."""
 
-    finite_d_factor: bool = False  # keep ‖x‖² in the noise and sampling terms (erratum 8)
-    self_terms: bool = True  # in mean field, a neuron meets itself exactly and not through ξ
-    qmc_points: int = 4096  # of the sampling term where it has no closed form
-    particles: int = 512  # of the p = ∞ law
+    finite_d_factor: bool = _option(False, "keep ‖x‖² in the noise and sampling terms (erratum 8)")
+    self_terms: bool = _option(True, "in mean field, a neuron meets itself exactly and not through ξ")
+    qmc_points: int = _option(4096, "points of the sampling term where it has no closed form")
+    particles: int = _option(512, "particles of the p = ∞ law")
 
     @classmethod
     def parse(cls, value: Any) -> RegimeOptions:

@@ -249,6 +249,7 @@ def test_a_browser_is_shown_where_to_put_a_token(locked, path):
     assert 'type="password"' in answer.text
     for part in re.findall(r'(?:src|href)="(/static/[^"]*)"', answer.text):  # and it can be used
         assert locked.get(part).status_code == 200
+    assert "/v1/session" in locked.get("/static/js/login.js").text
     assert "http" not in answer.text.replace("<!doctype html>", "")  # nothing is fetched from elsewhere
 
 

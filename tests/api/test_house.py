@@ -37,6 +37,7 @@ def test_the_front_door_leads_to_all_rooms(service):
     for link in links:
         assert service.get(link).status_code == 200, link
     assert service.get("/dask").headers["location"] == "/dask/status"
+    assert service.get("/dask/status").status_code == 503  # there is no Dask here
 
 
 @pytest.mark.parametrize("path", ["/", "/compose", "/cluster", "/docs"])

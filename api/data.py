@@ -11,14 +11,12 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import xarray as xr
 from fastapi import APIRouter, Query, Request
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from api.engine import Engine
 from api.figures import CHOICE, options_of
 from api.problems import responses
 from api.sweeps import Here, Id
@@ -124,12 +122,6 @@ def _blocks(handle: int, first: int, last: int) -> Iterator[bytes]:
         yield block
 
 
-def _opened(engine: Engine, sweep: str) -> xr.Dataset:
-    """As it is now; values are read when they are asked for."""
-    engine.ledger.sweep(sweep)
-    return engine.dataset(sweep)
-
-
 def _where(request: Request) -> dict[str, str]:
     """What is chosen along dimensions of the sweep."""
     return {name: value for name, value in options_of(request).items() if name not in ("format", "variables")}
@@ -158,7 +150,8 @@ def data(
         str | None, Query(alias="variables", max_length=2000, description="Names, by commas")
     ] = None,
 ) -> Response:
-    with _opened(engine, id) as stored:
+    engine.ledger.sweep(id)
+    with engine.dataset(id) as stored:
         chosen = select(stored, _where(request))
         if names is not None:
             chosen = variables(chosen, names)

@@ -126,12 +126,22 @@ class Engine:
             about["reason"] = self.waiting or sweep.reason
         return about
 
-    def dataset(self, sweep: str) -> xr.Dataset:
-        """What is stored of a sweep; who asks closes it."""
+    @contextmanager
+    def dataset(self, sweep: str) -> Iterator[xr.Dataset]:
+        """What is stored of a sweep, as it is now; values are read when they are asked for.
+
+        What was read while the sweep was removed is not what was stored: a chunk that is not there reads
+        as one that was never written. So whether it is still there is asked last.
+        """
+        path = self.folder.dataset_path(sweep)
         try:
-            return xr.open_zarr(self.folder.dataset_path(sweep), chunks=None)
-        except FileNotFoundError:
-            raise NotFound(f"the dataset of {sweep} is not there") from None
+            with xr.open_zarr(path, chunks=None) as dataset:
+                yield dataset
+        except Exception:
+            if path.exists():
+                raise
+        if not path.exists():
+            raise NotFound(f"the dataset of {sweep} is not there")
 
     @property
     def threads(self) -> int:

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import yaml
 
+from api.engine import Engine
+from api.settings import Settings
+from sweep_service.errors import NotFound
 from sweep_service.presets import PRESETS, preset
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
@@ -213,3 +216,15 @@ def test_a_dataset_that_has_gone(service, part):
     sweep = service.done(another(91, name="gone", simulate=False))
     shutil.rmtree(service.folder.dataset_path(sweep), ignore_errors=True)
     assert_problem(service.get(f"/v1/sweeps/{sweep}/{part}"), 404, "is not there")
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_dataset_that_goes_while_it_is_read(service, broken):
+    """What is read then looks like a run that never was: it must not be told to anybody."""
+    sweep = service.done(another(92, name="going", simulate=False))
+    engine = Engine(Settings(data=service.folder.root))
+    with pytest.raises(NotFound, match="is not there"), engine.dataset(sweep) as dataset:
+        shutil.rmtree(service.folder.dataset_path(sweep))
+        assert dataset["ode_risk"].isnull().all()
+        if broken:
+            raise ValueError("made of what is not there")

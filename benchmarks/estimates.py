@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Row
+from sweep_service.calibrate import measure
 from sweep_service.conductor import Conductor
-from sweep_service.doctor import measure
 from sweep_service.estimate import Limits
 from sweep_service.executors import SerialExecutor
 from sweep_service.presets import PRESETS, preset

@@ -428,7 +428,8 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check the machine and the folder, and measure how fast the engines are here; or who works where."""
-    from sweep_service.doctor import diagnosis, measure
+    from sweep_service.calibrate import measure
+    from sweep_service.doctor import diagnosis
 
     with Here(_folder(data)).conductor() as conductor:
         if scheduler is not None:

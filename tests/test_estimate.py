@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sweep_service import doctor
+from sweep_service import calibrate
 from sweep_service.bundles import bundles
 from sweep_service.costs import Calibration, ode_work, sgd_work
 from sweep_service.dynamics.regimes import REGIMES
@@ -123,11 +123,11 @@ def test_a_slow_machine_makes_it_dearer():
 
 
 def test_what_the_doctor_measures_prices_every_class_of_work(tmp_path, monkeypatch):
-    few = [(given, steps // 50, chains) for given, steps, chains in doctor.SGD]
-    monkeypatch.setattr(doctor, "SGD", few)
+    few = [(given, steps // 50, chains) for given, steps, chains in calibrate.SGD]
+    monkeypatch.setattr(calibrate, "SGD", few)
     folder = DataFolder(tmp_path / "new")
     folder.put_calibration(Calibration({"of/another": 3.0}))
-    factors = doctor.measure(folder)
+    factors = calibrate.measure(folder)
     used = {ode_work(point, regime) for point in POINTS for regime in ("auto", *REGIMES)}
     used |= {sgd_work(point) for point in POINTS}
     assert used | {"of/another"} <= set(factors)

@@ -27,7 +27,8 @@ NURSERY = """
 import json, os, sys, traceback
 import xarray, zarr, rich.progress
 import sweep_service as ss
-from sweep_service import cli, client, conductor, doctor, estimate, executors, export, presets, progress
+from sweep_service import calibrate, cli, client, conductor, doctor, estimate, executors, export, presets
+from sweep_service import progress
 from sweep_service.analysis import accessor
 from sweep_service.analysis.plots import style
 

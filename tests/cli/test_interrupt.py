@@ -60,7 +60,7 @@ def wait(*_, **__):
 PLACES = {
     "run": "import sweep_service.grids as g\ng.Grid.points = property(wait)",
     "estimate": "import sweep_service.submission as s\ns.Submission.look = wait",
-    "doctor": "import sweep_service.doctor as d\nd.measure = wait",
+    "doctor": "import sweep_service.calibrate as c\nc.measure = wait",
     "list": "import sweep_service.store.folder as f\nf.DataFolder.has_ledger = wait",
 }
 

@@ -25,6 +25,7 @@ from sweep_service.errors import NO_ROOM, Damaged, InvalidInput, NotFound, TooNe
 from sweep_service.estimate import Limits
 from sweep_service.executors import Executor, Receipt
 from sweep_service.faults import fault
+from sweep_service.meter import Meter
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 MOST_ATTEMPTS = 3  # at a bundle whose task dies
 LEAST_ROOM = 4 << 20  # bytes: with less, nothing new is begun
 MERGE_EVERY = 2.0  # seconds
+TIDY_EVERY = 60.0  # seconds
+WHOLE = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # nothing is to come
 MOST_SWEEPS = 1_000_000  # and more than the bundles of a sweep that are ever submitted at once
 
 
@@ -47,14 +50,20 @@ class Conductor:
     """Holds the lock of a data folder while it is open."""
 
     def __init__(
-        self, folder: DataFolder, executor: Executor, limits: Limits | None = None, about: str = ""
+        self,
+        folder: DataFolder,
+        executor: Executor,
+        limits: Limits | None = None,
+        about: str = "",
+        meter: Meter | None = None,
     ) -> None:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
+        self.meter = meter or Meter()
         self.about = about  # for who finds the folder locked
         # Bundles by sweep: on their way, and ended but not merged.
         self.submitted: defaultdict[str, set[str]] = defaultdict(set)
         self.ended: dict[str, set[str]] = {}
-        self.merged = clock.monotonic()
+        self.merged = self.tidied = clock.monotonic()
         self.waiting = ""
 
     def __enter__(self) -> Conductor:
@@ -62,7 +71,7 @@ class Conductor:
             stack.enter_context(self.folder.lock(self.about))
             self.ledger = self.folder.ledger()
             stack.callback(self.ledger.close)
-            self.merger = Merger(self.folder, self.ledger)
+            self.merger = Merger(self.folder, self.ledger, self.meter)
             self.recover()
             stack.callback(self.executor.close)
             self._open = stack.pop_all()
@@ -75,6 +84,7 @@ class Conductor:
         """After a start: forget what was never acknowledged, merge what is there, go on with the rest."""
         self.folder.objects.root.mkdir(parents=True, exist_ok=True)
         self.folder.sweep_orphans()
+        self._tidy()
         for name in self.strangers():
             if self.folder.is_owned(name):
                 log.warning("%s is not in the ledger: sweep doctor --rebuild adopts it", name)
@@ -83,7 +93,8 @@ class Conductor:
         for sweep in self.ledger.sweeps():
             self.folder.own(sweep.id)
             with self._blaming(sweep.id):
-                self.merger.merge(sweep.id)
+                if sweep.state not in WHOLE:
+                    self.merger.merge(sweep.id)
                 if sweep.state is State.CANCELLED:
                     self._mark(sweep.id, Status.PENDING, Status.CANCELLED)
                     self._recount(sweep.id)
@@ -91,6 +102,15 @@ class Conductor:
                     self.ledger.set_state(sweep.id, State.QUEUED)
                 elif sweep.state.ended:
                     self.folder.clear_parts(sweep.id)
+
+    def _tidy(self) -> None:
+        """Remove parts that came late: a worker that was cut off goes on, when its sweep has ended or gone."""
+        states = {sweep.id: sweep.state for sweep in self.ledger.sweeps()}
+        for name in self.folder.with_parts():
+            gone = name not in states and not self.folder.has_spec(name)
+            if IS_ID.fullmatch(name) and (gone or states.get(name) in WHOLE):
+                self.folder.clear_parts(name)
+        self.tidied = clock.monotonic()
 
     @contextmanager
     def _blaming(self, sweep: str) -> Iterator[None]:
@@ -157,6 +177,8 @@ class Conductor:
             if not self.submitted[sweep.id]:
                 with self._blaming(sweep.id):
                     self._finish(sweep.id)
+        if clock.monotonic() - self.tidied > TIDY_EVERY:
+            self._tidy()
         return bool(running)
 
     def _merge(self) -> None:
@@ -166,6 +188,7 @@ class Conductor:
             if is_time or not self.submitted[sweep]:
                 with self._blaming(sweep):
                     self.merger.merge(sweep)
+                self.meter.settled(sweep)
                 self.ended.pop(sweep, None)  # not before: a full disk may keep them from being merged
                 self.merged = clock.monotonic()
 
@@ -219,17 +242,21 @@ class Conductor:
 
     def _receive(self, receipt: Receipt) -> None:
         self.submitted[receipt.sweep].discard(receipt.bundle)
+        self.meter.ended(receipt.sweep, receipt.result)
         if receipt.lost:
             return
         if not receipt.error:
             self.ended.setdefault(receipt.sweep, set()).add(receipt.bundle)
             return
         attempts = self.ledger.tried(receipt.sweep, receipt.bundle, receipt.error)
-        log.warning("bundle %s failed (%d): %s", receipt.bundle, attempts, receipt.error)
+        about = {"sweep": receipt.sweep, "bundle": receipt.bundle, "attempts": attempts}
+        told = "bundle %s failed (%d): %s"
+        log.warning(told, receipt.bundle, attempts, receipt.error, extra={"event": "bundle_failed", **about})
         if attempts >= MOST_ATTEMPTS:  # it becomes a part whose runs have all failed
             bundle = self.ledger.bundle(receipt.sweep, receipt.bundle)
             part = Part.failed(self.folder.layout(receipt.sweep), bundle.jobs, receipt.error)
-            self.folder.objects.put(part_name(receipt.sweep, bundle.key), part.pack())
+            # not in place of one that a worker wrote that was thought dead
+            self.folder.objects.create(part_name(receipt.sweep, bundle.key), part.pack())
             self.ended.setdefault(receipt.sweep, set()).add(receipt.bundle)
 
     def _finish(self, sweep: str) -> None:
@@ -309,6 +336,7 @@ class Conductor:
         self.executor.cancel(sweep)
         self.submitted.pop(sweep, None)
         self.ended.pop(sweep, None)
+        self.meter.settled(sweep)
         self.merger.forget(sweep)
 
     def _requeue(self, sweep: str) -> None:

@@ -20,6 +20,10 @@ class Receipt:
     error: str = ""
     lost: bool = False
 
+    @property
+    def result(self) -> str:
+        return "lost" if self.lost else "failed" if self.error else "done"
+
 
 class Executor(Protocol):
     def room(self, sweep: str) -> bool:

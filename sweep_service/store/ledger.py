@@ -6,6 +6,7 @@ the history of states, and the keys of requests.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from sweep_service.status import Status
 
 SCHEMA_VERSION = 2
 STORED = "stored"  # the row, among bundles, of runs that were there before them
+log = logging.getLogger(__name__)
 REMEMBERED = timedelta(days=7)  # for which the key of a request is kept
 
 
@@ -174,6 +176,8 @@ class Ledger:
             self._insert(now, sweep.id, bundles)
             _put_stored(now, sweep.id, counts or {})
             _tell(now, sweep.id, "state", sweep.state.value, sweep.reason)
+        about = {"sweep": sweep.id, "sweep_name": sweep.name, "runs": sweep.runs, "reused": sweep.reused}
+        log.info("sweep %s is %s", sweep.id, sweep.state, extra={"event": "sweep_added", **about})
 
     def add_bundles(self, sweep: str, bundles: Iterable[Bundle]) -> None:
         """Bundles in place of those that were dropped."""
@@ -236,6 +240,8 @@ class Ledger:
                 .values(state=state.value, reason=reason, updated=utc_now())
             )
             _tell(now, sweep, "state", state.value, reason)
+        about = {"event": "sweep_state", "sweep": sweep, "state": state.value, "reason": reason}
+        log.info("sweep %s is %s%s", sweep, state, f": {reason}" if reason else "", extra=about)
 
     def events(self, sweep: str, after: int = 0) -> list[Event]:
         """What has happened to a sweep since an event, oldest first."""
@@ -339,7 +345,7 @@ class Ledger:
             sa.select(
                 _bundles.c.sweep,
                 _bundles.c.progress,
-                sa.func.count(),
+                sa.func.count(sa.func.nullif(_bundles.c.key, STORED)),
                 sa.func.sum(_bundles.c.cost),
                 sa.func.sum(_bundles.c.seconds),
                 *(sa.func.sum(_bundles.c[label]) for label in ENDS),
@@ -360,6 +366,7 @@ def _summed(by_progress: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
     sums = {label: sum(int(row[3 + at]) for row in by_progress.values()) for at, label in enumerate(ENDS)}
     return {
         "bundles_left": int(left[0]),
+        "bundles": {one.name.lower(): int(by_progress.get(one, [0])[0]) for one in Progress},
         "cost_done": float(merged[1]),
         "cost_left": float(left[1]),
         "cost_dropped": float(dropped[1]),

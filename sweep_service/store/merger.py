@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+import time as clock
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -18,7 +20,9 @@ from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
 from sweep_service.errors import Damaged
 from sweep_service.faults import fault
+from sweep_service.meter import Meter
 from sweep_service.runs import Copies, Kind
+from sweep_service.simulators.choose import choose_engine
 from sweep_service.status import Status
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
@@ -28,13 +32,14 @@ from sweep_service.store.parts import Part
 
 ENDING = ".npz"
 MERGE_BYTES = 64 << 20  # of parts at once
+LONG = 10.0  # seconds of a merge that are worth a line
 MOST_LEARNED = 8  # points and regimes of a part whose prices are compared with what they took
 log = logging.getLogger(__name__)
 
 
 class Merger:
-    def __init__(self, folder: DataFolder, ledger: Ledger) -> None:
-        self.folder, self.ledger = folder, ledger
+    def __init__(self, folder: DataFolder, ledger: Ledger, meter: Meter | None = None) -> None:
+        self.folder, self.ledger, self.meter = folder, ledger, meter or Meter()
         self._copies: dict[str, dict[Kind, Copies]] = {}
         self.reported: dict[str, tuple[float, float]] = {}  # (measured, predicted) seconds by class of work
 
@@ -54,14 +59,15 @@ class Merger:
         names = [name for name in there if name.endswith(ENDING)]
         dataset = self.folder.dataset(sweep) if names else None
         while names and dataset is not None:
-            parts, size = dict[str, Part](), 0
+            parts, size, began = dict[str, Part](), 0, clock.monotonic()
             while names and size < MERGE_BYTES:
                 name = names.pop(0)
                 content = objects.get(name)
                 try:
                     parts[name] = Part.unpack(content, dataset.layout)
                 except Damaged as error:  # its bundle is still pending, and is computed again
-                    log.warning("%s is removed: %s", name, error)
+                    about = {"event": "part_damaged", "sweep": sweep, "part": name}
+                    log.warning("%s is removed: %s", name, error, extra=about)
                     objects.delete(name)
                 size += len(content)
             self._store(dataset, sweep, list(parts.values()))
@@ -75,6 +81,17 @@ class Merger:
                 if name in parts or name.removeprefix(prefix).partition(".")[0] in merged:
                     objects.delete(name)
             fault("merge:removed")
+            self._count(sweep, dataset.layout, list(parts.values()), size, clock.monotonic() - began)
+
+    def _count(self, sweep: str, layout: Layout, parts: list[Part], size: int, seconds: float) -> None:
+        for part in parts:
+            for engine, runs, steps, busy in _done(layout, part):
+                self.meter.computed(engine, runs, steps, busy)
+        self.meter.merged(len(parts), size, seconds)
+        if seconds > LONG:
+            about = {"sweep": sweep, "parts": len(parts), "bytes": size, "seconds": round(seconds, 1)}
+            told = "merging %d parts took %.1f s"
+            log.warning(told, len(parts), seconds, extra={"event": "merge_slow", **about})
 
     def _sums(self, sweep: str, part: Part) -> tuple[float, dict[str, int]]:
         """The seconds that a part took, and its runs and their copies by status."""
@@ -142,3 +159,17 @@ class Merger:
         """Let estimates to come know what runs took."""
         self.folder.put_calibration(self.folder.calibration().learned(self.reported))
         self.reported.clear()
+
+
+def _done(layout: Layout, part: Part) -> Iterator[tuple[str, int, int, float]]:
+    """Simulator or regime, runs, steps and seconds of what a part has; it never has two simulators."""
+    for kind, numbers in part.numbers.items():
+        values, (points, second, _) = part.values[kind], np.unravel_index(numbers, layout.runs.shape(kind))
+        busy = np.nan_to_num(values["seconds"])
+        if kind == "sgd" and len(numbers):
+            engine = choose_engine(layout.grid.point(int(points[0]))).name
+            yield engine, len(numbers), int(values["steps"].sum()), float(busy.sum())
+        elif kind == "ode":
+            for place in np.unique(second):
+                mine = second == place
+                yield layout.grid.regimes[place], int(mine.sum()), 0, float(busy[mine].sum())

@@ -101,6 +101,7 @@ def test_merged_bundles_are_not_pending_and_add_up(ledger):
     assert ledger.pending("s", 10) == [some[2]]
     assert ledger.totals("s") == {
         "bundles_left": 1, "cost_done": 7.0, "cost_left": 3.0, "cost_dropped": 0.0, "seconds": 9.0,
+        "bundles": {"pending": 1, "merged": 3, "dropped": 0},
         "counts": {"done": 5, "failed": 1},
     }  # fmt: skip
 

@@ -138,6 +138,13 @@ class DataFolder:
             shutil.rmtree(self.objects.root / folder, ignore_errors=True)
         self.own(sweep)
 
+    def has_spec(self, sweep: str) -> bool:
+        return (self.objects.root / f"{sweep}.json").exists()
+
+    def with_parts(self) -> list[str]:
+        """Sweeps that have parts, or what is left of them."""
+        return [path.name.removesuffix(".parts") for path in self.objects.root.glob("*.parts")]
+
     def clear_parts(self, sweep: str) -> None:
         """What is left of bundles when nothing is to come: checkpoints of attempts that others overtook."""
         shutil.rmtree(self.objects.root / f"{sweep}.parts", ignore_errors=True)

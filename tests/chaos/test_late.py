@@ -1,0 +1,126 @@
+"""Parts that come late: a worker that was thought dead wrote them, when its bundle was done elsewhere."""
+
+from dataclasses import replace
+
+import pytest
+import xarray as xr
+
+from sweep_service import bundles as bundling
+from sweep_service import conductor as conducting_module
+from sweep_service.conductor import Conductor
+from sweep_service.executors import SerialExecutor
+from sweep_service.spec import SweepSpec
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.ledger import State
+from sweep_service.task import ObjectCheckpoint, Task, part_name, run_task
+from tests.chaos.test_crashes import SPEC
+
+END = {
+    "completed": lambda conductor, sweep: conductor.run(sweep),
+    "cancelled": lambda conductor, sweep: conductor.cancel(sweep),
+    "deleted": lambda conductor, sweep: conductor.remove(sweep),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_bundles(monkeypatch):
+    monkeypatch.setattr(bundling, "AIM", 0.0)
+    monkeypatch.setattr(conducting_module, "MERGE_EVERY", -1.0)
+
+
+def conducting(root):
+    return Conductor(DataFolder(root), SerialExecutor())
+
+
+def stored(conductor, sweep):
+    with xr.open_zarr(conductor.folder.dataset_path(sweep), chunks=None) as found:
+        return found.load()
+
+
+def begun(conductor):
+    """A sweep that is partly merged; its tasks, in the order in which they go."""
+    sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+    some = conductor.ledger.pending(sweep.id, 100)
+    for _ in range(3):
+        conductor.tick()
+    assert 0 < conductor.ledger.totals(sweep.id)["bundles_left"] < len(some)
+    return sweep.id, [Task(str(conductor.folder.root), sweep.id, bundle) for bundle in some]
+
+
+def write_late(conductor, tasks):
+    """What a worker leaves that computes a bundle to its end, and another that is killed on its way."""
+    for task in tasks:
+        run_task(task)
+    objects = conductor.folder.objects
+    ObjectCheckpoint(objects, f"{tasks[0].sweep}.parts/{tasks[0].bundle.key}.0.checkpoint").save(b"half")
+
+
+def files(conductor, sweep):
+    return sorted(path.name for path in conductor.folder.objects.root.glob(f"{sweep}.*"))
+
+
+@pytest.mark.parametrize("started", ["while it runs", "at the next start"])
+@pytest.mark.parametrize("end", END)
+def test_what_comes_after_the_end_goes_and_changes_nothing(tmp_path, monkeypatch, end, started):
+    with conducting(tmp_path) as conductor:
+        sweep, tasks = begun(conductor)
+        END[end](conductor, sweep)
+        before = None if end == "deleted" else stored(conductor, sweep)
+        there, state = files(conductor, sweep), [one.state for one in conductor.ledger.sweeps()]
+        write_late(conductor, tasks)
+        assert files(conductor, sweep) != there
+        if started == "while it runs":
+            conductor.tick()
+            assert files(conductor, sweep) != there  # not at every tick: looking costs
+            monkeypatch.setattr(conducting_module, "TIDY_EVERY", -1.0)
+            conductor.tick()
+            assert files(conductor, sweep) == there
+    with conducting(tmp_path) as conductor:
+        conductor.tick()
+        assert files(conductor, sweep) == there
+        assert [one.state for one in conductor.ledger.sweeps()] == state
+        assert conductor.strangers() == []
+        if before is not None:
+            xr.testing.assert_identical(stored(conductor, sweep), before)
+
+
+def test_what_comes_again_while_a_sweep_runs_is_merged_to_the_same_values(tmp_path):
+    with conducting(tmp_path / "alone") as conductor:
+        wanted = stored(conductor, conductor.run(conductor.submit(SweepSpec.parse(SPEC))[0].id).id)
+    with conducting(tmp_path / "data") as conductor:
+        sweep, tasks = begun(conductor)
+        write_late(conductor, tasks[:5])  # of which some are merged already
+        ended = conductor.run(sweep)
+        assert ended.state is State.COMPLETED
+        assert conductor.ledger.totals(sweep)["counts"] == {"done": ended.runs}
+        seconds = ["sgd_seconds", "ode_seconds"]
+        xr.testing.assert_equal(stored(conductor, sweep).drop_vars(seconds), wanted.drop_vars(seconds))
+        assert not [name for name in files(conductor, sweep) if name.endswith(".parts")]
+
+
+def test_parts_of_a_sweep_that_the_ledger_has_lost_are_kept(tmp_path):
+    """Who adopts it will want them."""
+    with conducting(tmp_path) as conductor:
+        sweep, tasks = begun(conductor)
+        write_late(conductor, tasks[-1:])
+    (tmp_path / "ledger.sqlite").unlink()
+    with conducting(tmp_path) as conductor:
+        assert conductor.folder.objects.get(part_name(sweep, tasks[-1].bundle.key))
+        done = conductor.folder.dataset(sweep).counts()["done"]
+        assert conductor.rebuild() == [sweep]
+        assert conductor.folder.dataset(sweep).counts()["done"] > done
+
+
+class Failing(SerialExecutor):
+    """Says of every task that it died, though a part of it has come by another way."""
+
+    def poll(self):
+        return [replace(receipt, error="KilledWorker: three times") for receipt in super().poll()]
+
+
+def test_a_part_that_is_there_is_better_than_none(tmp_path):
+    folder = DataFolder(tmp_path)
+    with Conductor(folder, Failing()) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+        assert conductor.run(sweep.id).state is State.COMPLETED
+        assert conductor.counts(sweep.id) == {"done": sweep.runs}

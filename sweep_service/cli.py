@@ -455,6 +455,23 @@ def doctor(
     )
 
 
+@app.command()
+def certificates(
+    folder: Annotated[Path, typer.Argument(help="Where to write them, for the owner's eyes alone.")],
+    days: Annotated[int, typer.Option("--days", min=1, max=36500, help="How long they are good for.")] = 730,
+    force: Annotated[bool, typer.Option("--force", help="Replace those that are there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make what a cluster needs for TLS; then DASK_CONFIG=FOLDER for the scheduler, workers and service."""
+    from sweep_service.certificates import make
+
+    end, where = make(folder, days, force), folder.absolute()
+    text = (
+        f"good until {end:%Y-%m-%d}; each process of the cluster needs them, and\nexport DASK_CONFIG={where}"
+    )
+    _say(as_json, {"folder": str(where), "end": end.isoformat()}, text)
+
+
 # ---- places, executors, specs: what the command line says goes before the environment
 
 

@@ -134,5 +134,5 @@ def seeds(value: Any, field: str = "seed") -> tuple[int, ...]:
 def scheduler_address(value: Any, field: str = "scheduler") -> str:
     """Where a Dask scheduler listens."""
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
-        raise InvalidInput(field, value, "must be an address such as tcp://host:8786")
+        raise InvalidInput(field, value, "must be an address such as tcp://host:8786 or tls://host:8786")
     return value

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 from typing import Protocol
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Security
+from distributed.comm import parse_address
 
+from sweep_service.errors import InvalidInput
 from sweep_service.fields import scheduler_address
 
 CONNECT = 5.0  # seconds to wait for a scheduler before saying that it is not there
@@ -44,6 +47,7 @@ class Remote:
 
     def __init__(self, address: str) -> None:
         self.address = scheduler_address(address)
+        _require_certificates(self.address)
 
     def connect(self) -> Client:
         return Client(self.address, timeout=CONNECT, set_as_default=False, name="sweep")
@@ -74,3 +78,39 @@ class Embedded:
         if self.local is not None:
             self.local.close(timeout=10.0)
             self.local = None
+
+
+def _require_certificates(address: str) -> None:
+    """What Dask is told of TLS must fit the address: it must not come out as a plain connection."""
+    security = Security()  # as the settings of Dask have it
+    is_plain = parse_address(address)[0] not in ("tls", "wss")
+    if is_plain and security.require_encryption:
+        raise InvalidInput("scheduler", address, "is not encrypted, but Dask is told to be: tls://host:8786")
+    try:
+        is_known = security.get_connection_args("client")["ssl_context"] is not None
+    except OSError as error:
+        told = security.get_tls_config_for_role("client")
+        files = f"{told['ca_file']} and {told['cert']}"
+        raise InvalidInput("scheduler", address, f"needs {files}: {error.strerror or error}") from None
+    if not is_plain and not is_known:
+        raise InvalidInput(
+            "scheduler",
+            address,
+            "needs certificates: `sweep certificates FOLDER` makes them, DASK_CONFIG=FOLDER names them",
+        )
+
+
+def refusal(error: BaseException | None) -> str:
+    """What about a connection that failed is not just a matter of time, in brackets."""
+    while error is not None:
+        match error:
+            case ssl.SSLCertVerificationError():
+                return f" (it has a certificate that ours do not know: {error.verify_message})"
+            case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+                return " (it does not speak TLS)"
+            case ssl.SSLError() | FileNotFoundError() | PermissionError():
+                return f" (the certificates cannot be used: {error.strerror or error})"
+            case ConnectionResetError():
+                return " (it hangs up: it may want TLS)"
+        error = error.__cause__ or error.__context__
+    return ""

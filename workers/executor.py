@@ -27,7 +27,7 @@ from sweep_service.executors import Receipt
 from sweep_service.fitness import passport
 from sweep_service.store.folder import DataFolder
 from sweep_service.task import Task
-from workers.cluster import Cluster
+from workers.cluster import Cluster, refusal
 from workers.shipped import UNFIT, Welcome, run_bundle, shipped
 
 log = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class DaskExecutor:
         except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
             log.debug("no scheduler: %s", error)
             self._disconnect()
-            self.trouble = f"waiting for the scheduler at {self.cluster.address}"
+            self.trouble = f"waiting for the scheduler at {self.cluster.address}{refusal(error)}"
         self.looked = clock.monotonic()
 
     def _why_nobody(self) -> str:

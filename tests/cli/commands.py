@@ -226,6 +226,7 @@ COMMANDS = {
     "resume": ["resume", "ID"],
     "presets": ["presets"],
     "doctor": ["doctor"],
+    "certificates": ["certificates", "there"],
 }
 OF_A_SERVICE = ("serve", "submit", "watch")  # their tests are in test_service.py
 OF_MINUTES = ("gallery",)  # whose test makes it shorter

@@ -20,6 +20,7 @@ from api.settings import Settings
 from sweep_service.conductor import Conductor
 from sweep_service.errors import NotFound, Stopped
 from sweep_service.executors import Executor
+from sweep_service.meter import Meter
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep
 from sweep_service.words import view
@@ -30,6 +31,7 @@ Result = TypeVar("Result")
 MakeExecutor = Callable[[DataFolder, Callable[[], bool]], Executor]
 
 IDLE = 0.5  # seconds between two looks at nothing
+LASTING = 5.0  # seconds of waiting that are worth a line
 PATIENCE = 120.0  # seconds that a request waits for the conductor, which may be merging
 
 
@@ -52,6 +54,10 @@ class Bell:
             if not self.waiting[sweep]:
                 del self.waiting[sweep]
 
+    @property
+    def listeners(self) -> int:
+        return sum(map(len, list(self.waiting.values())))
+
     def ring(self, sweeps: Iterable[str] | None = None) -> None:
         """From any thread; without names, for all."""
         if self.loop is not None and not self.loop.is_closed():
@@ -69,9 +75,10 @@ class Engine:
         self.folder = DataFolder(settings.data)
         self.executor = (executor or _on_dask(settings))(self.folder, lambda: self.stopping)
         self.bell = Bell()
+        self.meter = Meter()
         self.stopping = False
         self.trouble = ""  # an error that the conductor met and lived through
-        self._waiting = ""
+        self._waiting, self._told, self._went = "", "", clock.monotonic()  # for what, and since when not
         self._asked: SimpleQueue[tuple[Callable[[Conductor], Any], Future[Any]]] = SimpleQueue()
         self._begun: Future[None] = Future()
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
@@ -161,6 +168,11 @@ class Engine:
         return found()
 
     @property
+    def workers_there(self) -> int:
+        """As the conductor saw them last, without a question to the scheduler."""
+        return len(getattr(self.executor, "there", ())) or min(1, self.threads)
+
+    @property
     def refused(self) -> list[str]:
         """Workers that had to leave, and why."""
         found = getattr(self.executor, "refusals", ())
@@ -173,7 +185,9 @@ class Engine:
 
     def _conduct(self) -> None:
         try:
-            conductor = Conductor(self.folder, self.executor, self.settings.limits, self.settings.url)
+            conductor = Conductor(
+                self.folder, self.executor, self.settings.limits, self.settings.url, self.meter
+            )
             with conductor:
                 self.ledger = self.folder.ledger()
                 self.board = Board(self.ledger)
@@ -191,6 +205,7 @@ class Engine:
     def _go_on(self, conductor: Conductor) -> None:
         busy = True
         while not self.stopping:
+            self._tell()
             try:
                 self._obey(conductor, 0.0 if busy else IDLE)
                 busy = conductor.step()
@@ -201,6 +216,17 @@ class Engine:
                 log.exception("a step of the conductor failed")
                 self.trouble = f"the service met an error and tries again: {type(error).__name__}"
                 busy = False
+
+    def _tell(self) -> None:
+        """The log, of waiting that lasts and of its end."""
+        why, now = self.waiting, clock.monotonic()
+        if not why:
+            if self._told:
+                log.info("sweeps go on", extra={"event": "going_on", "reason": self._told})
+            self._went, self._told = now, ""
+        elif why != self._told and now - self._went > LASTING:
+            log.warning("%s", why, extra={"event": "waiting", "reason": why})
+            self._told = why
 
     def _obey(self, conductor: Conductor, patience: float) -> None:
         """Do what was asked; when there is nothing else to do, wait for it a while."""

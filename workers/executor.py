@@ -71,6 +71,7 @@ class DaskExecutor:
         self.threads, self.looked, self.trouble = 0, -LOOK, ""
         self.dashboard = ""  # where the scheduler shows what it does
         self.refusals: list[dict[str, Any]] = []  # workers that had to leave, and why
+        self.there: set[str] = set()  # addresses of workers
         self.receipts: list[Receipt] = []
         self.full: OSError | None = None
 
@@ -152,7 +153,7 @@ class DaskExecutor:
         if self.coming is not None:
             with suppress(Exception):
                 self.coming.result().close(timeout=2.0)
-        self._disconnect()
+        self._disconnect(lost=False)
         self.cluster.close()
 
     def refused(self) -> list[dict[str, Any]]:
@@ -196,14 +197,27 @@ class DaskExecutor:
             if self.client is None and not self._connect():
                 return
             assert self.client is not None
-            self.threads = sum(self.client.nthreads().values())
-            self.refusals = self.refused()
+            there = self.client.nthreads()
+            self.threads = sum(there.values())
+            self._count(set(there), self.refused())
             self.trouble = "" if self.threads else self._why_nobody()
         except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
             log.debug("no scheduler: %s", error)
             self._disconnect()
             self.trouble = f"waiting for the scheduler at {self.cluster.address}{refusal(error)}"
         self.looked = clock.monotonic()
+
+    def _count(self, there: set[str], refusals: list[dict[str, Any]]) -> None:
+        """Who came, who has gone and who had to leave, also in the log."""
+        for one in sorted(there - self.there):
+            log.info("worker %s joined", one, extra={"event": "worker_joined", "worker": one})
+        for one in sorted(self.there - there):
+            log.warning("worker %s is gone", one, extra={"event": "worker_lost", "worker": one})
+        for told in refusals:
+            if told not in self.refusals:
+                about = {"event": "worker_refused", "worker": told["worker"], "reason": told["why"]}
+                log.warning("worker %s had to leave: %s", told["worker"], told["why"], extra=about)
+        self.there, self.refusals = there, refusals
 
     def _why_nobody(self) -> str:
         last = self.refusals[-1:]
@@ -223,6 +237,8 @@ class DaskExecutor:
                 return False
         coming, self.coming = self.coming, None
         client = self.client = coming.result()
+        about = {"event": "scheduler_found", "scheduler": self.cluster.address}
+        log.info("connected to the scheduler at %s", self.cluster.address, extra=about)
         self.dashboard = _dashboard(client.scheduler_info(n_workers=0))
         # Returns when all workers have done what a plugin asks of them, which few need wait for.
         self.welcome = threading.Thread(target=_welcome, args=(client, self.passport), daemon=True)
@@ -233,14 +249,18 @@ class DaskExecutor:
         """Are there workers that have not shown yet that they are fit?"""
         return self.welcome is not None and self.welcome.is_alive()
 
-    def _disconnect(self) -> None:
+    def _disconnect(self, lost: bool = True) -> None:
+        if self.client is not None and lost:
+            about = {"scheduler": self.cluster.address, "bundles": len(self.flights)}
+            told = "lost the scheduler at %s"
+            log.warning(told, self.cluster.address, extra={"event": "scheduler_lost", **about})
         for flight in self.flights.values():
             self.receipts.append(Receipt(flight.task.sweep, flight.task.bundle.key, lost=True))
         self.flights.clear()
         if self.client is not None:
             with suppress(Exception):
                 self.client.close(timeout=2.0)
-        self.client, self.threads, self.dashboard = None, 0, ""
+        self.client, self.threads, self.dashboard, self.there = None, 0, "", set()
 
 
 def _settle(answer: Future[Client], connect: Callable[[], Client]) -> None:

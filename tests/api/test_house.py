@@ -1,4 +1,4 @@
-"""The service itself: readiness, numbers for Prometheus, what a spec can name, troubles it outlives."""
+"""The service itself: readiness, what a spec can name, troubles it outlives."""
 
 import json
 import re
@@ -6,7 +6,6 @@ import threading
 import time as clock
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from sweep_service.conductor import Conductor
 from sweep_service.dynamics.regimes import REGIMES
@@ -17,9 +16,9 @@ from sweep_service.model.observables import OBSERVABLES
 from sweep_service.presets import PRESETS, preset
 from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import State
 from sweep_service.version import __version__
 from tests.api.served import TINY, another, assert_problem, gated, serving, until
+from tests.api.test_metrics import numbers
 
 
 def test_it_is_well(service):
@@ -143,54 +142,6 @@ def test_what_the_catalogue_names_can_be_asked_for(service):
     for one in found["regimes"]:
         spec = {**TINY, "axes": {**TINY["axes"], "regime": one["name"]}}
         assert service.post("/v1/estimate", json=spec).status_code == 200, one["name"]
-
-
-# ---- numbers
-
-
-def numbers(service):
-    """Samples by name and labels."""
-    answer = service.get("/metrics")
-    assert answer.headers["content-type"].startswith("text/plain")
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(answer.text)
-        for sample in family.samples
-    }
-
-
-def test_numbers_for_prometheus(held):
-    queued = held.submit(another(1))
-    found = numbers(held)
-    for state in State:
-        listed = held.get("/v1/sweeps", params={"state": state.value, "limit": 500}).json()["sweeps"]
-        assert found["sweep_sweeps", (("state", state.value),)] == len(listed)
-    assert found["sweep_sweeps", (("state", "queued"),)] >= 1
-    assert found["sweep_threads", ()] == 1
-    assert found["sweep_waiting", ()] == 0
-    assert found["sweep_free_bytes", ()] > 0
-    before = found.get(seen("/v1/sweeps/{id}"), 0)
-    for _ in range(3):
-        held.sweep(queued)
-    assert numbers(held)[seen("/v1/sweeps/{id}")] == before + 3
-
-
-def seen(route, method="GET", status="200"):
-    return "sweep_http_requests_total", (("method", method), ("route", route), ("status", status))
-
-
-def test_strangers_add_no_names_to_the_numbers(service):
-    """Or anybody could fill the memory of the service and of Prometheus."""
-    for number in range(5):
-        service.get(f"/made-up-{number}")
-        service.get(f"/v1/sweeps/20260101-00000{number}-00000000/zarr/{number}")
-        service.request("PROPFIND", "/healthz")
-        service.get("/healthz", headers={"Host": f"evil-{number}.example"})
-    text = service.get("/metrics").text
-    for word in ("made-up", "20260101", "PROPFIND", "evil"):
-        assert word not in text
-    assert 'route="/v1/sweeps/{id}/zarr/{path:path}"' in text
-    assert 'method="other"' in text
 
 
 # ---- troubles

@@ -1,0 +1,171 @@
+"""Numbers for Prometheus: they add up, they are there in every trouble, and strangers add none."""
+
+import threading
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+import xarray as xr
+from prometheus_client.parser import text_string_to_metric_families
+
+from api.board import Board
+from sweep_service import executors
+from sweep_service.simulators.choose import ENGINES
+from sweep_service.store.ledger import State
+from sweep_service.store.merger import Merger
+from tests.api.served import another, until
+
+
+def numbers(service):
+    """Samples by name and labels."""
+    answer = service.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def seen(route, method="GET", status="200"):
+    return "sweep_http_requests_total", (("method", method), ("route", route), ("status", status))
+
+
+@pytest.fixture
+def since(held):
+    """How much a number has grown since the beginning of a test."""
+    before = numbers(held)
+
+    def grown(name, **labels):
+        key = name, tuple(sorted(labels.items()))
+        return numbers(held)[key] - before[key]
+
+    return grown
+
+
+def test_numbers_for_prometheus(held):
+    queued = held.submit(another(1))
+    found = numbers(held)
+    for state in State:
+        listed = held.get("/v1/sweeps", params={"state": state.value, "limit": 500}).json()["sweeps"]
+        assert found["sweep_sweeps", (("state", state.value),)] == len(listed)
+    assert found["sweep_sweeps", (("state", "queued"),)] >= 1
+    assert found["sweep_threads", ()] == found["sweep_workers", ()] == found["sweep_conducting", ()] == 1
+    assert found["sweep_waiting", ()] == found["sweep_merge_lag_seconds", ()] == 0
+    assert found["sweep_free_bytes", ()] > 0
+    assert found["process_resident_memory_bytes", ()] > 1e7
+    assert found["process_open_fds", ()] > 3
+    before = found.get(seen("/v1/sweeps/{id}"), 0)
+    for _ in range(3):
+        held.sweep(queued)
+    assert numbers(held)[seen("/v1/sweeps/{id}")] == before + 3
+
+
+def test_strangers_add_no_names_to_the_numbers(service):
+    """Or anybody could fill the memory of the service and of Prometheus."""
+    for number in range(5):
+        service.get(f"/made-up-{number}")
+        service.get(f"/v1/sweeps/20260101-00000{number}-00000000/zarr/{number}")
+        service.request("PROPFIND", "/healthz")
+        service.get("/healthz", headers={"Host": f"evil-{number}.example"})
+    text = service.get("/metrics").text
+    for word in ("made-up", "20260101", "PROPFIND", "evil"):
+        assert word not in text
+    assert 'route="/v1/sweeps/{id}/zarr/{path:path}"' in text
+    assert 'method="other"' in text
+
+
+def test_a_sweep_is_counted_on_its_way(held, since):
+    sweep = held.submit(another(20))
+    assert since("sweep_runs", status="pending") == 4
+    bundles = since("sweep_bundles", progress="pending")
+    assert bundles > 0
+    assert since("sweep_queue_seconds") > 0
+    assert since("sweep_bundles", progress="merged") == 0
+    held.executor.let(computes=0)
+    until(lambda: since("sweep_tasks") == min(2, bundles))
+    held.executor.let()
+    held.ended(sweep)
+    assert since("sweep_runs", status="pending") == since("sweep_bundles", progress="pending") == 0
+    assert since("sweep_runs", status="done") == 4
+    assert since("sweep_queue_seconds") == pytest.approx(0.0, abs=1e-9)
+    assert since("sweep_bundles", progress="merged") == since("sweep_bundles_ended_total", result="done")
+    assert since("sweep_bundles_ended_total", result="done") == since("sweep_merged_parts_total") == bundles
+    assert since("sweep_merged_bytes_total") > 1000
+    assert since("sweep_merge_seconds_count") >= 1
+    assert since("sweep_merge_seconds_sum") > 0
+
+
+def test_steps_and_seconds_by_engine_are_those_of_the_dataset(held, since):
+    held.executor.let()
+    sweep = held.done(another(21))
+    with xr.open_zarr(held.folder.dataset_path(sweep), chunks=None) as stored:
+        steps, busy = int(stored.sgd_steps.sum()), float(stored.sgd_seconds.sum())
+        theory = float(stored.ode_seconds.sum())
+    taken = {name: since("sweep_steps_total", engine=name) for name in ENGINES}
+    (engine,) = [name for name, number in taken.items() if number]
+    assert taken[engine] == steps > 0
+    assert since("sweep_busy_seconds_total", engine=engine) == pytest.approx(busy)
+    assert since("sweep_computed_runs_total", engine=engine) == 2
+    assert since("sweep_busy_seconds_total", engine="classical_noise") == pytest.approx(theory)
+    assert since("sweep_computed_runs_total", engine="classical_noise") == 2
+    assert since("sweep_computed_runs_total", engine="classical") == 0
+
+
+def test_what_waits_to_be_merged_is_told_while_the_conductor_is_busy(held, since, monkeypatch):
+    entered, release, merge = threading.Event(), threading.Event(), Merger.merge
+
+    def slow(self, sweep):
+        entered.set()
+        assert release.wait(60.0)
+        merge(self, sweep)
+
+    monkeypatch.setattr(Merger, "merge", slow)
+    sweep = held.submit(another(22))
+    held.executor.let()
+    assert entered.wait(60.0)
+    try:
+        assert since("sweep_parts_waiting") >= 1
+        first = since("sweep_merge_lag_seconds")
+        assert until(lambda: since("sweep_merge_lag_seconds") > first > 0)
+    finally:
+        release.set()
+    held.ended(sweep)
+    assert since("sweep_parts_waiting") == since("sweep_merge_lag_seconds") == 0
+
+
+def test_bundles_that_fail_are_counted(held, since, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(executors, "run_task", broken)
+    held.executor.let()
+    bundles = held.ended(held.submit(another(23))) and since("sweep_bundles", progress="merged")
+    assert since("sweep_bundles_ended_total", result="failed") == 3 * bundles
+    assert since("sweep_runs", status="failed") == 4
+    assert since("sweep_bundles_ended_total", result="done") == since("sweep_parts_waiting") == 0
+
+
+def test_readers_of_events_are_counted(held, since):
+    sweep = held.submit(another(24))
+    with held.stream("GET", f"/v1/sweeps/{sweep}/events") as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        assert since("sweep_event_streams") == 1
+    until(lambda: since("sweep_event_streams") == 0)
+
+
+def test_without_a_ledger_and_a_disk_there_are_numbers_all_the_same(held, monkeypatch):
+    def broken(*_, **__):
+        raise sa.exc.OperationalError("disk I/O error", None, Exception())
+
+    def gone(_):
+        raise OSError("gone")
+
+    monkeypatch.setattr(Board, "page", broken)
+    monkeypatch.setattr(type(held.folder), "free_bytes", gone)
+    found = numbers(held)
+    assert ("sweep_runs", (("status", "done"),)) not in found
+    assert ("sweep_free_bytes", ()) not in found
+    assert found["sweep_conducting", ()] == 1
+    assert np.isfinite(found["sweep_merge_lag_seconds", ()])

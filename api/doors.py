@@ -134,7 +134,7 @@ class Door:
             self.metrics.seen(scope["method"], route, status, seconds)
             about = {
                 "request_id": request_id, "method": scope["method"], "path": scope["path"],
-                "status": status, "ms": round(1000 * seconds, 1),
+                "status": status, "ms": round(1000 * seconds, 1), "event": "request",
             }  # fmt: skip
             log.info("request", extra=about)
 

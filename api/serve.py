@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import socket
-import sys
-from datetime import UTC, datetime
 from types import FrameType
 from typing import Any
 
@@ -14,33 +10,12 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from api import logs
 from api.app import create_app
 from api.settings import Settings
 from sweep_service.errors import InvalidInput
 from sweep_service.interrupt import stop
 from sweep_service.store.folder import DataFolder
-
-PLAIN = {*vars(logging.makeLogRecord({})), "color_message"}  # what every record has
-
-
-class Lines(logging.Formatter):
-    """A record as a line of JSON, with what was given along with it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        about: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        about |= {
-            name: value
-            for name, value in vars(record).items()
-            if name not in PLAIN and name != "color_message"
-        }
-        if record.exc_info:
-            about["trace"] = self.formatException(record.exc_info)
-        return json.dumps(about, default=str)
 
 
 class Server(uvicorn.Server):
@@ -73,13 +48,7 @@ def serve(**given: Any) -> int:
     listener = _listener(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     app = create_app(settings)  # before the logs are set up: Dask sets up its own when it is imported
-    handler = logging.StreamHandler(sys.stderr)
-    if not sys.stderr.isatty():
-        handler.setFormatter(Lines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    for name in [*logging.root.manager.loggerDict, "distributed"]:
-        if name.partition(".")[0] in ("distributed", "httpx", "uvicorn"):  # they tell of every connection
-            logging.getLogger(name).setLevel(logging.WARNING)
+    logs.begin(settings.log)
     server = Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="on",

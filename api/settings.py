@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -28,6 +28,7 @@ class Settings(BaseSettings):
         default=None, validation_alias=AliasChoices("SWEEP_SCHEDULER", "DASK_SCHEDULER_ADDRESS")
     )
     workers: int | None = Field(default=None, ge=1)
+    log: Literal["json", "text"] | None = None  # by default text in a terminal, JSON elsewhere
 
     max_body: int = Field(default=2 << 20, ge=1)
     max_points: int = Field(default=Limits.points, ge=1)

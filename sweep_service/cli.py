@@ -218,10 +218,14 @@ def serve(
     data: Data = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
+    log: Annotated[
+        str | None,
+        typer.Option("--log", help="json or text. By default SWEEP_LOG, or text in a terminal, else JSON."),
+    ] = None,
 ) -> None:
     """Start the service: its REST interface, its page, and the workers that compute."""
     _require_one(workers, scheduler, serial=False)
-    given = {"host": host, "port": port, "data": data, "scheduler": scheduler, "workers": workers}
+    given = {"host": host, "port": port, "data": data, "scheduler": scheduler, "workers": workers, "log": log}
     given = {name: value for name, value in given.items() if value is not None}
     if workers is not None:
         given["scheduler"] = None  # whatever the environment says

@@ -221,6 +221,7 @@ def test_a_service_that_cannot_start_says_why(tmp_path, service):
         (["--host", "0.0.0.0"], ("SWEEP_TOKENS",)),
         (["--data", data], (f"in use by process {service.process.pid}", service.url)),
         (["--scheduler", "nonsense"], ("scheduler", "tcp://host:8786")),
+        (["--log", "loud"], ("log", "'json' or 'text'")),
         (["--scheduler", "tcp://x:1", "--workers", "2"], ("--workers = 2", "--scheduler")),
     ):
         assert_refused(sweep(tmp_path, "serve", *argv), *words)

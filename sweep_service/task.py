@@ -3,11 +3,13 @@
 A run may kill the process that computes it, by its memory or by a fault below Python, and takes its
 bundle along each time that is tried again. So a task leaves a crumb while it works. Who finds one goes
 carefully: run by run, each named in the crumb before it begins. A run that was named at too many deaths
-is given up, and the others are stored without it.
+is given up, and the others are stored without it. Who dies for another reason, on a machine that is taken
+away say, takes the innocent along: a run that ended since, or came to a new checkpoint, is not to blame.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -47,6 +49,11 @@ class ObjectCheckpoint:
         except NotFound:
             return None
 
+    def mark(self) -> str:
+        """A few letters, which are others when it is saved anew."""
+        content = self.load()
+        return "" if content is None else hashlib.sha256(content).hexdigest()[:16]
+
     def save(self, content: bytes) -> None:
         self.objects.put(self.name, content)
 
@@ -63,11 +70,13 @@ class Crumb:
     name: str
     deaths: dict[str, int] = field(default_factory=dict)
     careful: bool = False
+    last: tuple[str, str] = ("", "")  # the run at the last death, and the checkpoint from which it began
 
     def begin(self) -> None:
         try:
             found = json.loads(self.objects.get(self.name))
             self.careful, self.deaths = True, found["deaths"]
+            self.last = found["at"], found["checkpoint"]
             if found["at"]:
                 self.deaths[found["at"]] = self.deaths.get(found["at"], 0) + 1
         except NotFound:
@@ -76,11 +85,17 @@ class Crumb:
             self.careful = True
         self.at("")
 
-    def at(self, run: str) -> None:
-        self.objects.put(self.name, json.dumps({"at": run, "deaths": self.deaths}).encode())
+    def at(self, run: str, checkpoint: str = "") -> None:
+        content = {"at": run, "checkpoint": checkpoint, "deaths": self.deaths}
+        self.objects.put(self.name, json.dumps(content).encode())
 
-    def blames(self, run: str) -> bool:
+    def blames(self, run: str, checkpoint: str) -> bool:
+        if self.last[0] == run and self.last[1] != checkpoint:
+            self.acquit(run)
         return self.deaths.get(run, 0) >= MOST_DEATHS
+
+    def acquit(self, run: str) -> None:
+        self.deaths.pop(run, None)
 
     def end(self) -> None:
         """Alive, whether it is done, stopped or in trouble."""
@@ -126,13 +141,16 @@ def _computed(
     layout: Layout, job: Job, crumb: Crumb, stopped: Callable[[], bool] | None, checkpoint: ObjectCheckpoint
 ) -> Result:
     if crumb.careful:
-        run = job.name(layout)
-        if crumb.blames(run):
+        run, mark = job.name(layout), checkpoint.mark()
+        if crumb.blames(run, mark):
             checkpoint.clear()
             return failed_result(layout, job, DEADLY)
-        crumb.at(run)
+        crumb.at(run, mark)
     poison(lambda: [f"{job.kind}-{number}" for number in job.numbers(layout)])
-    return compute(layout, job, stopped, checkpoint)
+    result = compute(layout, job, stopped, checkpoint)
+    if crumb.careful:
+        crumb.acquit(job.name(layout))
+    return result
 
 
 def _singly(bundle: Bundle) -> Iterator[Job]:

@@ -1,0 +1,67 @@
+"""Which run is to blame for a death: one that kills its process each time, and none that is killed with it."""
+
+import json
+import signal
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import xarray as xr
+
+from sweep_service.cli import DONE, FAILED
+from sweep_service.task import MOST_DEATHS
+from tests.chaos.test_crashes import LONG, assert_tidy, dataset
+from tests.cli.commands import nursery, sweep
+
+TWO = {**LONG, "seeds": 2, "time": {"max": 10.0, "samples": 4}}
+# Dies after so many checkpoints.
+DYING = """
+import os, signal
+import sweep_service.bundles as bundling
+import sweep_service.simulators.run as r
+import sweep_service.task as tasks
+bundling.AIM = 60.0
+r.SAVE_EVERY = 0.0 if {saves} else 30.0
+r.SLICE = 0.02
+plain, left = tasks.ObjectCheckpoint.save, [{saves}]
+def saved(self, content):
+    plain(self, content)
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+tasks.ObjectCheckpoint.save = saved
+"""
+
+
+def run(cwd, saves=0, env=None):
+    before = DYING.format(saves=saves)
+    return nursery().start(cwd, "run", "-", "--serial", "--json", text=TWO, before=before, env=env).wait()
+
+
+@cache
+def wanted():
+    with TemporaryDirectory() as folder:
+        return dataset(Path(folder), sweep(Path(folder), "run", "-", "--serial", "--json", text=TWO))
+
+
+def test_a_run_that_comes_further_each_time_is_not_to_blame(tmp_path):
+    """Killed with its process, again and again: a machine that is taken away, not a run that is deadly."""
+    for _ in range(2 * MOST_DEATHS + 2):
+        assert run(tmp_path, saves=2).code == -signal.SIGKILL
+    (crumb,) = tmp_path.glob("sweep-data/sweeps/*.parts/*.crumb")
+    assert max(json.loads(crumb.read_text())["deaths"].values(), default=0) < MOST_DEATHS
+    answer = run(tmp_path)
+    assert answer.code == DONE, answer.err
+    xr.testing.assert_equal(dataset(tmp_path, answer), wanted())
+    assert_tidy(tmp_path / "sweep-data", 1)
+
+
+def test_a_run_that_comes_no_further_is(tmp_path):
+    env = {"SWEEP_FAULT": "run:sgd-1"}
+    for _ in range(MOST_DEATHS + 1):
+        assert run(tmp_path, env=env).code == -signal.SIGKILL
+    answer = run(tmp_path, env=env)
+    assert answer.code == FAILED, answer.err
+    assert answer.json["counts"] == {"done": 1, "failed": 1}
+    assert_tidy(tmp_path / "sweep-data", 1)

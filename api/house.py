@@ -68,8 +68,8 @@ def log_in(request: Request, keys: Locks, body: Body) -> Response:
     if token is None:
         raise Denied("that is no token of this service")
     response = Json(Session(may_change=token.may_change).model_dump())
-    safe = request.url.scheme == "https"
-    response.set_cookie(COOKIE, keys.session(token), LASTS, httponly=True, samesite="strict", secure=safe)
+    secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https:")
+    response.set_cookie(COOKIE, keys.session(token), LASTS, httponly=True, samesite="strict", secure=secure)
     return response
 
 

@@ -70,8 +70,10 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         (400, "The request cannot be read"),
         (401, "A token is needed"),
         (403, "Not with this token, or not from this origin"),
+        (408, "The body comes too slowly"),
         (413, "The body is too large"),
         (422, "A field is not usable"),
+        (429, "Too many requests, or sweeps that have not ended"),
         (503, "The service starts or stops"),
     )
 }
@@ -83,7 +85,6 @@ def responses(*more: int) -> dict[int | str, dict[str, Any]]:
         404: "Nothing of that name",
         409: "Conflict",
         415: "Neither JSON nor YAML",
-        429: "Too many sweeps",
     }
     content = RESPONSES[422]["content"]
     return RESPONSES | {status: {"description": texts[status], "content": content} for status in more}

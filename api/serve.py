@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from api import logs
 from api.app import create_app
+from api.lines import Line, most_connections
 from api.settings import Settings
 from sweep_service.errors import InvalidInput
 from sweep_service.interrupt import stop
@@ -49,15 +50,20 @@ def serve(**given: Any) -> int:
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     app = create_app(settings)  # before the logs are set up: Dask sets up its own when it is imported
     logs.begin(settings.log)
-    server = Server(
-        uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="on",
-            timeout_graceful_shutdown=3, ws="websockets-sansio", ws_max_size=1 << 24, server_header=False,
-        )
-    )  # fmt: skip
+    server = Server(configured(app, settings))
     print(f"sweep service at {settings.url}, its data in {settings.data}", flush=True)
     server.run(sockets=[listener])
     return 0 if server.started or server.should_exit else 1
+
+
+def configured(app: FastAPI, settings: Settings, **more: Any) -> uvicorn.Config:
+    """How we listen: to nobody's word on whom they speak for, unless we are told whose."""
+    return uvicorn.Config(
+        app, http=Line, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=3,
+        ws="websockets-sansio", ws_max_size=1 << 24, server_header=False,
+        limit_concurrency=most_connections(), proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies), **more,
+    )  # fmt: skip
 
 
 def _listener(settings: Settings) -> socket.socket:

@@ -37,8 +37,11 @@ class Settings(BaseSettings):
     max_bytes: int = Field(default=Limits.bytes, ge=1)
     max_active: int = Field(default=Limits.active, ge=1)
     max_export_bytes: int = Field(default=1 << 30, ge=1)
+    rate: float = Field(default=1000.0, ge=0, le=1e9)  # requests per second of one client; 0: any number
+    rate_heavy: float = Field(default=30.0, ge=0, le=1e9)  # of those that compute or change something
+    proxies: Texts = ()  # addresses or networks whose word on who a client is counts
 
-    @field_validator("hosts", mode="before")
+    @field_validator("hosts", "proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return (

@@ -98,7 +98,7 @@ def _estimate(engine: Engine, submission: Submission) -> EstimateOut:
     status_code=202,
     response_model=None,
     openapi_extra=takes("SweepSpec", EXAMPLE),
-    responses=responses(409, 415, 429)
+    responses=responses(409, 415)
     | {
         202: {"model": SweepOut, "description": "A new sweep; Location says where"},
         200: {
@@ -238,7 +238,7 @@ for _name in ACTIONS:
     status_code=202,
     response_model=None,
     openapi_extra=takes("Change", CHANGE),
-    responses=responses(404, 409, 415, 429)
+    responses=responses(404, 409, 415)
     | {
         code: {"model": SweepOut, "description": text}
         for code, text in ((202, "A new sweep"), (200, "It is there"))

@@ -1,4 +1,4 @@
-"""Requests to a service: tried again while it is away, answered with our errors, followed by its events."""
+"""Requests to a service: tried again while it is away or asks for a pause, answered with our errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from sweep_service.errors import (
 
 URL = "http://127.0.0.1:8000"  # where `sweep serve` listens
 AWAY = (502, 503, 504)  # it starts, it stops, or what stands before it does not find it
+BUSY = 429  # it takes no more of our requests for now; or of our sweeps, which names a field
 PATIENCE = 10.0  # seconds for which a single request is tried again
+LONGEST_BUSY = 60.0  # the same while it is there and asks for pauses
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two attempts
 CONNECT, ANSWER = 5.0, 300.0  # seconds for a connection, for an answer: a large spec takes its time
 SILENCE = 45.0  # seconds without a sign of life on a stream that gives one every 15
@@ -38,7 +40,13 @@ Result = TypeVar("Result")
 
 
 class _Away(Exception):
-    """No answer this time."""
+    """No answer this time; `pause` is what the service asks for."""
+
+    pause = 0.0
+
+
+class _Busy(_Away):
+    """It is there, and wants us to come less often."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +97,22 @@ class Connection:
         """What is there, however long it takes; None says that nobody has answered yet."""
         pause = FIRST_PAUSE
         while True:
+            asked = 0.0
             try:
                 found = self._once("GET", path, timeout=_timeout(end))
-            except _Away:
+            except _Away as error:
+                asked = error.pause
                 yield None
             else:
                 yield self._read(found)
                 return
-            pause = _rest(pause, end)
+            pause = _rest(pause, end, asked)
 
     def events(self, path: str, after: str | None, end: float) -> Iterator[Event | None]:
         """Until none can follow; None says that the connection was lost, and is to be made again."""
         pause = FIRST_PAUSE
         while True:
+            asked = 0.0
             headers = {"Accept": "text/event-stream", **({"Last-Event-ID": after} if after else {})}
             try:
                 with self._stream(path, headers=headers, timeout=_timeout(end)) as response:
@@ -112,20 +123,23 @@ class Connection:
                         yield event
                         if event.kind == "removed":
                             return
-            except _Away:
+            except _Away as error:
+                asked = error.pause
                 yield None
-            pause = _rest(pause, end)
+            pause = _rest(pause, end, asked)
 
     def _tried(self, once: Callable[[], Result]) -> Result:
-        """What it gives, within ten seconds."""
-        pause, end = FIRST_PAUSE, clock.monotonic() + PATIENCE
+        """What it gives, within ten seconds; a service that asks for pauses gets them."""
+        pause, began = FIRST_PAUSE, clock.monotonic()
         while True:
             try:
                 return once()
             except _Away as error:
-                if clock.monotonic() + pause > end:
+                end = began + (LONGEST_BUSY if isinstance(error, _Busy) else PATIENCE)
+                asked = error.pause
+                if clock.monotonic() + max(pause, asked) > end:
                     raise Unreachable(str(error)) from None
-            pause = _rest(pause, end)
+            pause = _rest(pause, end, asked)
 
     def _once(self, method: str, path: str, **options: Any) -> httpx.Response:
         with _met(self.url):
@@ -151,8 +165,10 @@ class Connection:
         ours = response.headers.get("content-type", "").partition(";")[0] == MEDIA_TYPE
         about = response.json() if ours else {}
         detail = about.get("detail") or f"{self.url} answers {status} {response.reason_phrase}"
-        if status in AWAY:
-            raise _Away(detail)
+        if status in AWAY or (status == BUSY and "field" not in about):
+            away = _Busy(detail) if status == BUSY else _Away(detail)
+            away.pause = _seconds(response.headers.get("retry-after", ""))
+            raise away
         if status in WITH_FIELD:
             error = WITH_FIELD[status](about.get("field", "request"), None, about.get("allowed", detail))
             error.args = (detail,)  # the service does not echo the value
@@ -177,12 +193,17 @@ def _timeout(end: float) -> httpx.Timeout:
     return httpx.Timeout(min(SILENCE, left), connect=min(CONNECT, left))
 
 
-def _rest(pause: float, end: float) -> float:
-    """Wait until the next attempt; how long to wait after that one."""
-    if clock.monotonic() + pause > end:
+def _rest(pause: float, end: float, asked: float = 0.0) -> float:
+    """Wait until the next attempt, as long as we were asked to; how long to wait after that one."""
+    if clock.monotonic() + max(pause, asked) > end:
         raise TimeoutError
-    clock.sleep(pause)
+    clock.sleep(max(pause, asked))
     return min(2 * pause, LONGEST_PAUSE)
+
+
+def _seconds(text: str) -> float:
+    """Of a Retry-After; what stands between us and the service may write a date, or nonsense."""
+    return float(text) if re.fullmatch(r"[0-9]{1,4}", text) else 0.0
 
 
 def _lines(blocks: Iterable[bytes], end: float) -> Iterator[str]:

@@ -13,6 +13,7 @@ import uvicorn
 
 from api.app import create_app
 from api.problems import MEDIA_TYPE
+from api.serve import configured
 from api.settings import Settings
 from sweep_service.executors import SerialExecutor
 
@@ -126,12 +127,9 @@ def gated(folder, stopped):
 
 @contextmanager
 def serving(data, executor=serial, headers=None, **settings):
-    app = create_app(Settings(data=data, port=0, **settings), executor)
-    config = uvicorn.Config(
-        app, port=0, log_config=None, access_log=False, lifespan="on", ws="websockets-sansio",
-        timeout_graceful_shutdown=3, server_header=False,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
+    chosen = Settings(data=data, port=0, **settings)
+    app = create_app(chosen, executor)
+    server = uvicorn.Server(configured(app, chosen, port=0))
     thread = threading.Thread(target=server.run, name="service")
     thread.start()
     try:

@@ -20,6 +20,7 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -43,6 +44,7 @@ RESULTS = ("done", "failed", "lost")
 class Metrics(Meter):
     def __init__(self, engine: Engine) -> None:
         self.engine, engine.meter = engine, self
+        disable_created_metrics()  # a series beside each, of when it began, which nobody asks for
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "sweep_http_requests", "Requests", ["method", "route", "status"], registry=registry

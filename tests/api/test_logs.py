@@ -3,13 +3,16 @@
 import io
 import json
 import logging
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from api import logs
 from tests.api.served import another, until
 
+ROOT = Path(__file__).resolve().parents[2]
 BAD = 'evil\n{"event": "sweep_state"}\r\x1b[2Jend\u2028x'
 
 
@@ -97,3 +100,12 @@ def test_what_happens_to_a_sweep_has_lines(held, caplog):
     assert [one["state"] for one in rest] == ["paused", "queued", "running", "completed"]
     asked = [vars(one) for one in caplog.records if getattr(one, "event", "") == "request"]
     assert {"request_id", "method", "path", "status", "ms"} <= set(asked[0])
+
+
+def test_operations_names_every_event():
+    """And no other."""
+    sources = [file for part in ("api", "workers", "sweep_service") for file in (ROOT / part).rglob("*.py")]
+    there = {name for file in sources for name in re.findall(r'"event": "(\w+)"', file.read_text("utf-8"))}
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Logs\n")[2]
+    table = re.findall(r"^\| (`.*?) \|", text.partition("\n## ")[0], re.MULTILINE)[1:]
+    assert set(re.findall(r"`(\w+)`", "".join(table))) == there

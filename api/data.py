@@ -7,9 +7,10 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from email.utils import formatdate
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter, Query, Request
 from starlette.background import BackgroundTask
@@ -24,6 +25,9 @@ from sweep_service.errors import LimitExceeded, NotFound
 from sweep_service.export import FORMATS, export_bytes, exported
 from sweep_service.selection import select, variables
 
+if TYPE_CHECKING:
+    from sweep_service.store.s3 import Found
+
 router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(404))
 
 PART = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,200}")
@@ -37,14 +41,58 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 def zarr(engine: Here, request: Request, id: Id, path: str) -> Response:
     """The store, read-only: xr.open_zarr opens it here, also while it grows."""
     engine.board.read(id)
-    return chunk(engine.folder.dataset_path(id), path, request)
-
-
-def chunk(root: Path, path: str, request: Request) -> Response:
-    """A file that may be replaced at any moment: opened once, and all that is said is of what was opened."""
     parts = path.split("/")
     if len(parts) > LONGEST or not all(PART.fullmatch(part) for part in parts):
         raise NotFound("no such object")
+    root = engine.folder.dataset_path(id)
+    if isinstance(root, str):
+        from sweep_service.store.s3 import Bucket
+
+        return _answer(InBucket(Bucket(root).find(path)), request)
+    return _answer(_opened(root, parts), request)
+
+
+class Source(Protocol):
+    """An object as it was when it was opened: it may be replaced at any moment."""
+
+    size: int
+    tag: str
+    modified: float
+
+    def read(self, first: int, length: int) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class InFile:
+    """All that is said is of what was opened."""
+
+    def __init__(self, handle: int, about: os.stat_result) -> None:
+        self.handle, self.size, self.modified = handle, about.st_size, about.st_mtime
+        self.tag = f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
+
+    def read(self, first: int, length: int) -> bytes:
+        return os.pread(self.handle, length, first)
+
+    def close(self) -> None:
+        os.close(self.handle)
+
+
+class InBucket:
+    """A chunk is some megabytes: read whole, it is of one moment."""
+
+    def __init__(self, found: Found) -> None:
+        self.content, self.size = found.content, len(found.content)
+        self.tag, self.modified = found.tag, found.modified.timestamp()
+
+    def read(self, first: int, length: int) -> bytes:
+        return self.content[first : first + length]
+
+    def close(self) -> None:
+        """It is in memory."""
+
+
+def _opened(root: Path, parts: list[str]) -> InFile:
     place = root.joinpath(*parts)
     try:
         if place.parent.resolve() != root.resolve().joinpath(*parts[:-1]):  # a link leads elsewhere
@@ -52,44 +100,41 @@ def chunk(root: Path, path: str, request: Request) -> Response:
         handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         raise NotFound("no such object") from None
-    try:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            raise NotFound("no such object")
-        return _answer(handle, about, request)
-    except BaseException:
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode):
         os.close(handle)
-        raise
+        raise NotFound("no such object")
+    return InFile(handle, about)
 
 
-def _answer(handle: int, about: os.stat_result, request: Request) -> Response:
-    """Closes the handle, now or when all was sent."""
-    size, asked = about.st_size, request.headers
-    tag = f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{size:x}"'
-    headers = {
-        "ETag": tag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes",
-        "Last-Modified": formatdate(about.st_mtime, usegmt=True),
-    }  # fmt: skip
-    seen = [one.strip().removeprefix("W/") for one in asked.get("if-none-match", "").split(",")]
-    if tag in seen or "*" in seen:
-        os.close(handle)
-        return Response(status_code=304, headers=headers)
-    first, last, status = 0, size - 1, 200
-    ranged = request.method == "GET" and asked.get("if-range", tag) == tag
-    wanted = _RANGE.fullmatch(asked.get("range", "")) if ranged else None
-    if wanted is not None and wanted[0] != "bytes=-":
-        first, last = _bounds(wanted[1], wanted[2], size)
-        if first > last:
-            raise HTTPException(416, "beyond the end", {"Content-Range": f"bytes */{size}"})
-        status, headers["Content-Range"] = 206, f"bytes {first}-{last}/{size}"
-    length = last - first + 1
-    headers["Content-Length"] = str(length)
-    kind = "application/octet-stream"
-    if request.method == "HEAD" or length <= BLOCK:
-        content = b"" if request.method == "HEAD" else os.pread(handle, length, first)
-        os.close(handle)
-        return Response(content, status, headers, kind)
-    return Blocks(handle, first, last, status, headers, kind)
+def _answer(source: Source, request: Request) -> Response:
+    """Closes the source, now or when all was sent."""
+    with ExitStack() as stack:
+        stack.callback(source.close)
+        size, tag, asked = source.size, source.tag, request.headers
+        headers = {
+            "ETag": tag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes",
+            "Last-Modified": formatdate(source.modified, usegmt=True),
+        }  # fmt: skip
+        seen = [one.strip().removeprefix("W/") for one in asked.get("if-none-match", "").split(",")]
+        if tag in seen or "*" in seen:
+            return Response(status_code=304, headers=headers)
+        first, last, status = 0, size - 1, 200
+        ranged = request.method == "GET" and asked.get("if-range", tag) == tag
+        wanted = _RANGE.fullmatch(asked.get("range", "")) if ranged else None
+        if wanted is not None and wanted[0] != "bytes=-":
+            first, last = _bounds(wanted[1], wanted[2], size)
+            if first > last:
+                raise HTTPException(416, "beyond the end", {"Content-Range": f"bytes */{size}"})
+            status, headers["Content-Range"] = 206, f"bytes {first}-{last}/{size}"
+        length = last - first + 1
+        headers["Content-Length"] = str(length)
+        kind = "application/octet-stream"
+        if request.method == "HEAD" or length <= BLOCK:
+            content = b"" if request.method == "HEAD" else source.read(first, length)
+            return Response(content, status, headers, kind)
+        stack.pop_all()
+        return Blocks(source, first, last, status, headers, kind)
 
 
 def _bounds(begin: str, end: str, size: int) -> tuple[int, int]:
@@ -100,22 +145,22 @@ def _bounds(begin: str, end: str, size: int) -> tuple[int, int]:
 
 
 class Blocks(StreamingResponse):
-    """Part of an open file, which is closed also if who asked has gone before the first block."""
+    """Part of what is open, which is closed also if who asked has gone before the first block."""
 
-    def __init__(self, handle: int, first: int, last: int, *rest: Any) -> None:
-        super().__init__(_blocks(handle, first, last), *rest)
-        self.handle = handle
+    def __init__(self, source: Source, first: int, last: int, *rest: Any) -> None:
+        super().__init__(_blocks(source, first, last), *rest)
+        self.source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            os.close(self.handle)
+            self.source.close()
 
 
-def _blocks(handle: int, first: int, last: int) -> Iterator[bytes]:
+def _blocks(source: Source, first: int, last: int) -> Iterator[bytes]:
     while first <= last:
-        block = os.pread(handle, min(BLOCK, last - first + 1), first)
+        block = source.read(first, min(BLOCK, last - first + 1))
         if not block:
             return
         first += len(block)

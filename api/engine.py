@@ -72,7 +72,7 @@ class Bell:
 class Engine:
     def __init__(self, settings: Settings, executor: MakeExecutor | None = None) -> None:
         self.settings = settings
-        self.folder = DataFolder(settings.data)
+        self.folder = DataFolder(settings.data, settings.state)
         self.executor = (executor or _on_dask(settings))(self.folder, lambda: self.stopping)
         self.bell = Bell()
         self.meter = Meter()
@@ -140,14 +140,13 @@ class Engine:
         What was read while the sweep was removed is not what was stored: a chunk that is not there reads
         as one that was never written. So whether it is still there is asked last.
         """
-        path = self.folder.dataset_path(sweep)
         try:
-            with xr.open_zarr(path, chunks=None) as dataset:
+            with self.folder.opened(sweep) as dataset:
                 yield dataset
         except Exception:
-            if path.exists():
+            if self.folder.has_dataset(sweep):
                 raise
-        if not path.exists():
+        if not self.folder.has_dataset(sweep):
             raise NotFound(f"the dataset of {sweep} is not there")
 
     @property

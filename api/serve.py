@@ -43,7 +43,7 @@ def serve(**given: Any) -> int:
         first = error.errors()[0]
         raise InvalidInput(".".join(map(str, first["loc"])), first["input"], first["msg"].lower()) from None
     settings.require_door()
-    folder = DataFolder(settings.data)
+    folder = DataFolder(settings.data, settings.state)
     with folder.lock():  # is it ours to serve, and can we read it?
         folder.ledger().close()
     listener = _listener(settings)

@@ -6,7 +6,7 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from sweep_service.errors import InvalidInput
@@ -19,7 +19,8 @@ Texts = Annotated[tuple[str, ...], NoDecode]
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SWEEP_", frozen=True, populate_by_name=True, extra="ignore")
 
-    data: Path = Path("sweep-data")
+    data: Annotated[str, BeforeValidator(str)] = "sweep-data"  # a folder, or s3://bucket/folder
+    state: Path | None = None  # where the ledger is, if it is not in the data folder
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     tokens: SecretStr = SecretStr("")  # comma separated; one that ends in :read may only look

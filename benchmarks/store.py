@@ -20,7 +20,6 @@ from sweep_service.grids import Grid
 from sweep_service.runs import KEY, Kind
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.layout import Layout
 from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
@@ -88,9 +87,10 @@ def spec(d: int, gamma: int, **other: Any) -> dict[str, Any]:
 def waiting(root: Path, content: dict[str, Any]) -> tuple[DataFolder, Ledger, Layout]:
     """A sweep none of whose runs is shared, computed but not merged: its parts hold random numbers."""
     folder, asked = DataFolder(root), SweepSpec.parse(content)
+    folder.objects.prepare()
     folder.objects.put(f"{NAME}.json", asked.model_dump_json().encode())
     layout = Layout(Grid.of(asked, checked=True))
-    SweepDataset.create(folder.dataset_path(NAME), layout, {})
+    folder.create_dataset(NAME, layout, {})
     counts = {kind: layout.runs.count(kind) for kind in layout.variables}
     folder.put_keys(NAME, {kind: distinct(counts.get(kind, 0)) for kind in ("sgd", "ode")})
     some, rng = [], np.random.default_rng(0)

@@ -30,7 +30,7 @@ from sweep_service.options import (
     Url,
     Workers,
 )
-from sweep_service.places import Here, There, alone, root_of
+from sweep_service.places import Here, There, alone, data_of
 from sweep_service.words import accepted, ending, listed, listing, priced, printable, size, table, told
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def gallery(
     from sweep_service.gallery import page
 
     place = Here(_folder(data), _executor(workers, scheduler, serial), quiet=as_json)
-    folder = output or place.folder.root / "gallery"
+    folder = output or place.folder.state / "gallery"
     reports = []
     for one in FIGURES.values():
         names = one.full if full else one.presets
@@ -132,7 +132,7 @@ def _reproduce(
 ) -> NoReturn:
     """The sweeps of a figure, its files, and its numbers against their bounds."""
     found = _computed(place, names, priority, as_json)
-    report = place.reproduce(one, found, place.folder.root / "figures", draw)
+    report = place.reproduce(one, found, place.folder.state / "figures", draw)
     _say(
         as_json, {**found[names[0]], **report.plain()}, f"{ending(found[names[0]], place.option)}\n\n{report}"
     )
@@ -480,7 +480,7 @@ def certificates(
 
 
 def _place(
-    data: Path | None,
+    data: str | None,
     url: str | None,
     executor: Callable[[DataFolder], Executor] = alone,
     quiet: bool = True,
@@ -493,7 +493,7 @@ def _place(
 
 
 def _computing(
-    data: Path | None,
+    data: str | None,
     url: str | None,
     workers: int | None,
     scheduler: str | None,
@@ -515,16 +515,14 @@ def _service(url: str | None) -> There:
     return There(Client(url))
 
 
-def _folder(data: Path | None) -> DataFolder:
-    """A folder, which may come to be."""
-    root = root_of(data)
-    if "://" in str(root) or str(root).startswith("s3:"):
-        raise InvalidInput("data", str(root), "must be a folder: object stores are not there yet")
-    if root.exists() and not root.is_dir():
-        raise InvalidInput("data", str(root), "must be a folder")
+def _folder(data: str | None) -> DataFolder:
+    """A folder, which may come to be, or a bucket."""
     from sweep_service.store.folder import DataFolder
 
-    return DataFolder(root)
+    folder = DataFolder(data_of(data), os.environ.get("SWEEP_STATE") or None)
+    if isinstance(folder.root, Path) and folder.root.exists() and not folder.root.is_dir():
+        raise InvalidInput("data", str(folder.root), "must be a folder")
+    return folder
 
 
 def _executor(workers: int | None, scheduler: str | None, serial: bool) -> Callable[[DataFolder], Executor]:

@@ -229,8 +229,13 @@ class Client:
 
 
 def open(url_or_path: str | Path, token: str | None = None, chunks: Any = None) -> xr.Dataset:
-    """A stored sweep: by its folder `<id>.zarr`, by its URL `…/v1/sweeps/<id>`, or by that of its store."""
+    """A stored sweep: by its folder `<id>.zarr`, by its URL `…/v1/sweeps/<id>`, or by that of its store.
+
+    A folder may be in a bucket, `s3://…/<id>.zarr`; keys and endpoint are then in the environment.
+    """
     where = str(url_or_path)
+    if where.startswith("s3://"):
+        return _from_bucket(where, chunks)
     if "://" not in where:
         if not Path(where, "zarr.json").exists():
             raise NotFound(f"no sweep is stored at {where}")
@@ -240,6 +245,21 @@ def open(url_or_path: str | Path, token: str | None = None, chunks: Any = None) 
         raise InvalidInput("url", where, f"must be such as {URL}/v1/sweeps/<id>")
     with Client(found[1], token) as client:
         return client.open(found[2], chunks)
+
+
+def _from_bucket(url: str, chunks: Any) -> xr.Dataset:
+    import xarray as xr
+
+    from sweep_service.store.chunks import S3Chunks
+    from sweep_service.store.objects import ROOT
+    from sweep_service.store.s3 import Bucket
+
+    bucket = Bucket(url)
+    if not bucket.exists(ROOT):
+        raise NotFound(f"no sweep is stored at {url}")
+    return xr.open_zarr(
+        S3Chunks(bucket.store, read_only=True), chunks=chunks, consolidated=True, zarr_format=3
+    )
 
 
 def _opened(where: str, headers: Mapping[str, str], chunks: Any) -> xr.Dataset:

@@ -21,7 +21,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from sweep_service.bundles import bundles
-from sweep_service.errors import NO_ROOM, Damaged, InvalidInput, NotFound, TooNew
+from sweep_service.errors import NO_ROOM, Damaged, InvalidInput, NotFound, StoreGone, TooNew, is_passing
 from sweep_service.estimate import Limits
 from sweep_service.executors import Executor, Receipt
 from sweep_service.faults import fault
@@ -82,8 +82,7 @@ class Conductor:
 
     def recover(self) -> None:
         """After a start: forget what was never acknowledged, merge what is there, go on with the rest."""
-        self.folder.objects.root.mkdir(parents=True, exist_ok=True)
-        self.folder.sweep_orphans()
+        self.folder.objects.sweep()
         self._tidy()
         for name in self.strangers():
             if self.folder.is_owned(name):
@@ -118,6 +117,7 @@ class Conductor:
         try:
             yield
         except (Damaged, NotFound, TooNew, InvalidInput) as error:
+            self.folder.require()  # of a disk that is gone nothing can be found, and nobody is to blame
             log.warning("%s cannot go on: %s", sweep, error)
             self._withdraw(sweep)
             self.ledger.set_state(sweep, State.FAILED, str(error))
@@ -125,7 +125,7 @@ class Conductor:
     def strangers(self) -> list[str]:
         """Sweeps on the disk that the ledger does not know."""
         known = {sweep.id for sweep in self.ledger.sweeps()}
-        there = {path.name.partition(".")[0] for path in self.folder.objects.root.iterdir()}
+        there = {name.partition(".")[0] for name in self.folder.objects.top()}
         return sorted(name for name in there - known if IS_ID.fullmatch(name))
 
     def rebuild(self) -> list[str]:
@@ -202,17 +202,18 @@ class Conductor:
         return now
 
     def step(self, only: str | None = None) -> bool:
-        """A tick; while the disk is full, a rest in place of it. `waiting` says what it waits for."""
+        """A tick; while the disk is full or gone, a rest in place of it. `waiting` says what it waits for."""
         try:
+            self.folder.require()
             if self.folder.free_bytes() < LEAST_ROOM:
                 raise OSError(errno.ENOSPC, "no room")
             found = self.tick(only)
             self.waiting = self.executor.note()
             return found
         except (OSError, sa.exc.OperationalError) as error:
-            if not self._is_full(error):
+            self.waiting = self._hindrance(error)
+            if not self.waiting:
                 raise
-            self.waiting = f"waiting for room on the disk of {self.folder.root}"
             self.executor.rest(1.0)
             return True
 
@@ -235,7 +236,7 @@ class Conductor:
             if sweep.state is State.QUEUED:
                 self.ledger.set_state(sweep.id, State.RUNNING)
                 hungry[sweep.id] = replace(sweep, state=State.RUNNING)
-            task = Task(str(self.folder.root), sweep.id, found[0], sweep.name)
+            task = Task(self.folder.where, sweep.id, found[0], sweep.name)
             turn = sweep.priority * MOST_SWEEPS - len(mine)
             self.executor.submit(task, turn * MOST_SWEEPS + age.index(sweep.id))
             mine.add(found[0].key)
@@ -351,11 +352,17 @@ class Conductor:
         self.ledger.add_bundles(sweep, bundles(dataset.layout, left, self.folder.calibration()))
         self.ledger.set_state(sweep, State.QUEUED)
 
-    def _is_full(self, error: Exception) -> bool:
-        """No room on the disk, as the file system or as SQLite says it, which may also mean other trouble."""
-        if getattr(error, "errno", None) in NO_ROOM or "disk is full" in str(error):
-            return True
-        return "disk I/O error" in str(error) and self.folder.free_bytes() < LEAST_ROOM
+    def _hindrance(self, error: Exception) -> str:
+        """What there is to wait for, if waiting ends this; SQLite has words of its own for it."""
+        try:
+            self.folder.require()
+        except StoreGone as gone:
+            return f"waiting for {self.folder.root}: {gone}"
+        text = str(error)
+        full = getattr(error, "errno", None) in NO_ROOM or "disk is full" in text
+        if full or ("disk I/O error" in text and self.folder.free_bytes() < LEAST_ROOM):
+            return f"waiting for room on the disk of {self.folder.root}"
+        return f"waiting for {self.folder.root}: {text}" if is_passing(error) else ""
 
     def _mark(self, sweep: str, old: Status, new: Status) -> None:
         dataset = self.folder.dataset(sweep)

@@ -9,6 +9,7 @@ SweepError
 ├── Conflict                something else is there under that name or key: name another
 ├── TooNew                  upgrade: the data was written by a later version
 ├── Damaged                 restore a file, or let it be made again
+├── StoreGone               wait: what is stored cannot be reached now
 ├── InUse                   another process works on this data folder: stop it, or name another folder
 ├── Denied                  name a token, or one that may do more
 ├── Unreachable             start the service, or name its address
@@ -27,6 +28,16 @@ from collections.abc import Iterable
 from typing import Any
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # what an OSError says of a full disk: wait, nothing is wrong with us
+# And of a disk behind a network, or of one that was taken away.
+NOT_THERE = (
+    errno.EIO,
+    errno.ESTALE,
+    errno.ENOTCONN,
+    errno.ETIMEDOUT,
+    errno.EHOSTDOWN,
+    errno.ENODEV,
+    errno.EROFS,
+)
 
 
 class SweepError(Exception):
@@ -60,6 +71,10 @@ class Damaged(SweepError):
     """A file that we wrote cannot be read any more."""
 
 
+class StoreGone(SweepError, OSError):
+    """What is stored cannot be reached: nothing is wrong with it, nor with us."""
+
+
 class InUse(SweepError):
     """One process at a time may change a data folder."""
 
@@ -90,6 +105,11 @@ class IntegrationFailed(SweepError):
 
 class Stopped(SweepError):
     """The `stopped` hook answered true."""
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Trouble of the store that waiting ends: nobody is to blame, and nothing is given up."""
+    return isinstance(error, StoreGone) or getattr(error, "errno", None) in (*NO_ROOM, *NOT_THERE)
 
 
 def unknown_name(field: str, name: Any, known: Iterable[str]) -> InvalidInput:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,10 @@ class Format:
     write: Callable[[xr.Dataset, Path], None]
 
 
-def exported(dataset: Path | xr.Dataset, output: Path, format: str | None = None) -> None:
+def exported(dataset: xr.Dataset, output: Path, format: str | None = None) -> None:
     """Write it, as the ending of the name says unless told."""
-    opened = xr.open_zarr(dataset, chunks=None) if isinstance(dataset, Path) else nullcontext(dataset)
-    with written(output, format) as (kind, fresh), opened as found:
-        FORMATS[kind].write(found, fresh)
+    with written(output, format) as (kind, fresh):
+        FORMATS[kind].write(dataset, fresh)
 
 
 @contextmanager

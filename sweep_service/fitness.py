@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from functools import lru_cache
 from typing import Any
@@ -29,7 +28,7 @@ def passport(folder: DataFolder) -> dict[str, Any]:
     """What a worker is asked to show: a number that is written in the store, and versions."""
     nonce = uuid.uuid4().hex
     folder.objects.put(NONCE, nonce.encode())
-    return {"root": os.path.abspath(folder.root), "nonce": nonce, "versions": VERSIONS}
+    return {"root": folder.where, "nonce": nonce, "versions": VERSIONS}
 
 
 def problem(passport: dict[str, Any]) -> str:

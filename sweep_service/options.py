@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sweep_service.places import root_of
+from sweep_service.places import data_of
 
 
 def _ids(context: typer.Context) -> list[str]:
@@ -16,7 +16,7 @@ def _ids(context: typer.Context) -> list[str]:
     given = context.params
     if given.get("url") or "data" not in given or (not given["data"] and os.environ.get("SWEEP_URL")):
         return []
-    return sorted(path.stem for path in root_of(given["data"]).glob("sweeps/*.zarr"))
+    return sorted(path.stem for path in Path(data_of(given["data"])).glob("sweeps/*.zarr"))
 
 
 def _presets() -> list[str]:
@@ -24,8 +24,11 @@ def _presets() -> list[str]:
 
 
 Data = Annotated[
-    Path | None,
-    typer.Option("--data", help="The folder that holds the sweeps. By default SWEEP_DATA, or sweep-data."),
+    str | None,
+    typer.Option(
+        "--data",
+        help="Where the sweeps are: a folder, or s3://bucket/folder. By default SWEEP_DATA, or sweep-data.",
+    ),
 ]
 Url = Annotated[
     str | None,

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from sweep_service.store.ledger import Ledger, Sweep
     from sweep_service.submission import Submission
 
-HERE = Path("sweep-data")
+HERE = "sweep-data"
 MANY_POINTS = 5000  # take seconds to read
 ID_LENGTH = len("20261116-125954-0123abcd")
 
 About = dict[str, Any]
 
 
-def root_of(data: Path | None) -> Path:
+def data_of(data: str | None) -> str:
     """What the command line says goes before the environment."""
-    return data or Path(os.environ.get("SWEEP_DATA") or HERE)
+    return data or os.environ.get("SWEEP_DATA") or HERE
 
 
 def alone(folder: DataFolder) -> Executor:
@@ -57,8 +57,8 @@ class Here:
         self, folder: DataFolder, executor: Callable[[DataFolder], Executor] = alone, quiet: bool = True
     ) -> None:
         self.folder, self.executor, self.quiet = folder, executor, quiet
-        root = folder.root
-        self.option = "" if root == HERE else f" --data {shlex.quote(str(root))}"  # that leads here
+        root = str(folder.root)
+        self.option = "" if root == HERE else f" --data {shlex.quote(root)}"  # that leads here
 
     # ---- look
 
@@ -89,8 +89,8 @@ class Here:
     def export(self, sweep: str, output: Path) -> str:
         from sweep_service.export import exported
 
-        found = self.find(sweep)
-        exported(self.folder.dataset_path(found), output)
+        with self.opened(sweep) as (found, dataset):
+            exported(dataset, output)
         return found
 
     @contextmanager
@@ -110,7 +110,7 @@ class Here:
 
         with self.opened(about["id"]) as (sweep, dataset):
             try:
-                return suggested(dataset, sweep, self.folder.root / "figures")
+                return suggested(dataset, sweep, self.folder.state / "figures")
             except InvalidInput as error:  # the sweep is there all the same
                 print(f"not drawn: {error}", file=sys.stderr)
                 return ()
@@ -213,7 +213,8 @@ class Here:
         """The ledger, which is not made by looking."""
         root = self.folder.root
         if not self.folder.has_ledger():
-            raise NotFound(f"no sweeps in {root}" if root.exists() else f"no sweeps: {root} is not there")
+            gone = isinstance(root, Path) and not root.exists()
+            raise NotFound(f"no sweeps: {root} is not there" if gone else f"no sweeps in {root}")
         with closing(self.folder.ledger()) as ledger:
             yield ledger
 

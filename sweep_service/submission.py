@@ -22,7 +22,6 @@ from sweep_service.provenance import provenance
 from sweep_service.runs import KINDS, Copies, Kind
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.layout import Layout
 from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
@@ -61,7 +60,7 @@ class Submission:
         distinct = sum(map(len, self.left.values()))
         self.reuse = self._reusable(folder, ledger) if ledger is not None else []
         found = estimate(self.layout, self.left, distinct, folder.calibration())
-        found.require(limits, folder.free_bytes())
+        found.require(limits, folder.room())
         return found
 
     def price(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
@@ -69,7 +68,7 @@ class Submission:
         found = self.look(folder, ledger, replace(limits, core_hours=math.inf, bytes=2**62))
         refused = None
         try:
-            found.require(limits, folder.free_bytes())
+            found.require(limits, folder.room())
         except LimitExceeded as error:
             refused = f"{error.field}: {error.allowed}"  # what it would need is in the content
         return {**found.content(), "refused": refused}
@@ -126,7 +125,7 @@ class Submission:
         folder.put_keys(name, self.layout.runs.keys)
         fault("submit:keys")
         about = provenance(self.spec, self.grid, extends)
-        dataset = SweepDataset.create(folder.dataset_path(name), self.layout, about)
+        dataset = folder.create_dataset(name, self.layout, about)
         fault("submit:dataset")
         reused, counts = 0, Counter[str]()
         for source, found in self.reuse or ():

@@ -22,9 +22,8 @@ WIDE = 10_000  # columns
 
 def describe(folder: DataFolder, ledger: Ledger, sweep: Sweep, most: int | None = None) -> dict[str, Any]:
     """A sweep as people and programs are told of it, with all of its failures or so many."""
-    path = str(folder.dataset_path(sweep.id).resolve())
     found = list(islice(failures(folder, sweep.id), most))
-    return {**view(sweep, ledger.totals(sweep.id)), "path": path, "failures": found}
+    return {**view(sweep, ledger.totals(sweep.id)), "path": folder.address(sweep.id), "failures": found}
 
 
 def view(sweep: Sweep, totals: Mapping[str, Any], threads: float = 0.0) -> dict[str, Any]:

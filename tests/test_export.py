@@ -181,8 +181,8 @@ def test_a_selection_reads_back(stored, tmp_path, name, part):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_path_is_opened_and_a_format_goes_before_the_name(path, stored, tmp_path, name):
-    exported(path, tmp_path / "out.bin", name)
+def test_a_format_goes_before_the_name(stored, tmp_path, name):
+    exported(stored, tmp_path / "out.bin", name)
     READERS[name](tmp_path / "out.bin", stored)
 
 
@@ -201,8 +201,8 @@ def test_a_sweep_that_is_not_finished_is_exported_as_it_is(tmp_path):
     with Conductor(folder, SerialExecutor()) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(SPECS["points"]))
     for name, read in READERS.items():
-        exported(folder.dataset_path(sweep.id), tmp_path / "out", name)
-        with xr.open_zarr(folder.dataset_path(sweep.id), chunks=None) as found:
+        with folder.opened(sweep.id) as found:
+            exported(found, tmp_path / "out", name)
             assert np.all(found.sgd_status == Status.PENDING)
             read(tmp_path / "out", found)
 

@@ -12,6 +12,7 @@ from sweep_service.selection import MOST_VALUES, blocks, run_dims, select, varia
 from sweep_service.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.layout import Layout
+from sweep_service.store.objects import LocalObjects
 
 GAMMAS = [0.01, 0.1, 0.3, 1.0, 3.0]
 BIG = 10**15  # two seeds that differ by less than floats are compared with
@@ -40,7 +41,7 @@ POINTS = {
 def opened(root, spec):
     """A stored sweep as it is before its first run, with SGD's risk told apart by its places."""
     layout = Layout(Grid.of(SweepSpec.parse(spec)))
-    made = SweepDataset.create(root / "s.zarr", layout, {"title": "t"})
+    made = SweepDataset.create(LocalObjects(root), "s.zarr", layout, {"title": "t"})
     array = made.group["sgd_risk"]
     array[...] = np.arange(np.prod(array.shape), dtype=float).reshape(array.shape)
     return xr.open_zarr(root / "s.zarr", chunks=None)

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import distributed
 from distributed import Client
 
-from sweep_service.errors import NO_ROOM, Stopped
+from sweep_service.errors import Stopped, is_passing
 from sweep_service.executors import Receipt
 from sweep_service.fitness import passport
 from sweep_service.store.folder import DataFolder
@@ -73,7 +73,7 @@ class DaskExecutor:
         self.refusals: list[dict[str, Any]] = []  # workers that had to leave, and why
         self.there: set[str] = set()  # addresses of workers
         self.receipts: list[Receipt] = []
-        self.full: OSError | None = None
+        self.passing: OSError | None = None
 
     def room(self, sweep: str) -> bool:
         """In a window over all sweeps; beyond it each may have the least that keeps threads busy."""
@@ -104,8 +104,8 @@ class DaskExecutor:
     def poll(self) -> list[Receipt]:
         if self.stopped():
             raise Stopped("asked to stop")
-        if self.full is not None:
-            problem, self.full = self.full, None
+        if self.passing is not None:
+            problem, self.passing = self.passing, None
             raise problem
         self.look()
         for key in self._ended():
@@ -180,11 +180,11 @@ class DaskExecutor:
             self._disconnect()
             return
         error = flight.future.exception() if status == "error" else None
-        full = isinstance(error, OSError) and error.errno in NO_ROOM
-        if full:
-            self.full = error
+        passing = isinstance(error, OSError) and is_passing(error)
+        if passing:  # a full disk, or none
+            self.passing = error
         text = "" if error is None else f"{type(error).__name__}: {error}"
-        lost = full or type(error).__name__ in NOT_TO_BLAME
+        lost = passing or type(error).__name__ in NOT_TO_BLAME
         self.receipts.append(Receipt(task.sweep, task.bundle.key, text, lost))
 
     def look(self) -> None:

@@ -2,75 +2,51 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 import zarr
-from zarr.storage import LocalStore
 
 from sweep_service.arrays import AnyArray
-from sweep_service.errors import Damaged, TooNew
+from sweep_service.errors import Damaged, TooNew, is_passing
 from sweep_service.faults import fault
 from sweep_service.grids import POINT
 from sweep_service.labels import about
 from sweep_service.runs import Kind
 from sweep_service.status import Status
 from sweep_service.store.layout import LAYOUT_VERSION, Layout, Variable
-from sweep_service.store.objects import sync
+from sweep_service.store.objects import Objects
 
 STATUS = "status"
-
-
-class _Store(LocalStore):
-    """A local store that remembers what was written, for zarr renames into place but never syncs."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.written: set[str] = set()
-
-    async def set(self, key: str, value: Any) -> None:
-        await super().set(key, value)
-        self.written.add(key)
-
-    def sync(self) -> None:
-        """Bring everything written since the last time to the disk."""
-        folders: set[Path] = set()
-        for key in self.written:
-            path = Path(self.root) / key
-            sync(path)
-            folders.update(path.parents[: len(Path(key).parts)])
-        for folder in folders:
-            sync(folder)
-        self.written.clear()
 
 
 class SweepDataset:
     """The one writer of a sweep's arrays."""
 
-    def __init__(self, path: Path, layout: Layout) -> None:
-        self.path, self.layout = path, layout
-        self.store = _Store(path)
+    def __init__(self, objects: Objects, name: str, layout: Layout) -> None:
+        self.layout = layout
+        self.store = objects.chunks(name)
         try:
             self.group = zarr.open_group(self.store, mode="r+")
         except (OSError, ValueError, KeyError) as error:
-            raise Damaged(f"{path.name} cannot be opened: {str(error).splitlines()[0]}") from None
+            if is_passing(error):
+                raise
+            raise Damaged(f"{name} cannot be opened: {str(error).splitlines()[0]}") from None
         version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
         if version > LAYOUT_VERSION:
-            raise TooNew(f"{path.name} has layout {version}; this version reads {LAYOUT_VERSION} and older")
+            raise TooNew(f"{name} has layout {version}; this version reads {LAYOUT_VERSION} and older")
 
     @classmethod
-    def create(cls, path: Path, layout: Layout, attributes: Mapping[str, Any]) -> SweepDataset:
-        """Arrays of their final shape, filled with nothing, under another name until they are complete."""
-        fresh = path.with_name(path.name + ".partial")
-        store = _Store(fresh)
+    def create(
+        cls, objects: Objects, name: str, layout: Layout, attributes: Mapping[str, Any]
+    ) -> SweepDataset:
+        """Arrays of their final shape, filled with nothing."""
         labels = coordinates(layout).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
-        with warnings.catch_warnings():
+        with objects.making(name) as store, warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", zarr.errors.ZarrUserWarning
             )  # consolidation is not in version 3 yet
@@ -88,10 +64,7 @@ class SweepDataset:
                         attributes=dict(variable.attributes),
                     )
             zarr.consolidate_metadata(store)
-        store.sync()
-        os.replace(fresh, path)
-        sync(path.parent)
-        return cls(path, layout)
+        return cls(objects, name, layout)
 
     def write(
         self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray], rows: AnyArray | None = None

@@ -1,33 +1,40 @@
 """A data folder: the sweeps in it, their ledger, and the lock that lets one process change them.
 
-<data>/ledger.sqlite            how far everything is
 <data>/lock                     held by the one process that writes
-<data>/calibration.json         how fast this machine is
 <data>/sweeps/<id>.json         a spec as it was asked for
 <data>/sweeps/<id>.keys         the keys of its runs, by which later sweeps find them
 <data>/sweeps/<id>.zarr/        the dataset
 <data>/sweeps/<id>.parts/       results that wait to be merged, and checkpoints
 <data>/sweeps/<id>.failures/    one capsule for each run that failed, its copies named in it
 <data>/sweeps/<id>.unowned      while a sweep comes or goes: who finds it at a start removes what there is
+<state>/ledger.sqlite           how far everything is
+<state>/calibration.json        how fast this machine is
+
+<data> is a folder or an s3:// URL. <state> is the same folder, unless another is named; for a bucket it is
+on this machine.
 """
 
 from __future__ import annotations
 
-import fcntl
+import hashlib
 import io
 import json
 import os
+import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration
-from sweep_service.errors import InUse
+from sweep_service.errors import InvalidInput
 from sweep_service.fields import number
 from sweep_service.grids import Grid
 from sweep_service.runs import KINDS, Kind
@@ -35,43 +42,91 @@ from sweep_service.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.layout import Layout
 from sweep_service.store.ledger import Ledger
-from sweep_service.store.objects import LocalObjects
+from sweep_service.store.locks import file_lock
+from sweep_service.store.objects import ROOT, LocalObjects, Objects, nothing
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 CALIBRATION = "calibration.json"
 LEDGER = "ledger.sqlite"
 UNOWNED = ".unowned"
+LOCK = "lock"
+SWEEPS = "sweeps"
+
+
+def place_of(data: str | os.PathLike[str]) -> Path | str:
+    """A path, or the URL of a bucket."""
+    text = os.fspath(data)
+    scheme, there, rest = text.partition("://")
+    if not there:
+        return Path(text)
+    if scheme == "file":
+        found = urlsplit(text)
+        if found.netloc not in ("", "localhost") or not found.path.startswith("/"):
+            raise InvalidInput("data", text, "must be such as file:///srv/sweeps: a folder of this machine")
+        return Path(unquote(found.path))
+    if scheme != "s3":
+        raise InvalidInput(
+            "data", text, "must be a folder, file:///folder, s3://bucket or s3://bucket/folder"
+        )
+    from sweep_service.store.s3 import split
+
+    split(text)
+    return f"{scheme}://{rest.rstrip('/')}"
+
+
+def default_state(place: Path | str) -> Path:
+    """Where what is known of it stays: beside it, or, of a bucket, always at the same place of this user."""
+    if isinstance(place, Path):
+        return place
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    words = re.sub(r"[^A-Za-z0-9]+", "-", place.removeprefix("s3://"))[:40]
+    digest = hashlib.sha256(place.encode()).hexdigest()[:8]
+    return Path(home).expanduser() / "sweep-service" / f"{words}-{digest}"
 
 
 class DataFolder:
     """Paths and readers; who wants to change something holds the `lock`."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = Path(root)
-        self.objects = LocalObjects(self.root / "sweeps")
+    def __init__(self, root: str | os.PathLike[str], state: str | os.PathLike[str] | None = None) -> None:
+        self.root = place_of(root)
+        self.state = Path(state) if state is not None else default_state(self.root)
+        self.objects = _objects(self.root)
+
+    @property
+    def where(self) -> str:
+        """A name that means the same to every process on machines that share it."""
+        return self.root if isinstance(self.root, str) else os.path.abspath(self.root)
 
     def ledger(self) -> Ledger:
-        self.root.mkdir(parents=True, exist_ok=True)
-        return Ledger(self.root / LEDGER)
+        self.state.mkdir(parents=True, exist_ok=True)
+        return Ledger(self.state / LEDGER)
 
     def has_ledger(self) -> bool:
-        return (self.root / LEDGER).exists()
+        return (self.state / LEDGER).exists()
 
     @contextmanager
     def lock(self, about: str = "") -> Iterator[None]:
-        """Free at once when its holder dies, however that happens; `about` is the URL of a service."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with open(self.root / "lock", "a+", encoding="utf-8") as file:
+        """Free soon after its holder dies, however that happens; `about` is the URL of a service."""
+        if isinstance(self.root, Path):
+            self.root.mkdir(parents=True, exist_ok=True)
+            held = file_lock(self.root / LOCK, about)
+        else:
+            from sweep_service.store.lease import lease
+
+            held = lease(self.root, LOCK, about)
+        with held as require:
+            self.objects.prepare()
+            self.objects.may_write = require
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                pid, _, url = file.read().strip().partition(" ")
-                service = f", a service: add --url {url}" if url else ""
-                raise InUse(f"{self.root} is in use by process {pid or 'unknown'}{service}") from None
-            file.truncate(0)
-            file.write(f"{os.getpid()} {about}".rstrip())
-            file.flush()
-            yield
+                yield
+            finally:
+                self.objects.may_write = nothing
+
+    def require(self) -> None:
+        """StoreGone while the place is not there, InUse if it is another's now; for who holds the lock."""
+        self.objects.may_write()
 
     def disown(self, sweep: str) -> None:
         """Mark files as nobody's: from before the first until the ledger knows, and when they are to go."""
@@ -81,25 +136,38 @@ class DataFolder:
         self.objects.delete(f"{sweep}{UNOWNED}")
 
     def is_owned(self, sweep: str) -> bool:
-        return not (self.objects.root / f"{sweep}{UNOWNED}").exists()
+        return not self.objects.exists(f"{sweep}{UNOWNED}")
 
-    def sweep_orphans(self) -> None:
-        """Remove what writers that died left behind."""
-        self.objects.sweep()
-        for path in list(self.objects.root.glob("*.partial")):
-            shutil.rmtree(path, ignore_errors=True)
+    def dataset_path(self, sweep: str) -> Path | str:
+        """A path, or a URL."""
+        if isinstance(self.root, Path):
+            return self.root / SWEEPS / f"{sweep}.zarr"
+        return f"{self.root}/{SWEEPS}/{sweep}.zarr"
 
-    def dataset_path(self, sweep: str) -> Path:
-        return self.objects.root / f"{sweep}.zarr"
+    def address(self, sweep: str) -> str:
+        """Of the dataset, for people and for `xr.open_zarr`, wherever they are."""
+        return f"{self.where}/{SWEEPS}/{sweep}.zarr"
+
+    def has_dataset(self, sweep: str) -> bool:
+        return self.objects.exists(f"{sweep}.zarr/{ROOT}")
+
+    def opened(self, sweep: str) -> xr.Dataset:
+        """The dataset as it is now, to look at; values are read when they are asked for."""
+        import xarray as xr
+
+        return xr.open_zarr(self.objects.chunks(f"{sweep}.zarr"), chunks=None)
+
+    def create_dataset(self, sweep: str, layout: Layout, attributes: Mapping[str, Any]) -> SweepDataset:
+        return SweepDataset.create(self.objects, f"{sweep}.zarr", layout, attributes)
 
     def dataset(self, sweep: str) -> SweepDataset:
-        return SweepDataset(self.dataset_path(sweep), self.layout(sweep))
+        return SweepDataset(self.objects, f"{sweep}.zarr", self.layout(sweep))
 
     def spec(self, sweep: str) -> SweepSpec:
         return SweepSpec.parse(json.loads(self.objects.get(f"{sweep}.json")))
 
     def layout(self, sweep: str) -> Layout:
-        return _layout(str(self.root.resolve()), sweep)
+        return _layout(self.where, sweep)
 
     def keys(self, sweep: str) -> dict[Kind, AnyArray]:
         with np.load(io.BytesIO(self.objects.get(f"{sweep}.keys")), allow_pickle=False) as archive:
@@ -112,52 +180,63 @@ class DataFolder:
 
     def calibration(self) -> Calibration:
         try:
-            found = json.loads((self.root / CALIBRATION).read_text("utf-8"))
+            found = json.loads((self.state / CALIBRATION).read_text("utf-8"))
             return Calibration({name: number(found[name], name, above=0.0) for name in found})
         except (FileNotFoundError, TypeError, ValueError):  # or damaged: estimates begin again
             return Calibration()
 
     def put_calibration(self, known: Calibration) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
-        fresh = self.root / f"{CALIBRATION}.partial"
+        self.state.mkdir(parents=True, exist_ok=True)
+        fresh = self.state / f"{CALIBRATION}.partial"
         fresh.write_text(json.dumps(dict(known.factors)), "utf-8")
-        os.replace(fresh, self.root / CALIBRATION)
+        os.replace(fresh, self.state / CALIBRATION)
 
     def remove(self, sweep: str) -> None:
-        """All files of a sweep; the dataset goes first under another name, so that it vanishes whole."""
-        path = self.dataset_path(sweep)
-        if path.exists():
-            doomed = path.with_name(path.name + ".removed.partial")
-            if doomed.exists():
-                shutil.rmtree(doomed, ignore_errors=True)
-            os.replace(path, doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+        """All files of a sweep, the dataset first."""
+        self.objects.clear(f"{sweep}.zarr")
         for name in (f"{sweep}.json", f"{sweep}.keys"):
             self.objects.delete(name)
         for folder in (f"{sweep}.parts", f"{sweep}.failures"):
-            shutil.rmtree(self.objects.root / folder, ignore_errors=True)
+            self.objects.clear(folder)
         self.own(sweep)
-
-    def has_spec(self, sweep: str) -> bool:
-        return (self.objects.root / f"{sweep}.json").exists()
-
-    def with_parts(self) -> list[str]:
-        """Sweeps that have parts, or what is left of them."""
-        return [path.name.removesuffix(".parts") for path in self.objects.root.glob("*.parts")]
 
     def clear_parts(self, sweep: str) -> None:
         """What is left of bundles when nothing is to come: checkpoints of attempts that others overtook."""
-        shutil.rmtree(self.objects.root / f"{sweep}.parts", ignore_errors=True)
+        self.objects.clear(f"{sweep}.parts")
+
+    def with_parts(self) -> list[str]:
+        """Sweeps, also such as have gone, of which there are parts."""
+        ending = ".parts"
+        return sorted(name.removesuffix(ending) for name in self.objects.top() if name.endswith(ending))
+
+    def has_spec(self, sweep: str) -> bool:
+        return self.objects.exists(f"{sweep}.json")
 
     def free_bytes(self) -> int:
-        """On the disk where it is, or will be."""
-        there = self.root.resolve()
-        while not there.exists():
-            there = there.parent
-        return shutil.disk_usage(there).free
+        """On the disk of this machine where it is, or will be; a bucket is as large as it is paid for."""
+        here = {self.state, *([self.root] if isinstance(self.root, Path) else [])}
+        return min(_free_bytes(path.resolve()) for path in here)
+
+    def room(self) -> int:
+        """For datasets."""
+        return self.free_bytes() if isinstance(self.root, Path) else sys.maxsize
+
+
+def _free_bytes(there: Path) -> int:
+    while not there.exists():
+        there = there.parent
+    return shutil.disk_usage(there).free
+
+
+def _objects(place: Path | str) -> Objects:
+    if isinstance(place, Path):
+        return LocalObjects(place / SWEEPS)
+    from sweep_service.store.s3 import S3Objects
+
+    return S3Objects(f"{place}/{SWEEPS}")
 
 
 @lru_cache(maxsize=8)  # a worker meets the same sweep again and again
-def _layout(root: str, sweep: str) -> Layout:
-    spec = SweepSpec.parse(json.loads(LocalObjects(Path(root) / "sweeps").get(f"{sweep}.json")))
+def _layout(where: str, sweep: str) -> Layout:
+    spec = SweepSpec.parse(json.loads(_objects(place_of(where)).get(f"{sweep}.json")))
     return Layout(Grid.of(spec, checked=True))

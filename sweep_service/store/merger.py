@@ -128,7 +128,7 @@ class Merger:
         for failure in part.failures:
             name = f"{failure.kind}-{failure.number}"
             _, runs = self.copies(sweep)[failure.kind].expand(np.array([failure.number]))
-            command = shlex.join(["sweep", "rerun", sweep, name, "--data", str(self.folder.root.resolve())])
+            command = shlex.join(["sweep", "rerun", sweep, name, "--data", self.folder.where])
             content = json.dumps({**asdict(failure), "runs": runs.tolist(), "command": command})
             self.folder.objects.put(f"{sweep}.failures/{name}.json", content.encode())
 

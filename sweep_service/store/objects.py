@@ -9,28 +9,46 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from sweep_service.errors import InvalidInput, NotFound
+from sweep_service.errors import InvalidInput, NotFound, StoreGone
+
+if TYPE_CHECKING:
+    from sweep_service.store.chunks import Chunks, LocalChunks
 
 PARTIAL = ".partial"
+ROOT = "zarr.json"  # of a dataset: without it there is none
 ABANDONED = 86400.0  # seconds after which a half-written file of another machine is nobody's
 LONGEST = 200  # of a part of a name: file systems allow 255, and a fresh file has a longer name
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
+MayWrite: TypeAlias = Callable[[], None]
+
+
+def nothing() -> None:
+    """Who holds no lock may write what only it can."""
+
 
 class Objects(Protocol):
+    may_write: MayWrite  # raises if the lock of who writes is not what it was
+
+    def prepare(self) -> None:
+        """Make the place, if it is new. Nothing else does: what is gone must not be begun anew."""
+
     def list(self, prefix: str = "") -> Iterator[str]:
         """Names that begin with the prefix, in order."""
 
     def get(self, name: str) -> bytes:
         """The content; NotFound if there is none."""
+
+    def exists(self, name: str) -> bool: ...
 
     def put(self, name: str, content: bytes) -> None:
         """Write, in place of whatever was there."""
@@ -40,6 +58,21 @@ class Objects(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove; nothing happens if it is not there."""
+
+    def clear(self, folder: str) -> None:
+        """Remove all below it; a dataset vanishes at once for who opens it then."""
+
+    def top(self) -> set[str]:
+        """Names of objects and of folders that are in no other folder."""
+
+    def sweep(self) -> int:
+        """Remove what writers that died left behind; how many there were."""
+
+    def chunks(self, name: str) -> Chunks:
+        """For zarr, the folder of a dataset."""
+
+    def making(self, name: str) -> AbstractContextManager[Chunks]:
+        """The folder of a new dataset, under another name until it is complete, where that can be."""
 
 
 def checked_name(name: str) -> str:
@@ -53,17 +86,24 @@ def checked_name(name: str) -> str:
     return name
 
 
+def is_folder(name: str) -> bool:
+    """Parts of names, joined by slashes."""
+    return all(_NAME.fullmatch(part) for part in name.split("/"))
+
+
 class LocalObjects:
     """Files below a folder."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
+        self.may_write: MayWrite = nothing
+
+    def prepare(self) -> None:
+        make_folder(self.root)
 
     def list(self, prefix: str = "") -> Iterator[str]:
         folder, _, stem = prefix.rpartition("/")  # look nowhere else: a dataset may have a million chunks
-        if prefix.startswith("/") or (
-            folder and not all(_NAME.fullmatch(part) for part in folder.split("/"))
-        ):
+        if prefix.startswith("/") or (folder and not is_folder(folder)):
             return iter(())
         found: list[str] = []
         try:
@@ -79,7 +119,11 @@ class LocalObjects:
         try:
             return self._path(name).read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            self._require()
             raise NotFound(f"no object named {name}") from None
+
+    def exists(self, name: str) -> bool:
+        return self._path(name).is_file()
 
     def put(self, name: str, content: bytes) -> None:
         path, fresh = self._fresh(name, content)
@@ -109,12 +153,48 @@ class LocalObjects:
             with suppress(NotADirectoryError):
                 path.unlink(missing_ok=True)
 
+    def clear(self, folder: str) -> None:
+        path = self._path(folder)
+        doomed = path.with_name(f"{path.name}.removed{PARTIAL}")
+        for _ in range(2):  # what an earlier attempt left, and what is there now
+            shutil.rmtree(doomed, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                os.replace(path, doomed)
+
+    def top(self) -> set[str]:
+        return {path.name for path in self.root.iterdir()}
+
     def sweep(self) -> int:
-        """Remove what writers that died left behind; how many files that were."""
+        """Remove what writers that died left behind; how many files and datasets that were."""
         orphans = [path for path in self.root.rglob(f"*{PARTIAL}") if path.is_file() and not _is_alive(path)]
         for orphan in orphans:
             orphan.unlink(missing_ok=True)
-        return len(orphans)
+        datasets = [path for path in self.root.glob(f"*{PARTIAL}") if path.is_dir()]
+        for path in datasets:
+            shutil.rmtree(path, ignore_errors=True)
+        return len(orphans) + len(datasets)
+
+    def chunks(self, name: str) -> LocalChunks:
+        from sweep_service.store.chunks import LocalChunks
+
+        return LocalChunks(self._path(name), may_write=lambda: self.may_write())
+
+    @contextmanager
+    def making(self, name: str) -> Iterator[LocalChunks]:
+        from sweep_service.store.chunks import LocalChunks
+
+        self._require()
+        path = self._path(name)
+        fresh = path.with_name(path.name + PARTIAL)
+        store = LocalChunks(fresh, may_write=lambda: self.may_write())
+        yield store
+        store.sync()
+        os.replace(fresh, path)
+        sync(path.parent)
+
+    def _require(self) -> None:
+        if not self.root.is_dir():
+            raise StoreGone(f"{self.root} is not there")
 
     def _path(self, name: str) -> Path:
         return self.root / checked_name(name)
@@ -122,6 +202,7 @@ class LocalObjects:
     def _fresh(self, name: str, content: bytes) -> tuple[Path, Path]:
         """The content in a file of its own, on the disk."""
         path = self._path(name)
+        self._require()
         with _no_folder(name):
             make_folder(path.parent)
         fresh = path.with_name(f"{path.name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sweep_service.archives import arrays_in
 from sweep_service.arrays import AnyArray
 from sweep_service.compute import Failure, Job, Result, failed_result
 from sweep_service.errors import Damaged
@@ -67,7 +68,8 @@ class Part:
                     for name, variable in layout.variables[kind].items()
                 }
                 there = {name: (str(array.dtype), array.shape) for name, array in part.values[kind].items()}
-                if there != wanted or numbers.ndim != 1 or np.any((numbers < 0) | (numbers >= runs)):
+                is_list = numbers.ndim == 1 and numbers.dtype.kind == "i"
+                if there != wanted or not is_list or np.any((numbers < 0) | (numbers >= runs)):
                     raise ValueError("of another sweep")
         except Exception as error:  # bytes that are no archive fail in many ways
             raise Damaged(f"cannot be read: {type(error).__name__}: {error}") from None
@@ -75,8 +77,7 @@ class Part:
 
     @classmethod
     def _unpacked(cls, content: bytes) -> Part:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = arrays_in(content)
         failures = tuple(Failure(**one) for one in json.loads(arrays.pop("failures").tobytes()))
         numbers: dict[Kind, AnyArray] = {}
         values: dict[Kind, dict[str, AnyArray]] = {}

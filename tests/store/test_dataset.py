@@ -17,10 +17,11 @@ from sweep_service.errors import TooNew
 from sweep_service.grids import Grid
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store import dataset as module
+from sweep_service.store import chunks as module
 from sweep_service.store import layout as layout_module
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.layout import Layout
+from sweep_service.store.objects import LocalObjects
 from sweep_service.store.parts import Part
 
 BASE = {"fixed": {"k": 2}, "time": {"max": 1.0, "samples": 4}, "observables": ["risk"]}
@@ -109,6 +110,11 @@ def labels(layout, kind, number):
     return where | {"regime": grid.regimes[second], "seed": grid.seeds[third]}
 
 
+def at(path):
+    """How a dataset is named to its writer."""
+    return LocalObjects(path.parent), path.name
+
+
 def opened(path):
     """As anybody would, with every warning an error."""
     with warnings.catch_warnings():
@@ -121,7 +127,7 @@ def design(request, tmp_path_factory):
     spec, sgd, ode = DESIGNS[request.param]
     layout = layout_of(spec)
     path = tmp_path_factory.mktemp("design") / "s.zarr"
-    SweepDataset.create(path, layout, {"title": "a title", "spec": json.dumps(spec)})
+    SweepDataset.create(*at(path), layout, {"title": "a title", "spec": json.dumps(spec)})
     return layout, path, {"sgd": sgd, "ode": ode}
 
 
@@ -214,7 +220,7 @@ def test_metadata_is_consolidated(design):
 
 def test_every_run_lands_where_its_labels_say(design):
     layout, path, _ = design
-    dataset, rng = SweepDataset(path, layout), np.random.default_rng(0)
+    dataset, rng = SweepDataset(*at(path), layout), np.random.default_rng(0)
     for kind in layout.variables:
         count = layout.runs.count(kind)
         numbers = rng.permutation(count)
@@ -300,7 +306,7 @@ def test_a_run_of_many_chunks_comes_back_as_it_was_written(tmp_path):
     variable = layout.variables["sgd"]["overlap_student"]
     assert variable.run_bytes > 3 << 20
     assert variable.chunks[-3] < 121
-    dataset, rng = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.random.default_rng(0)
+    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.random.default_rng(0)
     numbers, rows = np.array([5, 0, 3, 2]), np.array([1, 0, 1, 1])
     values = random_values(layout, "sgd", 2, rng)
     dataset.write("sgd", numbers, values, rows)
@@ -319,7 +325,7 @@ def test_a_run_of_many_chunks_comes_back_as_it_was_written(tmp_path):
 def test_a_run_that_is_written_twice_at_once_spoils_no_neighbour(tmp_path):
     """Two parts may hold the same run: as many numbers as the chunk has runs are not all of its runs."""
     layout = layout_of({"axes": {"d": 70, "p": 4, "gamma": 0.1}, "seeds": 2})
-    dataset, rng = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.random.default_rng(0)
+    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.random.default_rng(0)
     both, again = (random_values(layout, "sgd", 2, rng) for _ in range(2))
     dataset.write("sgd", np.array([0, 1]), both)
     dataset.write("sgd", np.array([0, 0]), again, np.array([1, 1]))
@@ -356,7 +362,7 @@ def test_narrow_students_are_padded_with_nan(tmp_path):
             "observables": ["risk", "overlaps"], "time": {"max": 0.1, "samples": 2},
         }
     )  # fmt: skip
-    dataset = SweepDataset.create(tmp_path / "s.zarr", layout, {})
+    dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {})
     jobs = [Job(kind, point, 0, (0,), (0,)) for point in range(4) for kind in ("sgd", "ode")]
     part = Part.of(layout, jobs, [compute(layout, job) for job in jobs])
     for kind in ("sgd", "ode"):
@@ -389,7 +395,7 @@ def chunked(tmp_path_factory):
         chunks = {v.name: v.chunks for some in layout.variables.values() for v in some.values()}
     assert chunks["sgd_risk"] != layout.variables["sgd"]["risk"].shape
     path = tmp_path_factory.mktemp("chunked") / "s.zarr"
-    dataset = SweepDataset.create(path, layout, {})
+    dataset = SweepDataset.create(*at(path), layout, {})
     return dataset, {kind: empty(layout, kind, layout.runs.count(kind)) for kind in layout.variables}
 
 
@@ -423,7 +429,7 @@ def test_neighbours_in_a_chunk_stay_as_they_were(chunked):
 
 def test_no_runs_are_written_and_read_without_complaint(tmp_path):
     layout = layout_of({"axes": CORE})
-    dataset, none = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.array([], dtype=np.int64)
+    dataset, none = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.array([], dtype=np.int64)
     dataset.write("sgd", none, empty(layout, "sgd", 0))
     found = dataset.read("sgd", none, layout.variables["sgd"])
     assert found["risk"].shape == (0, len(layout.grid.times))
@@ -433,13 +439,13 @@ def test_runs_are_read_into_the_shapes_of_another_sweep(tmp_path):
     spec = {"axes": {"d": 5, "p": [2, 4], "gamma": 0.1}, "observables": ["risk", "overlaps"]}
     small = {**spec, "axes": {**spec["axes"], "p": [2]}}
     wide, narrow = layout_of(spec), layout_of(small)
-    dataset = SweepDataset.create(tmp_path / "s.zarr", wide, {})
+    dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), wide, {})
     values = random_values(wide, "sgd", 2, np.random.default_rng(0))
     values["overlap_student"][0, :, 2:, :] = values["overlap_student"][0, :, :, 2:] = np.nan
     dataset.write("sgd", np.arange(2), values)
     found = dataset.read("sgd", np.array([0]), narrow.variables["sgd"])
     np.testing.assert_array_equal(found["overlap_student"][0], values["overlap_student"][0, :, :2, :2])
-    back = SweepDataset.create(tmp_path / "t.zarr", narrow, {})
+    back = SweepDataset.create(*at(tmp_path / "t.zarr"), narrow, {})
     back.write("sgd", np.array([0]), found)
     again = back.read("sgd", np.array([0]), wide.variables["sgd"])
     np.testing.assert_array_equal(again["overlap_student"][0], values["overlap_student"][0])
@@ -448,7 +454,7 @@ def test_runs_are_read_into_the_shapes_of_another_sweep(tmp_path):
 
 def test_a_half_filled_dataset_opens_and_fills_up_under_its_reader(tmp_path):
     layout = layout_of({"axes": {**CORE, "regime": TWO}})
-    dataset, rng = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.random.default_rng(0)
+    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.random.default_rng(0)
     count = layout.runs.count("ode")
     values = random_values(layout, "ode", count, rng)
     halves = np.split(rng.permutation(count), [count // 2])
@@ -462,8 +468,8 @@ def test_a_half_filled_dataset_opens_and_fills_up_under_its_reader(tmp_path):
 
 def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypatch):
     layout = layout_of({"axes": CORE})
-    dataset, log = SweepDataset.create(tmp_path / "s.zarr", layout, {}), []
-    put, sync = module._Store.set, module.sync
+    dataset, log = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), []
+    put, sync = module.LocalChunks.set, module.sync
 
     async def logged(self, key, value):
         log.append(("written", str(key)))
@@ -473,7 +479,7 @@ def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypat
         log.append(("synced", str(path)))
         sync(path)
 
-    monkeypatch.setattr(module._Store, "set", logged)
+    monkeypatch.setattr(module.LocalChunks, "set", logged)
     monkeypatch.setattr(module, "sync", synced)
     numbers = np.arange(layout.runs.count("sgd"))
     # the status first, for its place in the mapping must not matter
@@ -486,11 +492,11 @@ def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypat
     first = log.index(("written", status[0]))
     assert all(log.index(("written", key)) < first for key in written if key not in status)
     for key in written:
-        path = dataset.path / key
-        at = log.index(("written", key))
+        path = tmp_path / "s.zarr" / key
+        when = log.index(("written", key))
         until = len(log) if key in status else first
         for what in (path, *list(path.parents)[: len(key.split("/"))]):
-            assert ("synced", str(what)) in log[at:until], f"{what} after {key}"
+            assert ("synced", str(what)) in log[when:until], f"{what} after {key}"
 
 
 def test_a_dataset_appears_whole(tmp_path, monkeypatch):
@@ -501,16 +507,16 @@ def test_a_dataset_appears_whole(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
         patch.setattr(zarr, "consolidate_metadata", dies)
-        SweepDataset.create(path, layout, {})
+        SweepDataset.create(*at(path), layout, {})
     assert not path.exists()
-    dataset = SweepDataset.create(path, layout, {})  # over what the first one left
+    dataset = SweepDataset.create(*at(path), layout, {})  # over what the first one left
     assert dataset.status("sgd").tolist() == [0] * 9
     assert [entry.name for entry in tmp_path.iterdir()] == ["s.zarr"]
 
 
 def test_statuses_may_be_reset(tmp_path):
     layout = layout_of({"axes": CORE})
-    dataset, numbers = SweepDataset.create(tmp_path / "s.zarr", layout, {}), np.arange(9)
+    dataset, numbers = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.arange(9)
     for status in (Status.FAILED, Status.PENDING, Status.DONE):
         dataset.write("sgd", numbers, {"status": np.full(9, status, np.int8)})
         assert dataset.status("sgd").tolist() == [status] * 9
@@ -518,15 +524,15 @@ def test_statuses_may_be_reset(tmp_path):
 
 def test_a_dataset_of_a_later_version_is_refused(tmp_path):
     layout = layout_of({"axes": CORE})
-    SweepDataset.create(tmp_path / "s.zarr", layout, {})
+    SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {})
     zarr.open_group(tmp_path / "s.zarr", mode="r+").attrs["layout_version"] = 99
     with pytest.raises(TooNew, match="99"):
-        SweepDataset(tmp_path / "s.zarr", layout)
+        SweepDataset(*at(tmp_path / "s.zarr"), layout)
 
 
 def test_the_regime_that_auto_chose_is_stored_by_name(tmp_path):
     layout = layout_of({"axes": {"d": 50, "p": 2, "gamma": 0.1, "regime": "auto"}, "simulate": False})
-    dataset = SweepDataset.create(tmp_path / "s.zarr", layout, {})
+    dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {})
     job = Job("ode", 0, 0, (0,), (0,))
     result = compute(layout, job)
     dataset.write("ode", job.numbers(layout), result.values)

@@ -15,7 +15,6 @@ from sweep_service.errors import InUse, NotFound
 from sweep_service.grids import Grid
 from sweep_service.runs import KEY
 from sweep_service.spec import SweepSpec
-from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.layout import Layout
 
@@ -36,13 +35,14 @@ def folder(tmp_path):
 
 def filled(folder, name):
     """Every kind of file that a sweep has."""
+    folder.objects.prepare()
     folder.objects.put(f"{name}.json", SPEC.model_dump_json().encode())
     layout = Layout(Grid.of(SPEC))
     folder.put_keys(name, layout.runs.keys)
     folder.objects.put(f"{name}.parts/0a.npz", b"")
     folder.objects.put(f"{name}.parts/0a.0.checkpoint", b"")
     folder.objects.put(f"{name}.failures/sgd-0.json", b"")
-    return SweepDataset.create(folder.dataset_path(name), layout, {})
+    return folder.create_dataset(name, layout, {})
 
 
 def there(folder):
@@ -124,7 +124,7 @@ def test_a_removal_that_was_interrupted_can_be_done_again(folder, monkeypatch):
         folder.remove("s")
     filled(folder, "s")
     folder.remove("s")
-    folder.sweep_orphans()
+    folder.objects.sweep()
     assert there(folder) == ["sweeps"]
 
 
@@ -150,7 +150,7 @@ def test_orphans_are_swept_and_the_rest_stays(folder):
     chunk.with_name("c.0123.partial").write_bytes(b"half")
     for name in ("t.zarr.partial", "u.zarr.removed.partial"):
         shutil.copytree(folder.dataset_path("s"), folder.objects.root / name)
-    folder.sweep_orphans()
+    folder.objects.sweep()
     assert there(folder) == before
 
 
@@ -168,6 +168,7 @@ def test_spec_keys_and_layout_come_back(folder):
 def test_keys_of_one_kind_alone_come_back(folder):
     spec = SweepSpec.parse({**SPEC.model_dump(mode="json"), "simulate": False})
     keys = Layout(Grid.of(spec)).runs.keys
+    folder.objects.prepare()
     folder.put_keys("s", keys)
     found = folder.keys("s")
     assert len(found["sgd"]) == 0
@@ -177,11 +178,13 @@ def test_keys_of_one_kind_alone_come_back(folder):
 def test_a_long_list_of_points_can_be_read_back(folder):
     points = [{"d": 10 + at, "p": 4, "gamma": 0.01 + at * 1e-5} for at in range(30_000)]
     spec = SweepSpec.parse({"points": points, "fixed": {"k": 2}, "time": {"max": 1.0}})
+    folder.objects.prepare()
     folder.objects.put("s.json", spec.model_dump_json().encode())
     assert folder.spec("s") == spec
 
 
 def test_an_unknown_sweep_is_not_found(folder):
+    folder.objects.prepare()
     for call in (folder.spec, folder.layout, folder.dataset, folder.keys):
         with pytest.raises(NotFound, match="nowhere"):
             call("nowhere")

@@ -31,7 +31,6 @@ from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store import dataset as dataset_module
 from sweep_service.store import merger as module
-from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.layout import Layout
 from sweep_service.store.ledger import State, Sweep, utc_now
@@ -57,9 +56,10 @@ def prepared(root, spec=BASE, size=5):
     """A submitted sweep `s`, its runs in bundles of `size` jobs, and the part of each bundle."""
     asked, folder = SweepSpec.parse(spec), DataFolder(root)
     layout = Layout(Grid.of(asked))
+    folder.objects.prepare()
     folder.objects.put("s.json", asked.model_dump_json().encode())
     folder.put_keys("s", layout.runs.keys)
-    SweepDataset.create(folder.dataset_path("s"), layout, {})
+    folder.create_dataset("s", layout, {})
     jobs = []
     for kind in layout.variables:
         for number in Copies(layout.runs.keys[kind]).unique():

@@ -22,7 +22,9 @@ from tests.store.conformance import StoreConformance, StoreMachine
 class TestLocalObjects(StoreConformance):
     @pytest.fixture
     def objects(self, tmp_path):
-        return LocalObjects(tmp_path / "new" / "store")
+        store = LocalObjects(tmp_path / "new" / "store")
+        store.prepare()
+        return store
 
     def opening(self, objects):
         imported = "from sweep_service.store.objects import LocalObjects"
@@ -117,12 +119,12 @@ def test_sweep_leaves_what_somebody_may_still_be_writing(tmp_path, sleeper):
     assert list(tmp_path.iterdir()) == [elsewhere]
 
 
-def test_sweep_passes_over_folders(tmp_path):
+def test_datasets_that_were_never_complete_are_swept(tmp_path):
     objects = LocalObjects(tmp_path)
-    (tmp_path / "half.zarr.partial").mkdir()
+    (tmp_path / "half.zarr.partial" / "c").mkdir(parents=True)
     objects._fresh("a", b"")
-    assert objects.sweep() == 1
-    assert not list(tmp_path.glob("a*"))
+    assert objects.sweep() == 2
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("call", ["put", "create"])

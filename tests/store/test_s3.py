@@ -1,0 +1,261 @@
+"""Objects in a bucket of a real S3 server: the conformance of every backend, datasets, the lease."""
+
+import threading
+import time
+import uuid
+
+import pytest
+import xarray as xr
+from hypothesis import HealthCheck, settings
+
+import sweep_service as ss
+from sweep_service.conductor import Conductor
+from sweep_service.errors import InUse, InvalidInput, NotFound, StoreGone
+from sweep_service.executors import SerialExecutor
+from sweep_service.grids import Grid
+from sweep_service.spec import SweepSpec
+from sweep_service.store import lease as leases
+from sweep_service.store.folder import DataFolder, place_of
+from sweep_service.store.layout import Layout
+from sweep_service.store.lease import Lease, lease
+from sweep_service.store.ledger import State
+from sweep_service.store.s3 import Bucket, S3Objects
+from tests.store.conformance import StoreConformance, StoreMachine
+from tests.store.weed import weed
+
+TIMING = ["sgd_seconds", "ode_seconds"]
+SPEC = SweepSpec.parse(
+    {
+        "axes": {"d": [5, 8], "p": 3, "gamma": [0.1, 0.5], "regime": ["classical", "high_dimensional"]},
+        "fixed": {"k": 2},
+        "seeds": 2,
+        "time": {"max": 1.0, "samples": 4},
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with weed(tmp_path_factory.mktemp("weed")) as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def url(server):
+    return f"s3://bucket/{uuid.uuid4().hex}"
+
+
+class TestS3Objects(StoreConformance):
+    turns = 2  # who loses asks again for a second, as the client of S3 does
+
+    @pytest.fixture
+    def objects(self, url):
+        return S3Objects(url)
+
+    def opening(self, objects):
+        return f"from sweep_service.store.s3 import S3Objects\nobjects = S3Objects({objects.url!r})"
+
+
+class S3Machine(StoreMachine):
+    def start(self):
+        return S3Objects(f"s3://bucket/{uuid.uuid4().hex}")
+
+
+@pytest.mark.usefixtures("server")
+class TestS3States(S3Machine.TestCase):
+    settings = settings(
+        max_examples=10, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+def test_a_folder_is_cleared_and_no_other(url):
+    objects = S3Objects(url)
+    for name in ("a.zarr/zarr.json", "a.zarr/c/0", "a.zarrs/c", "a.zarr.x", "b"):
+        objects.put(name, b"1")
+    assert objects.top() == {"a.zarr", "a.zarrs", "a.zarr.x", "b"}
+    objects.clear("a.zarr")
+    objects.clear("nowhere")
+    assert list(objects.list()) == ["a.zarr.x", "a.zarrs/c", "b"]
+
+
+# ---- names
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/", "s3://bucket"),
+        ("s3://my.bucket-1/a/b_c/", "s3://my.bucket-1/a/b_c"),
+    ],
+)
+def test_a_bucket_and_a_folder_in_it(data, place):
+    assert place_of(data) == place
+    assert not str(DataFolder(data).state).startswith("s3")
+    assert DataFolder(data).state == DataFolder(place).state != DataFolder(f"{place}/other").state
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "s3://", "s3:///a", "s3://b", "s3://Bucket/a", "s3://bucket/../a", "s3://bucket/a//b",
+        "s3://bucket/a b", "s3://bucket/a?x=1", "s3://key:secret@bucket/a", "gs://bucket/a", "http://host/a", "file://host/a",
+        "file://relative",
+    ],
+)  # fmt: skip
+def test_a_place_that_is_none(data):
+    with pytest.raises(InvalidInput, match=r"data = .*must be"):
+        DataFolder(data)
+
+
+# ---- sweeps
+
+
+def computed(place, state, spec=SPEC):
+    folder = DataFolder(place, state)
+    with Conductor(folder, SerialExecutor()) as conductor:
+        sweep = conductor.run(conductor.submit(spec)[0].id)
+    assert sweep.state is State.COMPLETED
+    return folder, sweep.id
+
+
+def test_a_sweep_in_a_bucket_is_the_one_in_a_folder(url, tmp_path):
+    there, sweep = computed(url, tmp_path / "state")
+    here, twin = computed(tmp_path / "here", None)
+    with ss.open(there.address(sweep)) as found, ss.open(here.address(twin)) as expected:
+        xr.testing.assert_equal(found.drop_vars(TIMING), expected.drop_vars(TIMING))
+    left = {name.partition("/")[0] for name in there.objects.list()}
+    assert left == {f"{sweep}.json", f"{sweep}.keys", f"{sweep}.zarr"}
+    assert sorted(path.name for path in (tmp_path / "state").iterdir()) == [
+        "calibration.json",
+        "ledger.sqlite",
+    ]
+
+
+def test_a_removed_sweep_leaves_nothing(url, tmp_path):
+    folder, sweep = computed(url, tmp_path / "state")
+    with Conductor(folder, SerialExecutor()) as conductor:
+        conductor.remove(sweep)
+        with pytest.raises(NotFound):
+            ss.open(folder.address(sweep))
+    assert list(folder.objects.list()) == []
+    assert list(Bucket(url).names("")) == []  # the lease included
+
+
+def test_a_lost_ledger_is_made_again(url, tmp_path):
+    """As when the service moves to another machine."""
+    _, sweep = computed(url, tmp_path / "one")
+    with Conductor(DataFolder(url, tmp_path / "other"), SerialExecutor()) as conductor:
+        assert conductor.ledger.sweeps() == []
+        assert conductor.rebuild() == [sweep]
+        assert conductor.run(sweep).state is State.COMPLETED
+        assert conductor.counts(sweep) == {"done": 24}
+
+
+def test_nothing_is_stored_there(url):
+    with pytest.raises(NotFound, match="no sweep is stored at s3://"):
+        ss.open(f"{url}/sweeps/20260101-000000-01234567.zarr")
+
+
+# ---- the lease
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(leases, "LASTS", 2.0)
+    monkeypatch.setattr(leases, "MARGIN", 0.5)
+    monkeypatch.setattr(leases, "BEAT", 0.2)
+
+
+def claim(url, about=""):
+    return Lease(Bucket(url), "lock", about, uuid.uuid4().hex)
+
+
+def test_one_at_a_time(url, short):
+    taken = r"process \d+ on .*a service: add --url http://host:8000"
+    with lease(url, "lock", "http://host:8000"), pytest.raises(InUse, match=taken):
+        claim(url).take()
+    with lease(url, "lock", ""):  # free at once
+        pass
+
+
+def test_a_dead_holder_has_its_time(url, short):
+    dead = claim(url)
+    dead.take()
+    began, heir = time.monotonic(), claim(url)
+    heir.take()
+    assert time.monotonic() - began > leases.LASTS
+    assert not dead.beat()
+    assert heir.beat()
+
+
+def test_of_many_heirs_one_inherits(url, short):
+    claim(url).take()
+    taken = []
+
+    def inherit():
+        try:
+            mine = claim(url)
+            mine.take()
+            taken.append(mine)
+        except InUse:
+            pass
+
+    heirs = [threading.Thread(target=inherit) for _ in range(8)]
+    for heir in heirs:
+        heir.start()
+    for heir in heirs:
+        heir.join()
+    assert len(taken) == 1
+
+
+def test_an_answer_that_was_lost_is_no_loss(url):
+    mine = claim(url)
+    mine.take()
+    tag = mine.tag
+    assert mine.beat()
+    mine.tag = tag  # as if the write had come through, and its answer had not
+    assert mine.beat()
+    assert mine.beat()
+
+
+def test_who_was_overtaken_writes_no_more(url, tmp_path, short):
+    """A process that slept through its lease must not touch what is another's now."""
+    folder = DataFolder(url, tmp_path)
+    with folder.lock():
+        folder.objects.put("a", b"1")
+        Bucket(url).put("lock", b'{"holder": "another", "process": "process 1 on x", "about": ""}')
+        end = time.monotonic() + 30
+        with pytest.raises(InUse, match="taken over"):
+            while time.monotonic() < end:
+                folder.require()
+                time.sleep(0.05)
+        for write in (
+            lambda: folder.objects.put("a", b"2"),
+            lambda: folder.objects.delete("a"),
+            lambda: folder.objects.clear("a.zarr"),
+            lambda: folder.create_dataset("s", Layout(Grid.of(SPEC)), {}),
+        ):
+            with pytest.raises(InUse):
+                write()
+        assert folder.objects.get("a") == b"1"
+    assert Bucket(url).exists("lock")  # which is not ours to remove
+
+
+# ---- a server that is away
+
+
+def test_a_server_that_is_away(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    with pytest.raises(StoreGone, match="does not answer"):
+        S3Objects("s3://bucket/away").get("a")
+
+
+def test_a_wrong_key(server, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(StoreGone, match="does not let us in: SignatureDoesNotMatch"):
+        S3Objects(f"s3://bucket/{uuid.uuid4().hex}").put("a", b"")

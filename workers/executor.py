@@ -39,6 +39,7 @@ AHEAD = 10.0
 MOST = 20  # tasks for each thread
 PATIENCE = 0.2  # seconds that a poll waits for something to end
 LOOK = 2.0  # seconds between two looks at who is there
+ANSWER = 5.0  # seconds that a scheduler has for an answer, in which nothing else can be done
 NOT_TO_BLAME = ("Stopped", "Unfit")  # of a worker that leaves, or that should not have got the task
 
 
@@ -123,7 +124,7 @@ class DaskExecutor:
         if client is None:
             return []
         try:
-            found = client.scheduler_info(n_workers=-1)["workers"]
+            found = _asked(client, "identity", n_workers=-1)["workers"]
         except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
             log.debug("no scheduler: %s", error)
             return []
@@ -160,7 +161,7 @@ class DaskExecutor:
         """Workers that had to leave, and why."""
         if self.client is None:
             return []
-        return [content for _, content in self.client.get_events(UNFIT)]
+        return [content for _, content in _asked(self.client, "events", topic=UNFIT)]
 
     def _ended(self) -> list[str]:
         """Keys of tasks that have ended; waits a moment for the first."""
@@ -197,10 +198,12 @@ class DaskExecutor:
             if self.client is None and not self._connect():
                 return
             assert self.client is not None
-            there = self.client.nthreads()
+            there = _asked(self.client, "ncores", workers=None)
             self.threads = sum(there.values())
             self._count(set(there), self.refused())
             self.trouble = "" if self.threads else self._why_nobody()
+        except Silent:  # it may be busy, or cut off: what is lost with it is known when the connection is
+            self.trouble = f"waiting for the scheduler at {self.cluster.address}, which does not answer"
         except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
             log.debug("no scheduler: %s", error)
             self._disconnect()
@@ -239,10 +242,10 @@ class DaskExecutor:
         client = self.client = coming.result()
         about = {"event": "scheduler_found", "scheduler": self.cluster.address}
         log.info("connected to the scheduler at %s", self.cluster.address, extra=about)
-        self.dashboard = _dashboard(client.scheduler_info(n_workers=0))
         # Returns when all workers have done what a plugin asks of them, which few need wait for.
         self.welcome = threading.Thread(target=_welcome, args=(client, self.passport), daemon=True)
         self.welcome.start()
+        self.dashboard = _dashboard(_asked(client, "identity", n_workers=0))
         return True
 
     def welcoming(self) -> bool:
@@ -261,6 +264,20 @@ class DaskExecutor:
             with suppress(Exception):
                 self.client.close(timeout=2.0)
         self.client, self.threads, self.dashboard, self.there = None, 0, "", set()
+
+
+class Silent(TimeoutError):
+    """The scheduler is there, as far as is known, but does not answer."""
+
+
+def _asked(client: Client, question: str, **words: Any) -> Any:
+    """What a scheduler answers: one that is stopped, or cut off without a word, would never do so."""
+    if client.scheduler is None:
+        raise OSError("the connection is closed")
+    try:
+        return client.sync(getattr(client.scheduler, question), callback_timeout=ANSWER, **words)
+    except TimeoutError as error:
+        raise Silent(str(error)) from None
 
 
 def _settle(answer: Future[Client], connect: Callable[[], Client]) -> None:

@@ -1,4 +1,4 @@
-"""Which run is to blame for a death: one that kills its process each time, and none that is killed with it."""
+"""Which run is to blame for a death: one that kills its process each time, none that is killed along."""
 
 import json
 import signal
@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 import xarray as xr
 
 from sweep_service.cli import DONE, FAILED

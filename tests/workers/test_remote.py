@@ -15,6 +15,7 @@ from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
 from tests.workers.test_executor import conducting, ran, results, until
+from workers import executor as executing
 from workers.cluster import Embedded, Remote
 from workers.report import report
 
@@ -109,6 +110,26 @@ def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch):
         until(lambda: (conductor.tick(), "waiting for the scheduler" in conductor.executor.note())[1])
         some.scheduler(port), some.worker(port)
         assert conductor.run(sweep.id).state is State.COMPLETED
+        xr.testing.assert_identical(results(conductor, sweep.id), expected)
+
+
+def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected, monkeypatch):
+    """Stopped, as behind a network that swallows everything: nobody hangs with it, nothing is lost."""
+    monkeypatch.setattr(bundling, "AIM", 0.1)
+    monkeypatch.setattr(executing, "ANSWER", 0.5)
+    port = free_port()
+    scheduler, _ = some.scheduler(port), some.worker(port)
+    with conducting(tmp_path / "data", remote(port)) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+        until(lambda: (conductor.tick(), conductor.counts(sweep.id).get("done"))[1])
+        os.kill(scheduler.pid, signal.SIGSTOP)
+        try:
+            until(lambda: (conductor.tick(), "does not answer" in conductor.executor.note())[1], seconds=20.0)
+            assert conductor.executor.workers() == []
+        finally:
+            os.kill(scheduler.pid, signal.SIGCONT)
+        assert conductor.run(sweep.id).state is State.COMPLETED
+        assert conductor.executor.note() == ""
         xr.testing.assert_identical(results(conductor, sweep.id), expected)
 
 

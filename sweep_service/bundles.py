@@ -10,26 +10,39 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.compute import Job
-from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
-from sweep_service.point import Point
+from sweep_service.costs import LANES, Calibration, in_lanes, ode_seconds, ode_work, sgd_price, sgd_work
 from sweep_service.runs import Kind
+from sweep_service.simulators.choose import FEW_CHAINS
 from sweep_service.store.layout import Layout
 
 AIM = 5.0  # seconds of work in a bundle
 LEAST = 0.5  # of a small sweep, so that it has
 ENOUGH = 64  # bundles, and the last ones leave no worker idle for long
-LANES = 8
 MOST_RUNS = 500
 MOST_BYTES = 32 << 20  # of a part, but for one run that is larger
 CHEAP = 0.05  # seconds: jobs below it and above it are not mixed, so that bundles are of equal cost
+
+
+@dataclass(frozen=True)
+class Priced:
+    """Runs of a point, their class of work, and the seconds of one of them among so many."""
+
+    job: Job
+    work: str
+    price: Callable[[int], float]
+    lanes: bool = False  # do they share vectors?
+
+    @property
+    def cost(self) -> float:
+        return self.price(self.job.runs) * self.job.runs
 
 
 @dataclass(frozen=True)
@@ -62,14 +75,13 @@ class Bundle:
 def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration) -> list[Bundle]:
     """The runs with these numbers, each once."""
     whole = [one for kind, numbers in wanted.items() for one in _jobs(layout, kind, numbers, known)]
-    total = sum(job.runs * price for job, price, _ in whole)
-    aim = min(AIM, max(LEAST, total / ENOUGH))
+    aim = min(AIM, max(LEAST, sum(one.cost for one in whole) / ENOUGH))
     most = {kind: most_runs(layout, kind) for kind in wanted}
     classes: dict[tuple[str, bool], list[tuple[Job, float]]] = {}
-    for job, price, work in whole:
-        for piece in _pieces(job, price, aim, most[job.kind], has_lanes(layout.grid.points[job.point], job)):
-            cost = price * piece.runs
-            classes.setdefault((work, cost < CHEAP), []).append((piece, cost))
+    for one in whole:
+        for piece in _pieces(one, aim, most[one.job.kind]):
+            cost = piece.cost
+            classes.setdefault((piece.work, cost < CHEAP), []).append((piece.job, cost))
     found = [bundle for (work, _), jobs in classes.items() for bundle in _packed(jobs, work, aim, most)]
     return sorted(found, key=lambda bundle: -round(math.log2(max(bundle.cost, 1e-3))))
 
@@ -77,11 +89,6 @@ def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration)
 def most_runs(layout: Layout, kind: Kind) -> int:
     """As many runs of a kind as a part may hold."""
     return max(1, min(MOST_RUNS, MOST_BYTES // layout.run_bytes(kind)))
-
-
-def has_lanes(point: Point, job: Job) -> bool:
-    """Do the chains of a job share vectors, so that few of them take as long as eight?"""
-    return job.kind == "sgd" and sgd_work(point) == "sgd/S1"
 
 
 def _packed(
@@ -100,11 +107,9 @@ def _packed(
         yield Bundle(tuple(waiting), cost, work)
 
 
-def _jobs(
-    layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration
-) -> Iterator[tuple[Job, float, str]]:
-    """Runs of a point (and regime) that form a rectangle of seeds and repeats; their price; their work."""
-    grid = layout.grid
+def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> Iterator[Priced]:
+    """Runs of a point (and regime) that form a rectangle of seeds and repeats."""
+    grid, last, samples = layout.grid, float(layout.grid.times[-1]), len(layout.grid.times)
     if len(numbers) == 0:
         return
     first, second, third = np.unravel_index(np.sort(numbers), layout.runs.shape(kind))
@@ -115,15 +120,14 @@ def _jobs(
         point = grid.points[index]
         if kind == "ode":
             regime = int(second[begin])
-            work = ode_work(point, grid.regimes[regime])
-            price = ode_seconds(
-                point, grid.regimes[regime], float(grid.times[-1]), len(grid.times), known,
-                grid.options.qmc_points,
-            )  # fmt: skip
-            yield Job("ode", index, regime, tuple(third[begin:end].tolist()), (0,)), price, work
+            name = grid.regimes[regime]
+            each = ode_seconds(point, name, last, samples, known, grid.options.qmc_points)
+            job = Job("ode", index, regime, tuple(third[begin:end].tolist()), (0,))
+            yield Priced(job, ode_work(point, name), partial(_alike, each))
             continue
-        steps = float(grid.times[-1]) / point.delta_t
-        price = sgd_seconds(point, steps, len(grid.times), end - begin, known)
+        steps = last / point.delta_t
+        each_of = partial(sgd_price, point, steps, samples, known=known)
+        lanes = in_lanes(point, steps, samples, LANES, known)
         asked: dict[int, list[int]] = {}
         for seed, repeat in zip(second[begin:end].tolist(), third[begin:end].tolist(), strict=True):
             asked.setdefault(seed, []).append(repeat)
@@ -131,23 +135,23 @@ def _jobs(
         for seed, some in asked.items():
             rows.setdefault(tuple(some), []).append(seed)
         for repeats, seeds in rows.items():
-            yield Job("sgd", index, 0, tuple(seeds), repeats), price, sgd_work(point)
+            yield Priced(Job("sgd", index, 0, tuple(seeds), repeats), sgd_work(point), each_of, lanes)
 
 
-def _pieces(job: Job, price: float, aim: float, most: int, lanes: bool) -> Iterator[Job]:
-    for seeds in _split(job.seeds, price * len(job.repeats), aim, most, lanes):
-        room = max(1, most // len(seeds))
-        for repeats in _split(job.repeats, price * len(seeds), aim, room, lanes and len(seeds) < LANES):
-            yield replace(job, seeds=seeds, repeats=repeats)
+def _alike(each: float, runs: int) -> float:
+    return each
 
 
-def _split(
-    places: tuple[int, ...], price: float, aim: float, most: int, lanes: bool
-) -> Iterator[tuple[int, ...]]:
-    """As many at once as make a bundle, at least one; in eights where that is no dearer, for the lanes."""
-    size = max(1, min(most, int(aim / max(price, 1e-12))))
-    if size >= LANES:
-        size -= size % LANES
-    elif lanes and price * LANES <= AIM:
-        size = min(LANES, most)
-    return (places[at : at + size] for at in range(0, len(places), size))
+def _pieces(whole: Priced, aim: float, most: int) -> Iterator[Priced]:
+    """As many runs at once as make a bundle, at least one; in eights for the lanes."""
+    job = whole.job
+    size = max(1, min(most, int(aim / max(whole.price(job.runs), 1e-12))))
+    if whole.lanes and job.runs >= FEW_CHAINS:
+        size = min(most, max(LANES, size - size % LANES))
+    rows, columns = max(1, size // len(job.repeats)), min(size, len(job.repeats))
+    for at in range(0, len(job.seeds), rows):
+        for to in range(0, len(job.repeats), columns):
+            cut = replace(job, seeds=job.seeds[at : at + rows], repeats=job.repeats[to : to + columns])
+            piece = replace(whole, job=cut)
+            few = whole.lanes and cut.runs < min(FEW_CHAINS, job.runs)  # left over, and dear
+            yield from _pieces(piece, aim, most) if few else (piece,)

@@ -15,12 +15,16 @@ from sweep_service.dynamics.small_flow import WIDEST
 from sweep_service.dynamics.variance import EXACT_ERF, QMC_POINTS
 from sweep_service.point import Point
 from sweep_service.simd import padded
-from sweep_service.simulators.choose import COMPILED, FEW_CHAINS, choose_engine, path_engine
+from sweep_service.simulators.choose import COMPILED, choose_engine, path_engine
+from sweep_service.simulators.step import StepLoopOfChains
 
 WORTH_LEARNING = 0.5  # seconds of measured work
+LANES = 8  # chains in a vector
+LONGEST_OF_LANES = 20.0  # seconds; longer ones go one by one, as then cores are worth more than lanes
 CALL = 3e-3  # seconds of a call of simulate or integrate, whatever it does
-SAMPLE = 2e-5  # seconds to record one sample
+SAMPLE, SAMPLE_OF_MANY = 3.5e-5, 8e-6  # seconds to record one sample of a chain, alone or with its lanes
 PAIR = 1.2e-8  # seconds per two-point function of a recorded risk
+RECORDING = "sgd/recording"  # its class of work: of wide students with many samples it is most of it
 
 
 @dataclass(frozen=True)
@@ -48,31 +52,59 @@ def sgd_work(point: Point) -> str:
 
 def sgd_seconds(point: Point, steps: float, samples: int, chains: int, known: Calibration) -> float:
     """Of one chain among so many of the same point."""
-    engine = choose_engine(point)
-    p, k, d = point.p, point.k, point.d
-    rows = min(p, d) if engine.name == "S4" else p
-    recording = samples * (SAMPLE + PAIR * (rows * rows / 2 + rows * k + p))
-    return known(sgd_work(point)) * (
-        steps * 1e-9 * _step(engine.name, rows, k, d, chains, engine.compiled) + recording
+    return known(sgd_work(point)) * stepping(point, steps, chains) + known(RECORDING) * recording(
+        point, samples, chains
     )
 
 
-def _step(engine: str, p: int, k: int, d: int, chains: int, compiled: bool) -> float:
-    """Nanoseconds of a step."""
-    if not compiled:
-        return 2e4 + 5.0 * p * d if engine != "S3" else 2e4 + 0.2 * (p + k) ** 2
-    if engine == "S4":
-        engine = path_engine(p, d, compiled)[0]
+def stepping(point: Point, steps: float, chains: int) -> float:
+    """The steps of `sgd_seconds`, by the formulas alone."""
+    engine = choose_engine(point)
+    p, k, d = min(point.p, point.d) if engine.name == "S4" else point.p, point.k, point.d
+    name = path_engine(p, d, engine.compiled)[0] if engine.name == "S4" else engine.name
+    if not engine.compiled:
+        return steps * 1e-9 * (2e4 + (0.2 * (p + k) ** 2 if name == "S3" else 5.0 * p * d))
     n, wide = p + k, padded(p) + padded(k)
-    if engine == "S1":
-        alone = 40.0 + 3.5 * wide + 4.2 * d + 0.35 * wide * d
-        lanes = 0.55 if p <= 10 else 0.8 if p <= 20 or d <= 20 else 1.0
-        return alone * (lanes if chains >= FEW_CHAINS else 1.0)
-    if engine == "S2":
-        return 600.0 + 3.5 * wide + 4.2 * d + 0.115 * n * d
-    if n <= COMPILED:
-        return 100.0 + 12.0 * n + 0.45 * n * n
-    return 1500.0 + 4.0 * n + 0.2 * n * n
+    if name == "S1":
+        costly = point.activation.name in ("erf", "tanh")
+        if _has_lanes(point, chains):
+            each = 2.0 + (1.75 if costly else 0.4) * n + 2.0 * d + 0.185 * n * d
+        else:
+            each = 32.0 + (2.2 if costly else 0.4) * wide + 3.1 * d + 0.176 * wide * d
+    elif name == "S2":
+        each = 600.0 + 3.5 * wide + 4.2 * d + 0.12 * n * d
+    elif n <= COMPILED:
+        each = 60.0 + 12.0 * wide + 0.24 * wide * wide
+    else:
+        each = 600.0 + 5.0 * n + 0.25 * n * n
+    return steps * 1e-9 * each
+
+
+def recording(point: Point, samples: int, chains: int) -> float:
+    """The samples of `sgd_seconds`, by the formulas alone."""
+    rows = min(point.p, point.d) if sgd_work(point) == "sgd/S4" else point.p
+    far = min(max(1.0, rows / 120), 2.5)  # from memory, once overlaps do not stay in the cache
+    pair = PAIR * far * (5.0 if point.activation.closed is None else 1.0)
+    sample = SAMPLE_OF_MANY if _has_lanes(point, chains) else SAMPLE
+    return samples * (sample + pair * (rows * rows / 2 + rows * point.k + 6 * point.p))
+
+
+def sgd_price(point: Point, steps: float, samples: int, chains: int, known: Calibration) -> float:
+    """Of one of so many chains, as they are put into bundles: together or alone."""
+    together = in_lanes(point, steps, samples, chains, known)
+    return sgd_seconds(point, steps, samples, chains if together else 1, known)
+
+
+def in_lanes(point: Point, steps: float, samples: int, chains: int, known: Calibration) -> bool:
+    """Are so many chains computed eight at a time, so that few of them take as long as eight?"""
+    return (
+        _has_lanes(point, chains)
+        and LANES * sgd_seconds(point, steps, samples, LANES, known) <= LONGEST_OF_LANES
+    )
+
+
+def _has_lanes(point: Point, chains: int) -> bool:
+    return choose_engine(point).simulator(point, chains) is StepLoopOfChains
 
 
 def ode_work(point: Point, regime: str) -> str:
@@ -91,18 +123,22 @@ def ode_seconds(
 ) -> float:
     """Of one integration to t = last: what was measured to t = 10, and how it grows with each decade."""
     p, k, work = point.p, point.k, ode_work(point, regime)
-    infinite = regime in ("mean_field_high_dimensional", "mean_field_projected")
-    fourth = p * p * (p + k) ** 2
-    exact = p <= EXACT_ERF and point.activation.name == "erf"  # its sampling term needs no points
-    sampled = 8e-4 * (1.0 if exact else qmc_points / QMC_POINTS)
+    simpler = k == 1 or regime in ("mean_field_high_dimensional", "mean_field_projected")
+    among = 0.007 + 2.2e-6 * p * min(p, 300) if simpler else 0.015 + 8e-6 * p * min(p, 300)
+    if point.activation.name == "erf" and p <= EXACT_ERF:
+        sampled = 4e-5 * p * p + 2e-7 * p * p * (p + k) ** 2
+    elif point.activation.name == "square":
+        sampled = 0.025 + 4e-5 * p * p
+    else:
+        sampled = (0.5 + 0.024 * p) * qmc_points / QMC_POINTS
     first, growth = {
-        "ode/small": (0.012 + 4e-4 * p, math.sqrt(1.0 + 0.012 * p * p)),
-        "ode/small-sampling": (0.013 + 4e-7 * fourth, 2.2 + 1.8e-6 * fourth),
-        "ode/wide": (0.03 + 1.3e-5 * p * p, 2.5),
-        "ode/wide-sampling": (0.03 + p * p * (1.3e-5 + sampled), 2.0),
-        "ode/nodes": (0.05 + p * (6e-4 if infinite or k == 1 else 1.5e-3), 3.0 if infinite else 4.0),
-        "ode/pairs": (0.05 + p * p * (8e-6 if infinite else 2.5e-5), 2.0),
-        "ode/square": (0.08 + 3e-4 * p, 3.0),
+        "ode/small": (1.6e-3 + 7e-6 * p * p, 1.6 + 2.5e-3 * p * p),
+        "ode/small-sampling": (0.005 + sampled, 2.2),
+        "ode/wide": (0.012 + 6e-6 * p * p, 2.5),
+        "ode/wide-sampling": (0.012 + 1.8e-5 * p * p + sampled, 2.2),
+        "ode/nodes": (among, 2.5),
+        "ode/pairs": (among, 2.0),
+        "ode/square": (0.018 + 4e-5 * p, 4.5),
     }[work]
     if work != "ode/square" and (
         point.activation.closed is None or point.activation is not point.teacher_activation

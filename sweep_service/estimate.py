@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sweep_service.arrays import AnyArray
-from sweep_service.costs import Calibration, ode_seconds, sgd_seconds
+from sweep_service.costs import Calibration, ode_seconds, sgd_price
 from sweep_service.dynamics.auto import point_warnings, theory_warnings
 from sweep_service.errors import LimitExceeded, TooManySweeps
 from sweep_service.runs import Kind
@@ -82,7 +82,7 @@ def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], distinct: int, kno
         if chains:
             each = float(grid.times[-1]) / point.delta_t
             steps += each * chains
-            one = sgd_seconds(point, each, len(grid.times), chains, known)
+            one = sgd_price(point, each, len(grid.times), chains, known)
             cost += one * chains
             if one > ABSURD:
                 said.add(f"one SGD run takes {one / 3600.0:.3g} hours: mean field may answer the question")

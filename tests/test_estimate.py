@@ -7,7 +7,7 @@ import pytest
 
 from sweep_service import calibrate
 from sweep_service.bundles import bundles
-from sweep_service.costs import Calibration, ode_work, sgd_work
+from sweep_service.costs import RECORDING, Calibration, ode_work, sgd_work
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.estimate import Estimate, Limits, estimate
@@ -125,11 +125,12 @@ def test_a_slow_machine_makes_it_dearer():
 def test_what_the_doctor_measures_prices_every_class_of_work(tmp_path, monkeypatch):
     few = [(given, steps // 50, chains) for given, steps, chains in calibrate.SGD]
     monkeypatch.setattr(calibrate, "SGD", few)
+    monkeypatch.setattr(calibrate, "REPEATS", 1)
     folder = DataFolder(tmp_path / "new")
     folder.put_calibration(Calibration({"of/another": 3.0}))
     factors = calibrate.measure(folder)
     used = {ode_work(point, regime) for point in POINTS for regime in ("auto", *REGIMES)}
-    used |= {sgd_work(point) for point in POINTS}
+    used |= {RECORDING, *(sgd_work(point) for point in POINTS)}
     assert used | {"of/another"} <= set(factors)
     assert all(math.isfinite(factor) and factor > 0.0 for factor in factors.values())
     assert folder.calibration().factors == factors

@@ -17,7 +17,15 @@ from dataclasses import asdict
 import numpy as np
 
 from sweep_service.arrays import AnyArray
-from sweep_service.costs import Calibration, ode_seconds, ode_work, sgd_seconds, sgd_work
+from sweep_service.costs import (
+    RECORDING,
+    Calibration,
+    ode_seconds,
+    ode_work,
+    recording,
+    sgd_work,
+    stepping,
+)
 from sweep_service.errors import Damaged
 from sweep_service.faults import fault
 from sweep_service.meter import Meter
@@ -147,11 +155,14 @@ class Merger:
                 index, place = int(first[mine][0]), int(second[mine][0])
                 point, runs = grid.point(index), int(np.sum(mine))
                 if kind == "sgd":
-                    work = sgd_work(point)
-                    price = sgd_seconds(point, last / point.delta_t, samples, runs, plain)
+                    steps = stepping(point, last / point.delta_t, runs)
+                    price = steps + (records := recording(point, samples, runs))
+                    work = sgd_work(point) if steps > records else RECORDING
                 else:
                     work = ode_work(point, grid.regimes[place])
-                    price = ode_seconds(point, grid.regimes[place], last, samples, plain)
+                    price = ode_seconds(
+                        point, grid.regimes[place], last, samples, plain, grid.options.qmc_points
+                    )
                 measured, predicted = self.reported.get(work, (0.0, 0.0))
                 self.reported[work] = (measured + float(seconds[mine].sum()), predicted + price * runs)
 

@@ -57,8 +57,10 @@ def begin(form: Form | None) -> None:
     handler.setFormatter(Text() if (form or _usual()) == "text" else Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in [*logging.root.manager.loggerDict, *CHATTY]:
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True  # Dask has some that write in a way of their own
         if name.partition(".")[0] in CHATTY:
-            logging.getLogger(name).setLevel(logging.WARNING)
+            logger.setLevel(logging.WARNING)
 
 
 def _usual() -> Form:

@@ -19,12 +19,12 @@ BAD = 'evil\n{"event": "sweep_state"}\r\x1b[2Jend\u2028x'
 @pytest.fixture
 def written(capsys):
     """What is written since; the loggers are as they were in the end."""
-    root = logging.getLogger()
-    handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in ("", *logs.CHATTY)}
+    names = ("", *logging.root.manager.loggerDict, *logs.CHATTY)
+    before = {(one := logging.getLogger(name)): (one.handlers[:], one.level, one.propagate) for name in names}
     yield lambda: capsys.readouterr().err
-    root.handlers[:] = handlers
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+    for one, (handlers, level, propagate) in before.items():
+        one.handlers[:], one.propagate = handlers, propagate
+        one.setLevel(level)
 
 
 class Terminal(io.StringIO):
@@ -48,6 +48,20 @@ def test_json_has_a_line_for_each_record_with_what_came_along(written):
         "some",
     )
     assert second["trace"].startswith("Traceback")
+
+
+def test_what_others_write_is_of_the_same_form(written):
+    """Dask gives its loggers handlers of their own, and tells of trouble in many lines."""
+    parent, log = logging.getLogger("distributed"), logging.getLogger("distributed.client")
+    parent.handlers, parent.propagate = [logging.StreamHandler()], False
+    logs.begin("json")
+    try:
+        raise OSError("gone")
+    except OSError:
+        log.exception("lost")
+    log.info("connected")
+    (line,) = map(json.loads, written().splitlines())
+    assert (line["logger"], line["message"], line["level"]) == ("distributed.client", "lost", "error")
 
 
 def test_text_has_lines_that_nobody_can_forge(written):

@@ -16,7 +16,7 @@ from websockets.exceptions import WebSocketException
 from websockets.typing import Origin, Subprotocol
 
 from api.engine import Engine
-from sweep_service.errors import Stopped
+from sweep_service.errors import NotFound, Stopped
 
 router = APIRouter(include_in_schema=False)
 
@@ -54,15 +54,25 @@ async def page(request: Request, path: str) -> Response:
     client: httpx.AsyncClient = request.app.state.http
     engine: Engine = request.app.state.engine
     headers = [(name, value) for name, value in request.headers.items() if name not in OURS]
-    url = httpx.URL(_target(engine)).copy_with(path=f"/{path}", query=request.url.query.encode())
+    try:
+        url = httpx.URL(_target(engine)).copy_with(path=f"/{path}", query=request.url.query.encode())
+    except httpx.InvalidURL:
+        raise NotFound("no such page of the dashboard") from None
     try:
         answer = await client.send(client.build_request("GET", url, headers=headers), stream=True)
-    except httpx.HTTPError:
+    except (httpx.HTTPError, httpx.InvalidURL):  # the latter of where it would send us
         raise Stopped("the dashboard does not answer") from None
     there = {name: value for name, value in answer.headers.items() if name not in OURS}
     if "location" in there:  # of its own root, which is not ours
-        there["location"] = f"/dask{urlsplit(there['location']).path}"
+        there["location"] = f"/dask/{_path(there['location']).lstrip('/')}"
     return StreamingResponse(answer.aiter_raw(), answer.status_code, there, background=_closing(answer))
+
+
+def _path(url: str) -> str:
+    try:
+        return urlsplit(url).path
+    except ValueError:
+        return ""
 
 
 def _closing(answer: httpx.Response) -> BackgroundTask:

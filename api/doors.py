@@ -165,6 +165,8 @@ class Door:
 
     def _refusal(self, scope: Scope, headers: Headers, request_id: str) -> Response | None:
         """Whoever it is."""
+        if len(headers.getlist("host")) > 1:  # of which a proxy may have looked at the other
+            return problem(request_id, 400, "Host must be there once")
         name = _host(headers.get("host", ""))
         if self.names is not None and name not in self.names:  # a page elsewhere may have named us its own
             return problem(request_id, 403, "this service is reached as localhost; SWEEP_HOSTS adds names")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sweep_service.archives import arrays_in
 from sweep_service.arrays import AnyArray
 from sweep_service.errors import InvalidInput
 
@@ -83,8 +84,7 @@ def unreadable() -> InvalidInput:
 def unpack(identity: str, content: bytes) -> dict[str, AnyArray]:
     """The arrays of this very run; anything else is refused."""
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = arrays_in(content)
     except Exception:  # a damaged archive fails in many ways, none of them ours
         raise unreadable() from None
     if str(arrays.pop(IDENTITY, "")) != identity:

@@ -1,0 +1,191 @@
+"""Small things that become large, or are not what they seem: archives, bodies, specs."""
+
+import gzip
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sweep_service.archives import arrays_in
+from sweep_service.errors import Damaged, InvalidInput
+from sweep_service.grids import Grid
+from sweep_service.simulators.checkpoint import unpack
+from sweep_service.spec import SweepSpec
+from sweep_service.store.layout import Layout
+from sweep_service.store.parts import Part
+from tests.api.served import JSON, SMALL, TINY, YAML, assert_problem
+
+ROOT = Path(__file__).resolve().parents[2]
+MILLIONS = 120 << 20  # bytes that must never be there
+
+
+def header(shape, kind="<f8"):
+    """What stands before the values of an array in a file."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def archive(*members, compression=zipfile.ZIP_STORED):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as found:
+        for name, content in members:
+            found.writestr(name, content)
+    return file.getvalue()
+
+
+def overlapping(size, copies):
+    """One member, of which the directory speaks many times."""
+    plain = archive(("a.npy", header((size,), "|u1") + bytes(size)))
+    begin, end = plain.index(b"PK\x01\x02"), plain.index(b"PK\x05\x06")
+    entry, tail = plain[begin:end], bytearray(plain[end:])
+    tail[8:12] = copies.to_bytes(2, "little") * 2
+    tail[12:16] = (copies * len(entry)).to_bytes(4, "little")
+    return plain[:begin] + entry * copies + bytes(tail)
+
+
+class Trap:
+    """What runs a command when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("trapped",)
+
+
+def trap():
+    """An array of objects, which NumPy would unpickle if it were let to."""
+    return header((1,), "|O") + pickle.dumps(np.array([Trap()], dtype=object))
+
+
+ARCHIVES = {
+    "compressed": lambda: archive(
+        ("failures.npy", header((MILLIONS,), "|u1") + bytes(MILLIONS)), compression=zipfile.ZIP_DEFLATED
+    ),
+    "compressed otherwise": lambda: archive(("failures.npy", header((9,))), compression=zipfile.ZIP_LZMA),
+    "overlapping": lambda: overlapping(1 << 20, 1000),
+    "a large shape": lambda: archive(("failures.npy", header((1 << 28,)) + bytes(8))),
+    "a shape beyond all": lambda: archive(("failures.npy", header((1 << 60,)) + bytes(8))),
+    "a negative shape": lambda: archive(("failures.npy", header((-1,)) + bytes(8))),
+    "a long item": lambda: archive(("failures.npy", header((1,), f"|S{1 << 30}") + bytes(8))),
+    "items of nothing": lambda: archive(("failures.npy", header((1 << 60,), "|S0"))),
+    "a long header": lambda: archive(
+        ("failures.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\x7f" + b"{" * (1 << 20))
+    ),
+    "pickles": lambda: archive(("failures.npy", trap())),
+    "pickles as they are": lambda: pickle.dumps(Trap()),
+    "deep": lambda: archive(("failures.npy", header((200_000,), "|u1") + b"[" * 200_000)),
+    "no archive": lambda: b"PK\x03\x04" + bytes(1000),
+    "names that lead elsewhere": lambda: archive(("../../escaped.npy", header((1,)) + bytes(8))),
+}  # fmt: skip
+
+
+def memory():
+    """The most that this process has had, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+def try_all():
+    """In a process of its own: what each is refused with, and how much more memory there was than before."""
+    layout, found = Layout(Grid.of(SweepSpec.parse(SMALL))), {}
+    for name, make in ARCHIVES.items():
+        content = make()
+        Path("/proc/self/clear_refs").write_text("5")  # the most begins again
+        before = memory()
+        try:
+            Part.unpack(content, layout)
+        except Exception as error:
+            found[name] = [type(error).__name__, memory() - before]
+        try:
+            unpack("mine", content)
+        except Exception as error:
+            found[name] += [type(error).__name__, memory() - before]
+    print(json.dumps(found))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="memory is read in /proc")
+def test_archives_that_are_none_are_refused_before_they_fill_the_memory(tmp_path):
+    code = "from tests.security.test_bombs import try_all; try_all()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found) == list(ARCHIVES)
+    for name, (part, part_bytes, checkpoint, checkpoint_bytes) in found.items():
+        assert (part, checkpoint) == ("Damaged", "InvalidInput"), name
+        assert max(part_bytes, checkpoint_bytes) < 60 << 20, name
+    assert list(tmp_path.iterdir()) == []  # nothing was unpickled, or written
+
+
+def test_what_we_write_is_read():
+    file = io.BytesIO()
+    np.savez(file, a=np.arange(5), b=np.empty((0, 3)), c=np.array("word"))
+    found = arrays_in(file.getvalue())
+    assert found["a"].tolist() == [0, 1, 2, 3, 4]
+    assert (found["b"].shape, str(found["c"])) == ((0, 3), "word")
+
+
+@pytest.mark.parametrize("numbers", [np.array([0.0]), np.array([np.nan]), np.array([[0]]), np.array([10**6])])
+def test_numbers_of_runs_that_are_none(numbers):
+    layout = Layout(Grid.of(SweepSpec.parse(SMALL)))
+    values = {
+        name: np.zeros((len(numbers), *variable.run_shape), variable.dtype)
+        for name, variable in layout.variables["sgd"].items()
+    }
+    with pytest.raises(Damaged):
+        Part.unpack(Part({"sgd": numbers}, {"sgd": values}, ()).pack(), layout)
+
+
+# ---- bodies
+
+
+def test_a_body_is_never_expanded(service):
+    """So none becomes larger than what was counted when it came."""
+    bomb = gzip.compress(json.dumps(TINY).encode() + b" " * (10 << 20))
+    for encoding in ("gzip", "deflate", "br", "zstd", "gzip, gzip", "identity"):
+        for kind in (JSON, YAML):
+            headers = {**kind, "Content-Encoding": encoding}
+            assert_problem(service.post("/v1/estimate", content=bomb, headers=headers), 422)
+
+
+# ---- specs, from a file
+
+SPECS = {
+    "merges": "a: &a {b: 1}\nc: {<<: *a}\n",
+    "Python": "!!python/object/apply:os.mkdir [trapped]\n",
+    "a name of Python": "name: !!python/name:os.system\n",
+    "another document": "name: a\n---\nname: b\n",
+    "a directive": "%TAG ! tag:yaml.org,2002:python/\n---\n!object/apply:os.mkdir [trapped]\n",
+    "binary": "name: !!binary AAAA\n",
+    "deep": "[" * 60_000,
+    "many documents": "---\n" * 10_000,
+    "a name without end": "name: " + "x" * 60_000,
+    "a key without end": "x" * 60_000 + ": 1",
+    "digits": "time: {max: " + "9" * 60_000 + "}",
+    "1e400": '{"time": {"max": 1e400}}',
+    "surrogates": '{"name": "\\ud800\\udfff\\ud800"}',
+    "from right to left": '{"name": "\\u202egnp.exe", "unknown": 1}',
+    "nothing but marks": "\ufeff" * 1000,
+    "a NUL": "name: a\x00b",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_spec_in_a_file_is_refused_in_a_line(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("spec.yaml").write_bytes(SPECS[name].encode("utf-8", "surrogatepass"))
+    with pytest.raises(InvalidInput) as caught:
+        Grid.of(SweepSpec.load("spec.yaml"))
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.yaml"]  # no command of it was run

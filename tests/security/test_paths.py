@@ -1,0 +1,69 @@
+"""Paths that lead elsewhere, on every route that takes a part of one."""
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from tests.api.served import TINY
+from tests.api.test_doors import routes
+from tests.security.wire import get, status, talk
+
+SECRET = "nobody-may-read-this"
+STEPS = ["../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..\\", "..%252f", "..%c0%af", "....//", "..;/"]
+ELSEWHERE = [
+    *(step * depth + "secret" for step in STEPS for depth in (1, 3)),
+    "/etc/passwd", "%2fetc%2fpasswd", "//etc/passwd", "file:%2f%2f%2fetc%2fpasswd", "..", ".", "%2e", "~root",
+    "%00", "secret%00", "secret%00.json", "link", "link%2fsecret", "..%2fledger.sqlite",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def surroundings(service):
+    """Things in the data folder that are nobody's, and links to them."""
+    root = Path(service.folder.root)
+    for place in (root, root / "sweeps", root.parent):
+        (place / "secret").write_text(SECRET)
+    (root / "sweeps" / "link").symlink_to(root / "secret")
+    (root / "sweeps" / "20260101-000000-00000000.zarr").symlink_to(root)
+    (root / "sweeps" / "20260101-000000-00000000.json").write_text(json.dumps(TINY))
+
+
+def doors(app):
+    """(method, path, name of what is filled in) of each route, for each of its parts in turn."""
+    for route in routes(app.routes):
+        if isinstance(route, APIRoute):
+            for name in re.findall(r"\{(\w+)(?::\w+)?\}", route.path):
+                for method in route.methods:
+                    yield method, route.path, name
+
+
+def test_no_route_leads_out_of_the_store(service, sweep, surroundings):
+    asked = []
+    for method, path, name in doors(service.app):
+        for word in [*ELSEWHERE, "20260101-000000-00000000"]:
+            filled = re.sub(rf"\{{{name}(:\w+)?\}}", lambda _, word=word: word, path)
+            filled = re.sub(r"\{id\}", sweep, filled)
+            filled = re.sub(r"\{\w+(:\w+)?\}", "curves", filled)
+            asked.append((method, filled))
+    assert len(asked) > 500
+    assert {path for _, path in asked if "/zarr/" in path}
+    assert {path for _, path in asked if "/dask/" in path}
+
+    def ask(one):
+        method, path = one
+        return one, talk(service, get(path).replace(b"GET", method.encode(), 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        for (method, path), answer in pool.map(ask, asked):
+            code = status(answer)
+            assert code < 500 or (code == 503 and path.startswith("/dask")), (method, path, answer[:300])
+            for word in (SECRET.encode(), b"root:x", b"SQLite format"):
+                assert word not in answer, (method, path)
+    assert service.get(f"/v1/sweeps/{sweep}").json()["state"] == "completed"
+    root = Path(service.folder.root)
+    assert (root / "secret").read_text() == SECRET  # nor was anything removed
+    assert (root / "ledger.sqlite").exists()

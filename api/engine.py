@@ -18,7 +18,7 @@ import xarray as xr
 from api.board import Board, Totals
 from api.settings import Settings
 from sweep_service.conductor import Conductor
-from sweep_service.errors import NotFound, Stopped
+from sweep_service.errors import InUse, NotFound, Stopped
 from sweep_service.executors import Executor
 from sweep_service.meter import Meter
 from sweep_service.store.folder import DataFolder
@@ -76,7 +76,7 @@ class Engine:
         self.executor = (executor or _on_dask(settings))(self.folder, lambda: self.stopping)
         self.bell = Bell()
         self.meter = Meter()
-        self.stopping = False
+        self.stopping = self.failed = False  # told to end; ended by itself, and with it the service
         self.trouble = ""  # an error that the conductor met and lived through
         self._waiting, self._told, self._went = "", "", clock.monotonic()  # for what, and since when not
         self._asked: SimpleQueue[tuple[Callable[[Conductor], Any], Future[Any]]] = SimpleQueue()
@@ -198,6 +198,7 @@ class Engine:
                 self._begun.set_exception(error)
             else:
                 log.exception("the conductor has ended")
+                self.failed = True
         finally:
             self._refuse()
 
@@ -211,6 +212,8 @@ class Engine:
                 self.trouble, self._waiting = "", conductor.waiting
             except Stopped:
                 return
+            except InUse:  # somebody else has the data now
+                raise
             except Exception as error:  # the others must not stand still because of a fault of ours
                 log.exception("a step of the conductor failed")
                 self.trouble = f"the service met an error and tries again: {type(error).__name__}"

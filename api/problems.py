@@ -24,6 +24,7 @@ from sweep_service.errors import (
     InvalidInput,
     NotFound,
     Stopped,
+    StoreGone,
     SweepError,
     TooManySweeps,
     TooNew,
@@ -41,6 +42,7 @@ STATUS: dict[type[Exception], int] = {  # the first that fits
     Stopped: 503,
     TimeoutError: 503,
     InUse: 503,
+    StoreGone: 503,
     Damaged: 500,
     TooNew: 500,
 }

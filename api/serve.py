@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from api import logs
 from api.app import create_app
+from api.engine import Engine
 from api.lines import Line, most_connections
 from api.settings import Settings
 from sweep_service.errors import InvalidInput
@@ -22,11 +23,17 @@ from sweep_service.store.folder import DataFolder
 class Server(uvicorn.Server):
     """Streams of events never end by themselves: they are told, before the connections are waited for."""
 
+    def __init__(self, config: uvicorn.Config, engine: Engine) -> None:
+        super().__init__(config)
+        self.engine = engine
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        app = self.config.app
-        if isinstance(app, FastAPI):
-            app.state.engine.hush()
+        self.engine.hush()
         super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ends also when nobody conducts any more."""
+        return await super().on_tick(counter) or self.engine.failed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if stop.asked:  # in the seconds before this one could hear it
@@ -50,10 +57,10 @@ def serve(**given: Any) -> int:
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     app = create_app(settings)  # before the logs are set up: Dask sets up its own when it is imported
     logs.begin(settings.log)
-    server = Server(configured(app, settings))
+    server = Server(configured(app, settings), app.state.engine)
     print(f"sweep service at {settings.url}, its data in {settings.data}", flush=True)
     server.run(sockets=[listener])
-    return 0 if server.started or server.should_exit else 1
+    return 0 if (server.started or server.should_exit) and not server.engine.failed else 1
 
 
 def configured(app: FastAPI, settings: Settings, **more: Any) -> uvicorn.Config:

@@ -103,7 +103,7 @@ class Conductor:
                     self.folder.clear_parts(sweep.id)
 
     def _tidy(self) -> None:
-        """Remove parts that came late: a worker that was cut off goes on, when its sweep has ended or gone."""
+        """Remove parts that came late: a worker that was cut off goes on when its sweep has ended or gone."""
         states = {sweep.id: sweep.state for sweep in self.ledger.sweeps()}
         for name in self.folder.with_parts():
             gone = name not in states and not self.folder.has_spec(name)
@@ -126,7 +126,8 @@ class Conductor:
         """Sweeps on the disk that the ledger does not know."""
         known = {sweep.id for sweep in self.ledger.sweeps()}
         there = {name.partition(".")[0] for name in self.folder.objects.top()}
-        return sorted(name for name in there - known if IS_ID.fullmatch(name))
+        found = sorted(name for name in there - known if IS_ID.fullmatch(name))
+        return [name for name in found if any(self.folder.objects.list(f"{name}."))]  # not folders of nothing
 
     def rebuild(self) -> list[str]:
         """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""

@@ -52,18 +52,18 @@ class Service:
         self.process.wait()
 
 
-def start_service(data, port=None, env=None, **options):
-    """`sweep serve` on a data folder, ready; options as on the command line, such as workers=2."""
-    data, port = Path(data), free_port() if port is None else port
+def start_service(data, port=None, env=None, log=None, **options):
+    """`sweep serve` on a data folder or a URL, ready; options as on the command line, such as workers=2."""
+    port = free_port() if port is None else port
     options = {"data": data, "port": port, "workers": 1, **options}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SWEEP_", "DASK_"))}
-    log = data.with_name(f"{data.name}.log")
+    log = Path(log or f"{data}.log")
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "sweep_service.cli", "serve", *words],
             env={**plain, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", **(env or {})},
-            cwd=data.parent, stdout=output, stderr=output, start_new_session=True,
+            cwd=log.parent, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     service = Service(f"http://127.0.0.1:{port}", process, log)
     end = clock.monotonic() + PATIENCE

@@ -1,0 +1,82 @@
+"""A service whose data are in a bucket: what is asked of it by HTTP is answered as from a folder."""
+
+import uuid
+
+import pytest
+import xarray as xr
+
+from tests.api.served import SMALL, assert_problem, serving
+from tests.store.weed import weed
+
+TIMING = ["sgd_seconds", "ode_seconds"]
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bucket")
+    with weed(folder / "weed") as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        with serving(f"s3://bucket/{uuid.uuid4().hex}", state=folder / "state") as service:
+            yield service
+
+
+@pytest.fixture(scope="module")
+def stored(bucket):
+    return bucket.done(SMALL)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """The same sweep in a folder."""
+    with serving(tmp_path_factory.mktemp("here")) as service:
+        sweep = service.done(SMALL)
+        with service.folder.opened(sweep) as dataset:
+            yield dataset.load()
+
+
+def test_it_opens_by_its_address(bucket, stored, here):
+    with xr.open_zarr(f"{bucket.url}/v1/sweeps/{stored}/zarr", chunks=None) as there:
+        xr.testing.assert_equal(there.load().drop_vars(TIMING), here.drop_vars(TIMING))
+
+
+def test_an_object_by_ranges_and_tags(bucket, stored):
+    path = f"/v1/sweeps/{stored}/zarr/zarr.json"
+    whole = bucket.get(path)
+    assert whole.content == bucket.folder.objects.get(f"{stored}.zarr/zarr.json")
+    tag = whole.headers["etag"]
+    assert bucket.get(path, headers={"If-None-Match": tag}).status_code == 304
+    part = bucket.get(path, headers={"Range": "bytes=5-14", "If-Range": tag})
+    assert (part.status_code, part.content) == (206, whole.content[5:15])
+    assert part.headers["content-range"] == f"bytes 5-14/{len(whole.content)}"
+    assert bucket.get(path, headers={"Range": "bytes=5-14", "If-Range": '"other"'}).content == whole.content
+    assert bucket.get(path, headers={"Range": f"bytes={len(whole.content)}-"}).status_code == 416
+    head = bucket.client.head(path)
+    assert (head.content, int(head.headers["content-length"])) == (b"", len(whole.content))
+
+
+@pytest.mark.parametrize(
+    "path", ["nothing", "c/0", "..%2F..%2Flock", "%2e%2e/%2e%2e/lock", "a//b", "sgd_risk"]
+)
+def test_nothing_but_the_dataset(bucket, stored, path):
+    assert_problem(bucket.get(f"/v1/sweeps/{stored}/zarr/{path}"), 404)
+
+
+def test_what_is_made_of_it(bucket, stored, here, tmp_path):
+    sweep = bucket.get(f"/v1/sweeps/{stored}").json()
+    assert sweep["state"] == "completed"
+    contents = bucket.get(f"/v1/sweeps/{stored}/contents").json()
+    assert contents["times"] == [0.0, float(here.time[-1])]
+    assert bucket.get(f"/v1/sweeps/{stored}/curves").status_code == 200
+    (tmp_path / "all.nc").write_bytes(
+        bucket.get(f"/v1/sweeps/{stored}/data", params={"format": "netcdf"}).content
+    )
+    with xr.open_dataset(tmp_path / "all.nc") as found:
+        assert found.sizes == here.sizes
+
+
+def test_a_sweep_is_removed(bucket):
+    sweep = bucket.done({**SMALL, "name": "to go", "time": {"max": 0.25, "samples": 2}})
+    assert bucket.client.delete(f"/v1/sweeps/{sweep}").status_code == 204
+    assert not [name for name in bucket.folder.objects.list() if name.startswith(sweep)]
+    assert_problem(bucket.get(f"/v1/sweeps/{sweep}/zarr/zarr.json"), 404)

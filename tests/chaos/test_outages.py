@@ -1,0 +1,109 @@
+"""A store that is away for a while: the sweep waits, says so, and goes on by itself; nothing is lost."""
+
+import os
+import time as clock
+
+import pytest
+import xarray as xr
+
+import sweep_service as ss
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.s3 import Bucket
+from tests.chaos.proxy import proxied
+from tests.service import ROOT, start_service
+from tests.store.weed import weed
+from tests.stored import computed
+
+AWAY = 30.0  # seconds: longer than a lease lasts
+SPEC = {
+    "name": "outage",
+    "axes": {"d": [40, 60, 80], "p": [4, 6], "gamma": [0.1, 0.3, 1.0], "regime": ["classical"]},
+    "fixed": {"k": 2},
+    "seeds": 6,
+    "time": {"max": 60.0, "samples": 20},
+}
+SMALL_BUNDLES = "import sweep_service.bundles as bundling\nbundling.AIM = 0.3\n"
+pytestmark = pytest.mark.slow
+
+
+def plain(dataset):
+    return dataset.load().drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore")
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory):
+    with computed(tmp_path_factory.mktemp("twin"), SPEC) as dataset:
+        return plain(dataset)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """An environment in which bundles are small, so that an outage finds many of them not yet done."""
+    (tmp_path / "sitecustomize.py").write_text(SMALL_BUNDLES)
+    return {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+
+
+def survives(service, folder, twin, cut, mend, *words):
+    """The store is cut off in the middle of a sweep, and mended: what is told, and what there is then."""
+    with ss.Client(service.url) as client:
+        sweep = client.submit(SPEC)["id"]
+        seen(lambda: 0.1 < client.sweep(sweep)["progress"] < 0.9 or None)
+        cut()
+        began = clock.monotonic()
+        reason = seen(lambda: client.sweep(sweep)["reason"])
+        assert reason.startswith("waiting for")
+        for word in words:
+            assert word in reason
+        clock.sleep(max(0.0, AWAY - (clock.monotonic() - began)))
+        there = client.sweep(sweep)
+        assert there["state"] == "running"
+        assert there["reason"].startswith("waiting for")
+        mend()
+        ended = client.wait(sweep, progress=False, timeout=300)
+    assert (ended["state"], ended["reason"]) == ("completed", "")
+    assert ended["counts"] == {"done": ended["runs"]}
+    with ss.open(folder.address(sweep)) as found:
+        xr.testing.assert_equal(plain(found), twin)
+    left = {name.partition("/")[0].removeprefix(sweep) for name in folder.objects.list() if name != "nonce"}
+    assert left == {".json", ".keys", ".zarr"}
+
+
+def seen(look, seconds=120.0):
+    end = clock.monotonic() + seconds
+    while not (found := look()):
+        assert clock.monotonic() < end, "it never came to that"
+        clock.sleep(0.05)
+    return found
+
+
+def test_a_folder_that_is_taken_away(tmp_path, twin, small):
+    data, away = tmp_path / "data", tmp_path / "away"
+    service = start_service(data, workers=2, env=small)
+    try:
+        cut, mend = (lambda: data.rename(away)), (lambda: away.rename(data))
+        survives(service, DataFolder(data), twin, cut, mend, "is not there")
+        assert service.stop() == 0
+    finally:
+        service.close()
+    assert not away.exists()
+
+
+@pytest.mark.parametrize("how", ["busy", "hanging", "killed"])
+def test_a_bucket_that_does_not_answer(tmp_path, twin, small, how, monkeypatch):
+    with weed(tmp_path / "weed") as server, proxied(server.ports[0]) as proxy:
+        env = {**server.environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        url = f"s3://bucket/{how}"
+        env |= {**small, "SWEEP_STATE": str(tmp_path / "state")}
+        service = start_service(url, log=tmp_path / "log", env=env, workers=2)
+        cuts = {"killed": (server.kill, server.start)}
+        cut, mend = cuts.get(how, (lambda: proxy.set(how), lambda: proxy.set("open")))
+        words = ["SlowDown"] if how == "busy" else []
+        try:
+            survives(service, DataFolder(url, tmp_path / "state"), twin, cut, mend, url, *words)
+            assert service.stop() == 0
+        finally:
+            service.close()
+        assert how == "killed" or proxy.refused > 0
+        assert not Bucket(url).exists("lock")

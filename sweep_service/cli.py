@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from sweep_service.errors import InvalidInput, SweepError
+from sweep_service.errors import InUse, InvalidInput, SweepError
 from sweep_service.interrupt import INTERRUPTED, Interrupt, stop
 from sweep_service.options import (
     Data,
@@ -31,7 +31,7 @@ from sweep_service.options import (
     Workers,
 )
 from sweep_service.places import Here, There, alone, data_of
-from sweep_service.words import accepted, ending, listed, listing, priced, printable, size, table, told
+from sweep_service.words import accepted, ending, listing, priced, printable, table, told
 
 if TYPE_CHECKING:
     from sweep_service.executors import Executor
@@ -431,32 +431,46 @@ def doctor(
     scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
-    """Check the machine and the folder, and measure how fast the engines are here; or who works where."""
+    """Check the store, the machine and a cluster, and say what to do; measure how fast the engines are here.
+
+    Measured is only a folder that nobody uses and that nothing is wrong with, without a scheduler.
+    """
+    from sweep_service.checks import local
+    from sweep_service.doctor import described, diagnosis, worst
+
+    folder, scheduler = _folder(data), scheduler or _scheduler_of_environment()
+    adopted = []
+    if rebuild:
+        with Here(folder).conductor() as conductor:
+            adopted = conductor.rebuild()
+    checks, found = local(folder), {}
+    if scheduler is not None:
+        from sweep_service.fields import scheduler_address
+        from workers.report import report
+
+        found = report(scheduler_address(scheduler, "--scheduler"), folder)
+        checks += found.pop("checks")
+    found |= {**diagnosis(folder, checks), "adopted": adopted}
+    if scheduler is None and worst(checks) != "wrong":
+        found["calibration"] = _measured(folder)
+    _say(as_json, found, described(found, checks, _painted))
+    raise typer.Exit(FAILED if worst(checks) == "wrong" else DONE)
+
+
+def _measured(folder: DataFolder) -> dict[str, float]:
+    """Nothing while somebody uses the folder, who may compute."""
     from sweep_service.calibrate import measure
-    from sweep_service.doctor import diagnosis
 
-    with Here(_folder(data)).conductor() as conductor:
-        if scheduler is not None:
-            from workers.report import report
+    try:
+        with folder.lock():
+            return measure(folder)
+    except InUse:
+        return {}
 
-            found = report(scheduler, conductor.folder)
-            refused = [f"{one['worker']} had to leave: {one['why']}" for one in found["refused"]]
-            fit = [f"{worker} is fit" for worker in found["workers"]]
-            _say(as_json, found, "\n".join([found["scheduler"], *fit, *refused]))
-            raise typer.Exit(DONE if found["workers"] else FAILED)
-        adopted = conductor.rebuild() if rebuild else []
-        found = {**diagnosis(conductor.folder), "adopted": adopted, "calibration": measure(conductor.folder)}
-    speeds = [f"{work:<22} {factor:.2f}" for work, factor in found["calibration"].items()]
-    lines = listed(
-        {
-            **{name: found[name] for name in ("version", "python", "machine", "data")},
-            "free": size(found["free_bytes"]),
-            "adopted": ", ".join(adopted),
-        }
-    )
-    _say(
-        as_json, found, "\n".join([lines, "", "time of each kind of work, relative to the formulas", *speeds])
-    )
+
+def _painted(verdict: str, text: str) -> str:
+    colours = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "wrong": typer.colors.RED}
+    return typer.style(text, fg=colours[verdict]) if sys.stdout.isatty() else text
 
 
 @app.command()
@@ -529,7 +543,7 @@ def _executor(workers: int | None, scheduler: str | None, serial: bool) -> Calla
     """Who computes."""
     _require_one(workers, scheduler, serial)
     if scheduler is None and workers is None and not serial:
-        scheduler = os.environ.get("SWEEP_SCHEDULER") or os.environ.get("DASK_SCHEDULER_ADDRESS") or None
+        scheduler = _scheduler_of_environment()
     if scheduler is not None:
         from sweep_service.fields import scheduler_address
 
@@ -544,6 +558,10 @@ def _executor(workers: int | None, scheduler: str | None, serial: bool) -> Calla
         return DaskExecutor(Remote(scheduler) if scheduler else Embedded(workers), folder, stop)
 
     return made
+
+
+def _scheduler_of_environment() -> str | None:
+    return os.environ.get("SWEEP_SCHEDULER") or os.environ.get("DASK_SCHEDULER_ADDRESS") or None
 
 
 def _require_one(workers: int | None, scheduler: str | None, serial: bool) -> None:

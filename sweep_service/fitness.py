@@ -24,11 +24,17 @@ VERSIONS = {
 _POINT = {"d": 5, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 
 
-def passport(folder: DataFolder) -> dict[str, Any]:
-    """What a worker is asked to show: a number that is written in the store, and versions."""
-    nonce = uuid.uuid4().hex
-    folder.objects.put(NONCE, nonce.encode())
-    return {"root": folder.where, "nonce": nonce, "versions": VERSIONS}
+def passport(folder: DataFolder, fresh: bool = True) -> dict[str, Any]:
+    """What a worker is asked to show: a number that is written in the store, and versions.
+
+    Who does not hold the folder takes the number that is there: a service asks those who join for it.
+    """
+    nonce = uuid.uuid4().hex.encode()
+    if fresh:
+        folder.objects.put(NONCE, nonce)
+    elif not folder.objects.create(NONCE, nonce):
+        nonce = folder.objects.get(NONCE)
+    return {"root": folder.where, "nonce": nonce.decode(), "versions": VERSIONS}
 
 
 def problem(passport: dict[str, Any]) -> str:

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import cloudpickle
@@ -80,6 +83,30 @@ def _cancelled() -> Callable[[], bool]:
         return leaving or mine is None or mine.state not in ("executing", "long-running")
 
     return ask
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Versions, none of what is not there."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = ""
+    return found
+
+
+def now() -> float:
+    return time.time()
+
+
+def unhurried(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for what takes a worker seconds, in which it goes on answering."""
+
+    async def asked(*arguments: Any) -> Any:
+        return await asyncio.to_thread(function, *arguments)
+
+    return asked
 
 
 def shipped(function: Callable[..., Any]) -> Callable[..., Any]:

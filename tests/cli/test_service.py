@@ -202,12 +202,17 @@ def test_a_folder_goes_before_a_service_of_the_environment(there, filled):
 
 def test_a_folder_of_a_service_names_the_service(there, known, service):
     data = service.log.with_name("data")
-    for name in ("cancel", "retry", "extend", "pause", "resume", "rm", "run", "doctor"):
+    for name in ("cancel", "retry", "extend", "pause", "resume", "rm", "run"):
         argv = [known if word == "ID" else word for word in COMMANDS[name]]
         text = {"run": {**SMALL, "seeds": 7}}.get(name, TEXT.get(name, ""))
         answer = there(*argv, "--data", data, text=text)
         assert_refused(answer, f"in use by process {service.process.pid}", f"--url {service.url}")
+    assert_refused(there("doctor", "--rebuild", "--data", data), f"in use by process {service.process.pid}")
     assert there("list", "--data", data).code == DONE  # who only looks need not ask
+    found = there("doctor", "--data", data, "--json").json
+    (check,) = [check for check in found["checks"] if check["name"] == "service"]
+    assert (check["verdict"], f"{service.url} is ready" in check["found"]) == ("ok", True)
+    assert found["calibration"] == {}  # it may be computing
 
 
 # ---- serve

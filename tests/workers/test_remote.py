@@ -1,5 +1,6 @@
 """A scheduler and workers that others run, and that come, go and die as they like."""
 
+import logging
 import os
 import signal
 import time as clock
@@ -10,14 +11,17 @@ import pytest
 import xarray as xr
 
 from sweep_service import bundles as bundling
+from sweep_service.fitness import passport
 from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
 from tests.workers.test_executor import conducting, ran, results, until
 from workers import executor as executing
+from workers import report as report_of
 from workers.cluster import Embedded, Remote
 from workers.report import report
+from workers.shipped import installed
 
 SPEC = {
     "name": "in danger",
@@ -83,23 +87,56 @@ def test_a_worker_that_cannot_read_the_folder_leaves(tmp_path, some, monkeypatch
         assert conductor.counts(sweep.id) == {"pending": sweep.runs}
 
 
-def test_the_doctor_tells_who_is_fit_and_who_is_not(tmp_path, some):
+def test_the_doctor_tells_who_is_fit_and_who_is_not(tmp_path, some, monkeypatch):
     port = free_port()
     some.scheduler(port)
+    address, folder = f"tcp://127.0.0.1:{port}", DataFolder(tmp_path / "data")
+    until(lambda: report(address, folder)["scheduler"] == address)
+    (nobody,) = [check for check in report(address, folder)["checks"] if check.verdict == "wrong"]
+    assert (nobody.name, nobody.found, f"dask worker {address}" in nobody.advice) == ("workers", "none", True)
     some.worker(port), some.worker(port, path=another_version(tmp_path / "other"))
-    (tmp_path / "data").mkdir()
-    folder = DataFolder(tmp_path / "data")
     with closing(remote(port).connect()) as client:
         client.wait_for_workers(2, timeout=60)
-        found = report(f"tcp://127.0.0.1:{port}", folder)
-        until(lambda: len(client.nthreads()) == 1)
+        with folder.lock():  # a service: what it asks those for who join stays as it is
+            shown = passport(folder)
+            found = report(address, folder)
+            assert passport(folder, fresh=False) == shown
+        assert len(client.nthreads()) == 2  # who only looks sends nobody away
+        verdicts = {check.name: check.verdict for check in found["checks"]}
+        assert verdicts == {"scheduler": "ok", "workers": "warning", "versions": "ok", "clocks": "ok"}
+        monkeypatch.setattr(report_of, "clock", Late)
+        late = report_of._clocks(client)
     (refused,) = found["refused"]
     assert "0.0.0" in refused["why"]
     assert refused["worker"] not in found["workers"]
     assert len(found["workers"]) == 1
+    assert (late.verdict, "3 of 3 differ from ours" in late.found) == ("warning", True)
 
 
-def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch):
+class Late:
+    """A clock that is ten seconds slow."""
+
+    @staticmethod
+    def time():
+        return clock.time() - 10.0
+
+
+def test_versions_that_differ_are_named():
+    mine = installed((*report_of.SPEAK, *report_of.COMPUTE))
+    other = {**mine, "numpy": "1.0", "distributed": "2020.1"}
+    (found,) = report_of._versions(mine, {"a": mine, "b": mine})
+    assert found.verdict == "ok"
+    found = report_of._versions({**other, "scipy": ""}, {"a": other, "b": mine, "c": OSError()})
+    told = [f"distributed is {mine['distributed']} here, 2020.1 at a, the scheduler",
+            f"numpy is {mine['numpy']} here, 1.0 at a"]  # fmt: skip
+    assert [(check.verdict, check.found) for check in found] == [("warning", one) for one in told]
+    assert report_of._versions(None, {}) == []
+    patch = {**mine, "python": mine["python"].rpartition(".")[0] + ".99"}
+    assert [check.verdict for check in report_of._versions(patch, {})] == ["ok"]
+
+
+def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
     monkeypatch.setattr(bundling, "AIM", 0.1)
     port = free_port()
     scheduler, _ = some.scheduler(port), some.worker(port)
@@ -111,6 +148,11 @@ def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch):
         some.scheduler(port), some.worker(port)
         assert conductor.run(sweep.id).state is State.COMPLETED
         xr.testing.assert_identical(results(conductor, sweep.id), expected)
+    told = [one.event for one in caplog.records if hasattr(one, "event")]
+    assert [name for name in told if name.startswith("scheduler")] == [
+        "scheduler_found", "scheduler_lost", "scheduler_found"
+    ]  # fmt: skip
+    assert told.count("worker_joined") == 2
 
 
 def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected, monkeypatch):

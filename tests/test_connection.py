@@ -11,7 +11,7 @@ import pytest
 import sweep_service as ss
 from sweep_service import connection
 from sweep_service.connection import MEDIA_TYPE, _lines, _parsed
-from sweep_service.errors import Denied, InvalidInput, NotFound, SweepError, Unreachable
+from sweep_service.errors import Denied, InvalidInput, NotFound, SweepError, TooManySweeps, Unreachable
 from tests.service import free_port
 
 SPEC = {"axes": {"d": 5, "p": 4, "gamma": 0.1}, "fixed": {"k": 2}, "time": {"max": 1.0}}
@@ -37,6 +37,8 @@ class Odd(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        for name, value in self.server.more.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -49,7 +51,7 @@ class Odd(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def odd():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Odd) as server:
-        server.seen, server.answers, server.go = [], [], threading.Event()
+        server.seen, server.answers, server.more, server.go = [], [], {}, threading.Event()
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         with ss.Client(f"http://127.0.0.1:{server.server_port}") as server.client:
@@ -128,6 +130,45 @@ def test_a_service_that_stays_away_says_why(odd, monkeypatch):
     with pytest.raises(Unreachable, match="the service is stopping"):
         odd.client.sweep("x")
     assert len(odd.seen) >= 2
+
+
+FOUND = (200, "application/json", b'{"links": {}}')
+LATER = (429, MEDIA_TYPE, b'{"detail": "too many requests"}')
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_who_asks_for_a_pause_gets_it(odd, monkeypatch, status):
+    paused = []
+    monkeypatch.setattr(connection.clock, "sleep", paused.append)
+    odd.answers, odd.more = [(status, *LATER[1:]), FOUND], {"Retry-After": "3"}
+    assert odd.client.sweep("x") == {"links": {}}
+    assert paused == [3.0]
+
+
+def test_pauses_that_are_none_are_our_own(odd, monkeypatch):
+    paused = []
+    monkeypatch.setattr(connection.clock, "sleep", paused.append)
+    for odd_text in ("", "soon", "-5", "1e9", "99999", "Wed, 21 Oct 2026 07:28:00 GMT", "²"):
+        odd.answers = [LATER, FOUND]
+        odd.more = {"Retry-After": odd_text}
+        assert odd.client.sweep("x") == {"links": {}}
+    assert paused == [connection.FIRST_PAUSE] * 7
+
+
+def test_who_always_asks_for_a_pause_is_left(odd, monkeypatch):
+    monkeypatch.setattr(connection, "LONGEST_BUSY", 0.5)
+    odd.answers = [LATER]
+    with pytest.raises(Unreachable, match="too many requests"):
+        odd.client.sweep("x")
+    assert len(odd.seen) >= 2
+
+
+def test_too_many_sweeps_are_told_at_once(odd):
+    body = b'{"detail": "active: at most 2", "field": "active", "allowed": "at most 2"}'
+    odd.answers, odd.more = [(429, MEDIA_TYPE, body)], {"Retry-After": "10"}
+    with pytest.raises(TooManySweeps):
+        odd.client.submit(SPEC)
+    assert len(odd.seen) == 1
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "http://[::1", "tcp://x:1", "x"])

@@ -1,22 +1,29 @@
-"""What schemathesis makes up from the OpenAPI document finds no 5xx, and no answer outside its schema."""
+"""Whatever is asked, of whatever route, finds no 5xx; and what is described answers as described."""
 
+import re
 import threading
 import time
+from urllib.parse import quote
 
+import httpx
 import hypothesis
 import pytest
 import schemathesis
 import uvicorn
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from hypothesis import strategies as st
 from schemathesis import checks
+from starlette.routing import Mount, Route
 
 from api.app import create_app
+from api.serve import configured
 from api.settings import Settings
 from sweep_service.conductor import IS_ID
 from sweep_service.executors import SerialExecutor
 
 # Small enough that whatever is accepted is computed in a moment.
 LIMITS = {"max_points": 50, "max_core_hours": 1e-4, "max_bytes": 1 << 24, "max_active": 10_000}
+LIMITS |= {"rate": 0, "rate_heavy": 0}  # nobody asks as often
 SPEC = {
     "axes": {"d": [10, 20], "p": 4, "gamma": [0.1, 0.5], "regime": "classical"},
     "fixed": {"k": 2}, "seeds": 2, "time": {"max": 2, "samples": 5},
@@ -32,7 +39,7 @@ CHECKS = [
 def service(tmp_path_factory):
     settings = Settings(data=tmp_path_factory.mktemp("data"), **LIMITS)
     app = create_app(settings, lambda folder, stopped: SerialExecutor(stopped))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, ws="none", lifespan="on"))
+    server = uvicorn.Server(configured(app, settings, port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -101,3 +108,97 @@ def test_made_up_requests(document, operation, stored):
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_thousands_of_made_up_requests(document, operation, stored):
     fuzz(document, operation, stored, max_examples=300)
+
+
+# ---- routes that are not described: pages, files, the store, the dashboard
+
+
+def every_route(found):
+    for route in found:
+        inner = getattr(route, "original_router", None) or getattr(route, "app", None)
+        if hasattr(inner, "routes"):
+            yield from every_route(inner.routes)
+        else:
+            yield route
+
+
+def hidden():
+    """METHOD path of each that the document does not have; a mount takes any path below its own."""
+    for route in every_route(create_app(Settings(data="nowhere")).routes):
+        if isinstance(route, Mount):
+            yield f"GET {route.path}/{{path:path}}"
+        elif isinstance(route, (APIRoute, Route)):
+            for method in sorted(route.methods):
+                if f"{method} {route.path}" not in OPERATIONS:
+                    yield f"{method} {route.path}"
+
+
+HIDDEN = sorted(set(hidden()))
+WORDS = [
+    "zarr.json", "sgd_risk", "c", "0", "curves", "status", "js", "login.js", "..", ".", "", "\x00", "\r\n", "%",
+    "\ud7ff\uffff", "é", "\\", "//", "?", "#", "a" * 300, "-1", "NaN", "1e400", "<b>", "*", ":", "@",
+]  # fmt: skip
+PIECES = st.sampled_from(WORDS) | st.text(max_size=8).filter(lambda text: text.isprintable())
+PATHS = st.lists(PIECES, max_size=4).map("/".join)
+QUERIES = st.dictionaries(st.sampled_from(["format", "x", "a", "tab", "é"]) | PIECES, PIECES, max_size=3)
+VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=20)
+NAMES = [
+    "Range", "If-None-Match", "If-Range", "If-Modified-Since", "Accept", "Accept-Encoding", "Cookie", "X",
+    "X-Request-Id", "Authorization", "Content-Type", "Last-Event-Id", "Idempotency-Key",
+]  # fmt: skip
+LIKELY = st.sampled_from(
+    ["bytes=0-5", "bytes=-9", "bytes=5-1", "*", '"x"', "Bearer x", "gzip", "text/html", "-1"]
+)
+HEADERS = st.dictionaries(st.sampled_from(NAMES), LIKELY | VALUES, max_size=3)
+
+
+def fuzz_hidden(service, operation, stored, **settings):
+    """By parts that are likely, odd or both, put into the places of a path."""
+    method, _, template = operation.partition(" ")
+    names = re.findall(r"\{(\w+)(:path)?\}", template)
+    parts = st.fixed_dictionaries(
+        {
+            name: PATHS if deep else st.just(stored) | PIECES if name == "id" else PIECES
+            for name, deep in names
+        }
+    )
+    url = service[1]
+
+    @hypothesis.settings(deadline=None, suppress_health_check=list(hypothesis.HealthCheck), **settings)
+    @hypothesis.given(parts, QUERIES, HEADERS, st.booleans())
+    def made_up(filled, query, headers, twice):
+        path = template
+        for name, deep in names:
+            word = quote(filled[name], safe="/" if deep else "")
+            path = path.replace(f"{{{name}{deep}}}", quote(word, safe="") if twice else word)
+        given = {name: value.encode("latin-1") for name, value in headers.items()}
+        answer = client.request(method, f"{url}{path}", params=query, headers=given)
+        away = "/dask" in template and answer.status_code == 503  # there is no Dask here
+        assert answer.status_code < 500 or away, (answer.request, answer.text[:500])
+        assert "Traceback" not in answer.text
+
+    with httpx.Client(timeout=30.0) as client:
+        made_up()
+
+
+@pytest.mark.parametrize("operation", HIDDEN)
+def test_made_up_requests_that_are_not_described(service, operation, stored):
+    fuzz_hidden(service, operation, stored, max_examples=20, derandomize=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("operation", HIDDEN)
+def test_thousands_of_made_up_requests_that_are_not_described(service, operation, stored):
+    fuzz_hidden(service, operation, stored, max_examples=1000)
+
+
+def test_every_route_is_tried():
+    """By one of the two; the websocket has its own tests of who may open it and where it leads."""
+    tried = {operation.partition(" ")[2] for operation in [*OPERATIONS, *HIDDEN]}
+    for route in every_route(create_app(Settings(data="nowhere")).routes):
+        if isinstance(route, APIWebSocketRoute):
+            assert route.path == "/dask/{path:path}"
+        else:
+            assert (f"{route.path}/{{path:path}}" if isinstance(route, Mount) else route.path) in tried
+    assert {"/static/{path:path}", "/v1/sweeps/{id}/zarr/{path:path}", "/", "/dask/{path:path}"} < tried

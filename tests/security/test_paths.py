@@ -15,7 +15,7 @@ from tests.security.wire import get, status, talk
 SECRET = "nobody-may-read-this"
 STEPS = ["../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..\\", "..%252f", "..%c0%af", "....//", "..;/"]
 ELSEWHERE = [
-    *(step * depth + "secret" for step in STEPS for depth in (1, 3)),
+    *(step * 3 + "secret" for step in STEPS),
     "/etc/passwd", "%2fetc%2fpasswd", "//etc/passwd", "file:%2f%2f%2fetc%2fpasswd", "..", ".", "%2e", "~root",
     "%00", "secret%00", "secret%00.json", "link", "link%2fsecret", "..%2fledger.sqlite",
 ]  # fmt: skip

@@ -169,6 +169,7 @@ def test_guesses_end(tmp_path, monkeypatch):
         assert refused.value.response.status_code == 429
 
 
+@pytest.mark.slow
 def test_guesses_are_allowed_again(tmp_path, monkeypatch):
     monkeypatch.setattr(rates, "GUESSES", 1.0)
     monkeypatch.setattr(rates, "GUESS_EVERY", 0.3)
@@ -233,6 +234,7 @@ def test_a_reader_of_many_chunks_is_never_refused(service, sweep):
         assert set.union(*pool.map(read, range(4))) == {200}
 
 
+@pytest.mark.slow
 def test_a_reader_who_is_refused_hears_of_it(tmp_path):
     """What could not be read must never be taken for what was never written."""
     with serving(tmp_path, rate=0.3) as service:  # six at once
@@ -243,6 +245,7 @@ def test_a_reader_who_is_refused_hears_of_it(tmp_path):
                     dataset.load()
 
 
+@pytest.mark.slow
 def test_the_client_comes_again_when_it_is_asked_to(tmp_path):
     with serving(tmp_path, rate_heavy=2.0) as service, ss.Client(service.url) as client:  # forty at once
         for _ in range(39):

@@ -114,7 +114,7 @@ def test_what_takes_its_time_to_answer_has_it(hasty):
     hasty.executor.let(takes=False)
     sweep = hasty.submit(another(1))
     with hasty.client.stream("GET", f"/v1/sweeps/{sweep}/events") as events:
-        clock.sleep(1.5)
+        clock.sleep(1.2)
         hasty.executor.let()
         assert b"completed" in b"".join(events.iter_bytes())
 

@@ -41,8 +41,9 @@ COPY --from=weed /venv /venv
 USER 10001:10001
 WORKDIR /data
 EXPOSE 8333
-CMD ["weed", "server", "-dir=/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", \
-     "-master.volumeSizeLimitMB=1024", "-volume.max=0", "-s3", "-s3.ip.bind=0.0.0.0"]
+CMD : "${AWS_ACCESS_KEY_ID:?is needed}" "${AWS_SECRET_ACCESS_KEY:?is needed}" \
+    && exec weed server -dir=/data -ip=127.0.0.1 -ip.bind=127.0.0.1 \
+        -master.volumeSizeLimitMB=1024 -volume.max=0 -s3 -s3.ip.bind=0.0.0.0
 
 FROM base AS service
 COPY --from=build /venv /venv

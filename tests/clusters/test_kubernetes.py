@@ -1,0 +1,232 @@
+"""The manifests: what they say of each other, of the settings, the image and the command lines is true."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from distributed.cli import dask_scheduler, dask_worker
+
+from api.settings import Settings
+from sweep_service.certificates import AUTHORITY, CERTIFICATE, make
+from sweep_service.cli import app
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "kubernetes"
+FILES = sorted(FOLDER.glob("*.yaml"))
+KUSTOMIZATION = "kustomization.yaml"
+ALL = [one for file in FILES if file.name != KUSTOMIZATION for one in yaml.safe_load_all(file.read_text())]
+PODS = {one["metadata"]["name"]: one for one in ALL if one["kind"] == "Deployment"}
+MADE_BY_HAND = {"sweep-tokens", "sweep-certificates"}  # secrets of docs/operations.md
+COMMANDS = {
+    ("sweep", "serve"): typer.main.get_command(app).commands["serve"],
+    ("dask", "scheduler"): dask_scheduler.main,
+    ("dask", "worker"): dask_worker.main,
+}
+
+
+def named(kind):
+    return {one["metadata"]["name"]: one for one in ALL if one["kind"] == kind}
+
+
+def spec(name):
+    return PODS[name]["spec"]["template"]["spec"]
+
+
+def container(name):
+    (found,) = spec(name)["containers"]
+    return found
+
+
+def labels(name):
+    return PODS[name]["spec"]["template"]["metadata"]["labels"]
+
+
+def chosen(selector):
+    """Which pods have these labels?"""
+    wanted = selector.get("matchLabels", selector)  # a service has them bare; an empty one is for all
+    return {name for name in PODS if wanted.items() <= labels(name).items()}
+
+
+def test_everything_is_applied_but_what_is_optional():
+    listed = yaml.safe_load((FOLDER / KUSTOMIZATION).read_text())["resources"]
+    assert {*listed, KUSTOMIZATION, "autoscaler.yaml"} == {file.name for file in FILES}
+    assert all("namespace" not in one["metadata"] for one in ALL)  # it is said once
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    assert "kubectl apply -k deploy/kubernetes" in text
+    assert all(f"secret generic {name}" in text for name in MADE_BY_HAND)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kubectl_puts_them_together():
+    found = subprocess.run(
+        ["kubectl", "kustomize", FOLDER], capture_output=True, text=True, check=True, timeout=60
+    )
+    together = [(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(found.stdout)]
+    optional = ("HorizontalPodAutoscaler", "sweep-worker")
+    assert sorted([*together, optional]) == sorted((one["kind"], one["metadata"]["name"]) for one in ALL)
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_deployment_chooses_its_own_pods_alone(name):
+    assert chosen(PODS[name]["spec"]["selector"]) == {name}
+
+
+@pytest.mark.parametrize("name", named("Service"))
+def test_a_service_leads_to_ports_of_its_pods(name):
+    service = named("Service")[name]["spec"]
+    assert service["type"] == "ClusterIP"  # who wants more puts an ingress with TLS before it
+    assert chosen(service["selector"]) == {name}
+    ports = {port["name"]: port["containerPort"] for port in container(name)["ports"]}
+    assert {port["targetPort"] for port in service["ports"]} <= set(ports)
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_volumes_and_what_they_are_made_of_exist(name):
+    volumes = {one["name"]: one for one in spec(name)["volumes"]}
+    mounts = container(name)["volumeMounts"]
+    assert {one["name"] for one in mounts} == set(volumes)
+    for volume in volumes.values():
+        if "persistentVolumeClaim" in volume:
+            assert volume["persistentVolumeClaim"]["claimName"] in named("PersistentVolumeClaim")
+        elif "secret" in volume:
+            assert volume["secret"]["secretName"] in MADE_BY_HAND
+    places = [one["mountPath"] for one in mounts]
+    for variable, value in environment(name).items():
+        if value.startswith("/"):
+            assert any(Path(place) in (Path(value), *Path(value).parents) for place in places), variable
+
+
+def environment(name):
+    """Variables of a container, with what they are if that is written down."""
+    found = {}
+    for source in container(name).get("envFrom", ()):
+        if "configMapRef" in source:
+            found |= named("ConfigMap")[source["configMapRef"]["name"]]["data"]
+        else:
+            assert source["secretRef"]["optional"] or source["secretRef"]["name"] in MADE_BY_HAND
+    for one in container(name).get("env", ()):
+        found[one["name"]] = one.get("value", "")
+        if "valueFrom" in one:
+            assert one["valueFrom"]["secretKeyRef"]["name"] in MADE_BY_HAND
+    return found
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_variables_are_known_to_somebody(name):
+    ours = {f"SWEEP_{field.upper()}" for field in Settings.model_fields} | {"SWEEP_KERNEL_CACHE"}
+    for variable in environment(name):
+        assert variable in ours or variable.startswith("DASK_") or variable == "MPLCONFIGDIR"
+    if name != "sweep-scheduler":  # who computes must find the data where the service does
+        assert environment(name)["SWEEP_DATA"] == environment("sweep-api")["SWEEP_DATA"]
+
+
+def test_settings_take_what_the_service_is_told(monkeypatch):
+    for variable, value in environment("sweep-api").items():
+        monkeypatch.setenv(variable, value or "secret")
+    found = Settings()
+    assert (found.data, str(found.state)) == ("/data", "/state")
+    assert found.secrets == ["secret"]
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_commands_take_their_arguments(name):
+    command = COMMANDS[tuple(container(name)["command"])]
+    given = command.make_context(command.name, list(container(name)["args"])).params
+    if name == "sweep-worker":
+        assert (given["nthreads"], given["n_workers"]) == (1, "1")
+    ports = {port["name"]: port["containerPort"] for port in container(name).get("ports", ())}
+    if name == "sweep-api":
+        assert (given["host"], given["port"]) == ("0.0.0.0", ports["http"])
+    if name == "sweep-scheduler":
+        assert (int(given["port"]), given["dashboard_address"]) == (ports["tls"], f":{ports['dashboard']}")
+
+
+def test_all_meet_at_one_encrypted_address():
+    (port,) = [
+        one["port"] for one in named("Service")["sweep-scheduler"]["spec"]["ports"] if one["name"] == "tls"
+    ]
+    address = f"tls://sweep-scheduler:{port}"
+    assert address in container("sweep-api")["args"]
+    assert address in container("sweep-worker")["args"]
+    for name in PODS:
+        assert environment(name)["DASK_CONFIG"] == "/certificates"
+
+
+def test_one_service_for_one_data_folder():
+    found = PODS["sweep-api"]["spec"]
+    assert (found["replicas"], found["strategy"]["type"]) == (1, "Recreate")
+    claims = named("PersistentVolumeClaim")
+    assert claims["sweep-data"]["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert claims["sweep-state"]["spec"]["accessModes"] == ["ReadWriteOnce"]
+    probes = {name: one["httpGet"]["path"] for name, one in container("sweep-api").items() if "Probe" in name}
+    assert probes == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_nobody_is_root_or_writes_to_the_image(name):
+    pod, inside = spec(name)["securityContext"], container(name)["securityContext"]
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert pod["runAsNonRoot"]
+    assert f"USER {pod['runAsUser']}:{pod['runAsGroup']}" in dockerfile
+    assert inside["readOnlyRootFilesystem"]
+    assert not inside["allowPrivilegeEscalation"]
+    assert inside["capabilities"] == {"drop": ["ALL"]}
+    assert spec(name)["automountServiceAccountToken"] is False
+    assert "memory" in container(name)["resources"]["limits"]
+
+
+def allowed():
+    """(from, to, port) of what policies let through; None is anybody, or any port."""
+    found, closed = set(), set()
+    for policy in named("NetworkPolicy").values():
+        targets = chosen(policy["spec"]["podSelector"])
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+        closed |= targets
+        for rule in policy["spec"].get("ingress", ()):
+            sources = [name for peer in rule.get("from", ()) for name in chosen(peer["podSelector"])] or [
+                None
+            ]
+            ports = [one["port"] for one in rule.get("ports", ())] or [None]
+            found |= {(source, target, port) for source in sources for target in targets for port in ports}
+    assert closed == set(PODS)  # where no policy is, everybody may
+    return found
+
+
+def test_only_the_service_is_reached_from_outside():
+    api, scheduler, worker = "sweep-api", "sweep-scheduler", "sweep-worker"
+    assert allowed() == {
+        (None, api, 8000),
+        (api, scheduler, 8786), (worker, scheduler, 8786), (api, scheduler, 8787),
+        (scheduler, worker, None), (worker, worker, None),
+    }  # fmt: skip
+
+
+def test_the_autoscaler_scales_the_workers():
+    (one,) = named("HorizontalPodAutoscaler").values()
+    assert one["spec"]["scaleTargetRef"]["name"] == "sweep-worker"
+    assert "cpu" in container("sweep-worker")["resources"]["requests"]  # of which it is a share
+
+
+def test_certificates_are_found_as_a_secret_is_mounted(tmp_path):
+    """By links into a hidden folder; their paths are those of the mount, as the docs make them."""
+    made, mount = tmp_path / "made", tmp_path / "certificates"
+    make(made)
+    text = (made / "dask.yaml").read_text().replace(str(made), str(mount))
+    hidden = mount / "..2026_01_01"
+    hidden.mkdir(parents=True)
+    (mount / "..data").symlink_to(hidden.name)
+    for name, content in ((AUTHORITY, None), (CERTIFICATE, None), ("dask.yaml", text)):
+        (hidden / name).write_text(content or (made / name).read_text())
+        (mount / name).symlink_to(f"..data/{name}")
+    shutil.rmtree(made)
+    code = "from distributed import Security as S; print(S().get_connection_args('client')['ssl_context'])"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "DASK_CONFIG": str(mount)}, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert "SSLContext" in found.stdout

@@ -1,0 +1,170 @@
+"""Workers as SLURM jobs: the script of a job, and what becomes of it when it runs."""
+
+import importlib.util
+import json
+import re
+import signal
+import subprocess
+import sys
+import time as clock
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import dask
+import pytest
+import xarray as xr
+
+from sweep_service.bundles import Bundle
+from sweep_service.certificates import make, settings
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.ledger import State
+from sweep_service.task import Task
+from tests.clusters.slurm import Queue
+from tests.workers.processes import free_port
+from tests.workers.test_adaptive import SOME, serial
+from tests.workers.test_executor import conducting, ran, results, until
+from workers.cluster import SETTINGS, Remote
+from workers.executor import DaskExecutor
+from workers.shipped import shipped
+
+ROOT = Path(__file__).parents[2]
+SLURM = ROOT / "deploy" / "slurm"
+
+
+@pytest.fixture(scope="module")
+def script():
+    """deploy/slurm/cluster.py as a module."""
+    found = importlib.util.spec_from_file_location("slurm_cluster", SLURM / "cluster.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def certificates(tmp_path, monkeypatch):
+    """Made, and known to Dask here and to what is started from here."""
+    folder = tmp_path / "certificates"
+    make(folder)
+    monkeypatch.setenv("DASK_CONFIG", str(folder))
+    with dask.config.set(dask.config.merge(dask.config.config, settings(folder))):
+        yield folder
+
+
+@pytest.fixture
+def queue(tmp_path):
+    found = Queue(tmp_path)
+    yield found
+    found.close()
+
+
+def is_shell(text):
+    return subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+
+
+def seen_by_dask(exports):
+    """What a worker reads out of the environment of a job."""
+    code = "import dask, distributed, json; print(json.dumps(dask.config.get('distributed')))"
+    text = "\n".join([*exports, f'exec {sys.executable} -c "{code}"'])
+    found = subprocess.run(["bash", "-e"], input=text, text=True, capture_output=True, check=True)
+    return json.loads(found.stdout)
+
+
+def test_the_script_of_a_job(script, certificates, tmp_path):
+    asked = ["--partition", "short", "--account", "physics", "--cores", "4", "--memory", "8GB",
+             "--walltime", "1-02:00:00", "--directive=--constraint=avx2", "--host", "127.0.0.1",
+             "--port", "0", "--logs", str(tmp_path / "logs")]  # fmt: skip
+    with dask.config.set(SETTINGS), script.cluster(script.arguments().parse_args(asked)) as cluster:
+        text, address = cluster.job_script(), cluster.scheduler_address
+    assert is_shell(text).stderr == ""
+    lines = text.splitlines()
+    assert {"#SBATCH -p short", "#SBATCH -A physics", "#SBATCH --cpus-per-task=4", "#SBATCH --mem=8G",
+            "#SBATCH -t 1-02:00:00", "#SBATCH --constraint=avx2"} <= set(lines)  # fmt: skip
+    assert {f"export {name}=1" for name in script.THREADS} <= set(lines)
+    assert f"export DASK_CONFIG={certificates}" in lines
+    command = lines[-1]
+    assert address.startswith("tls://127.0.0.1:")
+    for words in (f" {address} ", "--nthreads 1 ", "--nworkers 4 ", "--lifetime 93300s", "--protocol tls://"):
+        assert words in f"{command} "
+    found = seen_by_dask([line for line in lines if line.startswith("export ")])
+    expected = {name: value for name, value in SETTINGS.items() if "nanny" not in name}
+    told = partial(dask.config.get, config={"distributed": found})
+    assert {name: told(name) for name in expected} == expected
+    assert told("distributed.comm.require-encryption")
+
+
+@pytest.mark.parametrize(
+    ("walltime", "seconds"), [("04:00:00", 14100), ("1-00:00:00", 86100), ("00:08:00", 240)]
+)
+def test_a_worker_leaves_before_its_job_ends(script, walltime, seconds):
+    assert script.lifetime(walltime) == seconds
+
+
+def test_a_scheduler_without_certificates_is_refused(script, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["cluster.py", "--port", "0"])
+    with pytest.raises(SystemExit) as end:
+        script.main()
+    assert end.value.code == 2
+    assert "sweep certificates FOLDER" in capsys.readouterr().err
+
+
+def test_the_plain_script_is_shell_and_needs_an_address():
+    text = (SLURM / "workers.sbatch").read_text()
+    assert is_shell(text).stderr == ""
+    assert {f"{name}=1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")} <= set(
+        re.search(r"^export (OMP.*)$", text, re.MULTILINE)[1].split()
+    )
+    ran = subprocess.run(
+        ["bash", SLURM / "workers.sbatch"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode != 0
+    assert "SWEEP_SCHEDULER" in ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_jobs_come_for_a_sweep_and_go_after_it(tmp_path, certificates, queue, monkeypatch):
+    """The queue is a stand-in; scheduler, job scripts, workers, certificates and scaling are real.
+
+    From none to one worker or more for a sweep, to all that are allowed for many short tasks, and to none.
+    """
+    (expected,) = serial(tmp_path / "serial", SOME)
+    monkeypatch.setenv("PATH", queue.path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    address = f"tls://127.0.0.1:{free_port()}"
+    log = open(tmp_path / "cluster.log", "w+")  # noqa: SIM115
+    process = subprocess.Popen(
+        [sys.executable, SLURM / "cluster.py", "--maximum", "2", "--cores", "1", "--memory", "1GB",
+         "--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--idle", "4",
+         "--logs", tmp_path / "logs"],
+        stdout=log, stderr=log, cwd=tmp_path,
+    )  # fmt: skip
+    try:
+        until(lambda: f"--scheduler {address}" in (tmp_path / "cluster.log").read_text(), seconds=60.0)
+        assert queue.scripts() == []
+        with conducting(tmp_path / "data", Remote(address)) as conductor:
+            sweep = ran(conductor, SOME)
+            assert sweep.state is State.COMPLETED, queue.said()
+            xr.testing.assert_identical(results(conductor, sweep.id), expected)
+            assert len(queue.scripts()) >= 1
+            until(lambda: queue.running() == [], seconds=120.0)
+        (tmp_path / "tasks" / "sweeps").mkdir(parents=True)
+        with closing(DaskExecutor(Remote(address), DataFolder(tmp_path / "tasks"))) as executor:
+            executor.run = shipped(lambda *_: clock.sleep(1.0))
+
+            def has_grown():
+                while executor.room("sweep"):
+                    task = Task(str(tmp_path / "tasks"), "sweep", Bundle((), cost=1.0, work="sgd/S1"))
+                    executor.submit(task, 0)
+                executor.poll()
+                return len(queue.running()) == executor.threads == 2
+
+            until(has_grown, seconds=120.0)
+        until(lambda: queue.running() == [], seconds=120.0)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(60)
+        log.close()
+    assert code == 0, (tmp_path / "cluster.log").read_text()
+    assert "Error" not in (tmp_path / "cluster.log").read_text()

@@ -189,7 +189,10 @@ def ledger(folder: DataFolder) -> Iterator[Check]:
 def _strangers(folder: DataFolder, known: set[str]) -> list[str]:
     from sweep_service.conductor import IS_ID
 
-    names = {name.partition(".")[0] for name in folder.objects.top()}
+    try:
+        names = {name.partition(".")[0] for name in folder.objects.top()}
+    except (OSError, SweepError):  # which the store has told
+        return []
     return sorted(name for name in names - known if IS_ID.fullmatch(name))
 
 

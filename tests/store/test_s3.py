@@ -9,6 +9,7 @@ import xarray as xr
 from hypothesis import HealthCheck, settings
 
 import sweep_service as ss
+from sweep_service.checks import store as checks
 from sweep_service.conductor import Conductor
 from sweep_service.errors import InUse, InvalidInput, NotFound, StoreGone
 from sweep_service.executors import SerialExecutor
@@ -259,3 +260,8 @@ def test_a_wrong_key(server, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(StoreGone, match="does not let us in: SignatureDoesNotMatch"):
         S3Objects(f"s3://bucket/{uuid.uuid4().hex}").put("a", b"")
+    (found,) = checks.store(DataFolder("s3://bucket/doctor", "unused"))
+    assert (found.verdict, "AWS_ACCESS_KEY_ID" in found.advice) == ("wrong", True)
+    monkeypatch.undo()
+    (found,) = checks.store(DataFolder("s3://bucket/well", "unused"))
+    assert found.verdict == "ok"

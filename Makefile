@@ -14,7 +14,7 @@ PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all serve bench lint format check lock vendor clean setup
+.PHONY: help demo test test-all serve bench lint format check audit lock vendor clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' Makefile
@@ -46,7 +46,10 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-check: lint test ## lint, then test
+check: lint audit test ## lint, audit, then test
+
+audit: $(READY) ## known vulnerabilities of what requirements.lock installs (needs the network, and says so)
+	$(BIN)/python tools/audit.py
 
 lock: $(READY) ## resolve pyproject.toml into requirements.lock; UPGRADE=--upgrade takes the newest versions
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --all-extras \

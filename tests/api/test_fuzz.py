@@ -135,8 +135,8 @@ def hidden():
 
 HIDDEN = sorted(set(hidden()))
 WORDS = [
-    "zarr.json", "sgd_risk", "c", "0", "curves", "status", "js", "login.js", "..", ".", "", "\x00", "\r\n", "%",
-    "\ud7ff\uffff", "é", "\\", "//", "?", "#", "a" * 300, "-1", "NaN", "1e400", "<b>", "*", ":", "@",
+    "zarr.json", "sgd_risk", "c", "0", "curves", "status", "js", "login.js", "..", ".", "", "\x00", "\r\n",
+    "\ud7ff\uffff", "é", "\\", "//", "?", "#", "a" * 300, "-1", "NaN", "1e400", "<b>", "*", ":", "%",
 ]  # fmt: skip
 PIECES = st.sampled_from(WORDS) | st.text(max_size=8).filter(lambda text: text.isprintable())
 PATHS = st.lists(PIECES, max_size=4).map("/".join)

@@ -1,0 +1,33 @@
+"""The threat model is as true as the tests it names: they must be there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "security.md").read_text("utf-8")
+NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT)))
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in NAMED}))
+def test_the_tests_that_are_named_are_there(path):
+    content = (ROOT / path).read_text("utf-8")
+    for name in (name for file, name in NAMED if file == path):
+        assert re.search(rf"^ *def {name}\(", content, re.MULTILINE), name
+
+
+def test_every_line_of_defence_names_one():
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and line.count("|") == 4]
+    body = [row for row in rows if not row.endswith(("| shown by |", "| trusted with |"))]
+    defended = [row for row in body if "`tests/" in row]
+    assert len(defended) > 20
+    assert len(NAMED) > 40
+    who = TEXT.split("## The HTTP door")[0]
+    assert [row for row in body if row not in who] == defended
+
+
+def test_every_test_of_security_is_of_a_claim():
+    """A file of tests that the model does not name is one it has forgotten."""
+    files = {f"tests/security/{path.name}" for path in (ROOT / "tests" / "security").glob("test_*.py")}
+    assert files - {path for path, _ in NAMED} == {"tests/security/test_model.py"}

@@ -53,8 +53,9 @@ def _disk(name: str, path: Path) -> Check:
 _SMALL = {"d": 5, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 GOLDEN: Mapping[str, tuple[dict[str, Any], float]] = {
     "S1": (_SMALL, 0.00832605112202546),
-    "S2": ({**_SMALL, "d": 60, "p": 100}, 0.038606957694276356),
+    "S2": ({**_SMALL, "d": 60, "p": 100, "gamma": 2.0}, 0.03823772755822995),
     "S3": ({**_SMALL, "d": 60}, 0.05450559907249499),
+    "S4": ({**_SMALL, "p": 20, "activation": "square"}, 0.015174014666201219),
     "classical_noise": (_SMALL, 0.00832199166896408),
     "high_dimensional": (_SMALL, 0.008340416538852008),
     "mean_field": (_SMALL, 0.024508792905593706),

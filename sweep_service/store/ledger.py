@@ -334,6 +334,7 @@ class Ledger:
             for table in (_bundles, _events, _requests):
                 now.execute(table.delete().where(table.c.sweep == sweep))
             now.execute(_sweeps.delete().where(_sweeps.c.id == sweep))
+        log.info("sweep %s is removed", sweep, extra={"event": "sweep_removed", "sweep": sweep})
 
     def totals(self, sweep: str) -> dict[str, Any]:
         """Costs and seconds by progress, bundles left, and runs by status."""

@@ -103,12 +103,13 @@ def test_what_happens_to_a_sweep_has_lines(held, caplog):
     held.post(f"/v1/sweeps/{sweep}/resume")
     held.executor.let()
     held.ended(sweep)
+    held.delete(f"/v1/sweeps/{sweep}")
 
     def told():
         return [vars(one) for one in caplog.records if getattr(one, "sweep", "") == sweep]
 
-    until(lambda: told()[-1].get("state") == "completed")
-    first, *rest = told()
+    until(lambda: told()[-1]["event"] == "sweep_removed")
+    first, *rest, _ = told()
     assert (first["event"], first["sweep_name"], first["runs"]) == ("sweep_added", "a name", 4)
     assert {one["event"] for one in rest} == {"sweep_state"}
     assert [one["state"] for one in rest] == ["paused", "queued", "running", "completed"]

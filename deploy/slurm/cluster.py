@@ -19,7 +19,7 @@ import threading
 from pathlib import Path
 
 import dask
-from dask_jobqueue import SLURMCluster
+from dask_jobqueue.slurm import SLURMCluster
 from distributed import Security
 
 from workers.cluster import SETTINGS

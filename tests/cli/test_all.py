@@ -123,7 +123,8 @@ def test_a_second_process_is_told_that_the_folder_is_in_use(tmp_path):
 def test_a_data_folder_that_cannot_be_one_is_refused(tmp_path):
     (tmp_path / "file").write_text("mine")
     assert_refused(sweep(tmp_path, "run", "-", "--data", "file", text=SMALL), "file")
-    assert_refused(sweep(tmp_path, "run", "-", "--data", "s3://bucket/sweeps", text=SMALL), "s3")
+    assert_refused(sweep(tmp_path, "run", "-", "--data", "s3://Bucket/sweeps", text=SMALL), "s3")
+    assert_refused(sweep(tmp_path, "run", "-", "--data", "gs://bucket/sweeps", text=SMALL), "gs")
     assert trace_of(tmp_path) == ["file"]
 
 

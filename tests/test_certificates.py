@@ -12,6 +12,8 @@ from contextlib import closing
 import dask
 import pytest
 
+from api.app import create_app
+from api.settings import Settings
 from sweep_service.certificates import AUTHORITY, CERTIFICATE, SETTINGS, make, settings
 from sweep_service.errors import InvalidInput
 from sweep_service.store.folder import DataFolder
@@ -42,14 +44,21 @@ def cluster(folders, tmp_path_factory):
             ("dask_worker", f"127.0.0.1:{port}", "--nthreads", "1", "--no-dashboard"),
         ):
             some.start("-m", f"distributed.cli.{module}", *words, **options)
+        until(lambda: is_open(port))
         yield port
+
+
+def is_open(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("store") / "data"
-    root.mkdir()
-    return DataFolder(root)
+    found = DataFolder(tmp_path_factory.mktemp("store") / "data")
+    with found.lock():  # which makes it
+        pass
+    return found
 
 
 def told(folder):
@@ -126,6 +135,7 @@ def test_who_has_the_certificates_gets_in_and_work_is_done(folders, cluster):
     assert worker["nanny"].startswith("tls://")
 
 
+@pytest.mark.slow
 def test_the_doctor_speaks_tls(folders, cluster, folder):
     words = ["doctor", "--scheduler", f"tls://127.0.0.1:{cluster}", "--data", folder.root]
     env = {**os.environ, "DASK_CONFIG": str(folders[0]), "PYTHONPATH": str(ROOT)}
@@ -133,7 +143,12 @@ def test_the_doctor_speaks_tls(folders, cluster, folder):
         [sys.executable, "-m", "sweep_service.cli", *words], env=env, capture_output=True, text=True
     )
     assert found.returncode == 0, found.stderr
-    assert "is fit" in found.stdout
+    assert f"tls://127.0.0.1:{cluster}" in found.stdout
+
+
+def test_a_service_does_not_begin_without_them(tmp_path):
+    with pytest.raises(InvalidInput, match="sweep certificates"):
+        create_app(Settings(data=tmp_path / "data", scheduler="tls://127.0.0.1:8786"))
 
 
 def test_others_are_turned_away_and_told_why(folders, cluster, folder, tmp_path):

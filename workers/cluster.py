@@ -9,7 +9,7 @@ from typing import Protocol
 
 import dask
 from distributed import Client, LocalCluster, Security
-from distributed.comm import parse_address
+from distributed.comm.addressing import parse_address
 
 from sweep_service.errors import InvalidInput
 from sweep_service.fields import scheduler_address

@@ -141,7 +141,9 @@ WORDS = [
 PIECES = st.sampled_from(WORDS) | st.text(max_size=8).filter(lambda text: text.isprintable())
 PATHS = st.lists(PIECES, max_size=4).map("/".join)
 QUERIES = st.dictionaries(st.sampled_from(["format", "x", "a", "tab", "é"]) | PIECES, PIECES, max_size=3)
-VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=20)
+VALUES = st.text(
+    st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=20
+).map(str.strip)
 NAMES = [
     "Range", "If-None-Match", "If-Range", "If-Modified-Since", "Accept", "Accept-Encoding", "Cookie", "X",
     "X-Request-Id", "Authorization", "Content-Type", "Last-Event-Id", "Idempotency-Key",

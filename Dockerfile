@@ -52,8 +52,10 @@ ENV OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 SWEEP_HOST=0.0.
     SWEEP_KERNEL_CACHE=/var/cache/sweep/kernels MPLCONFIGDIR=/var/cache/sweep/matplotlib
 USER 10001:10001
 WORKDIR /tmp
-# Compiled for this type of processor; on another one workers compile them once more.
-RUN python3 -c "import matplotlib.font_manager, sweep_service.fitness as fitness; fitness.warm()"
+# Kernels of every engine, for this type of processor; on another one workers compile them once more.
+RUN python3 -c "import matplotlib.font_manager, sweep_service as ss; from sweep_service.calibrate import ODE, SGD; \
+    [ss.simulate(point, times=[0, 0.1], seed=list(range(n))) for point, _, most in SGD for n in (1, most)]; \
+    [ss.integrate(point, times=[0, 0.1], regime=regime) for point, regime in ODE]"
 EXPOSE 8000
 HEALTHCHECK --interval=15s --timeout=10s --start-period=90s \
     CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=8)"]

@@ -32,6 +32,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
+from sweep_service.archives import arrays_in
 from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration
 from sweep_service.errors import InvalidInput
@@ -170,8 +171,8 @@ class DataFolder:
         return _layout(self.where, sweep)
 
     def keys(self, sweep: str) -> dict[Kind, AnyArray]:
-        with np.load(io.BytesIO(self.objects.get(f"{sweep}.keys")), allow_pickle=False) as archive:
-            return {kind: archive[kind] for kind in KINDS}
+        found = arrays_in(self.objects.get(f"{sweep}.keys"))
+        return {kind: found[kind] for kind in KINDS}
 
     def put_keys(self, sweep: str, keys: Mapping[Kind, AnyArray]) -> None:
         file = io.BytesIO()

@@ -156,10 +156,11 @@ class LocalObjects:
     def clear(self, folder: str) -> None:
         path = self._path(folder)
         doomed = path.with_name(f"{path.name}.removed{PARTIAL}")
-        for _ in range(2):  # what an earlier attempt left, and what is there now
-            shutil.rmtree(doomed, ignore_errors=True)
-            with suppress(FileNotFoundError):
-                os.replace(path, doomed)
+        if path.exists():
+            if doomed.exists():  # an earlier attempt did not come to its end
+                shutil.rmtree(doomed, ignore_errors=True)
+            os.replace(path, doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
 
     def top(self) -> set[str]:
         return {path.name for path in self.root.iterdir()}

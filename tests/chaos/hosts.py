@@ -1,0 +1,108 @@
+"""Hosts on a network of their own: network namespaces on a bridge, which can be cut off from each other."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from contextlib import contextmanager
+
+import pytest
+
+NETWORK = "10.77.0"
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def ip(*words):
+    subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True)
+
+
+class Hosts:
+    """Named hosts with an address each; nothing of them is seen outside."""
+
+    def __init__(self):
+        self.mark, self.names = f"sweep-{uuid.uuid4().hex[:8]}", list[str]()
+        self.switch = f"{self.mark}-switch"
+        try:
+            ip("netns", "add", self.switch)
+            ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+            ip("-n", self.switch, "link", "set", "bridge", "up")
+        except subprocess.CalledProcessError:
+            self.close()
+            raise
+
+    def add(self, name):
+        """Its address."""
+        self.names.append(name)
+        space, number = self.space(name), len(self.names)
+        ip("netns", "add", space)
+        ip("-n", space, "link", "add", "port", "type", "veth", "peer", "name", name, "netns", self.switch)
+        ip("-n", self.switch, "link", "set", name, "master", "bridge", "up")
+        ip("-n", space, "address", "add", f"{NETWORK}.{number}/24", "dev", "port")
+        for device in ("port", "lo"):
+            ip("-n", space, "link", "set", device, "up")
+        return f"{NETWORK}.{number}"
+
+    def space(self, name):
+        return f"{self.mark}-{name}"
+
+    def on(self, name):
+        """What a command begins with that is to run there."""
+        return ["ip", "netns", "exec", self.space(name)]
+
+    def cut(self, name, way):
+        """Off the network, in one of the ways of `WAYS`."""
+        WAYS[way][0](self, name)
+
+    def heal(self, name, way):
+        WAYS[way][1](self, name)
+
+    def _link(self, name, state):
+        ip("-n", self.switch, "link", "set", name, state)
+
+    def _deaf(self, name, what):
+        """What is sent to it is lost on the way; what it sends arrives."""
+        rule = ["iptables", "-w", what, "INPUT", "-i", "port", "-j", "DROP"]
+        subprocess.run([*self.on(name), *rule], check=True, capture_output=True)
+
+    def close(self):
+        for space in (*map(self.space, self.names), self.switch):
+            subprocess.run(["ip", "netns", "delete", space], capture_output=True)
+
+    @contextmanager
+    def inside(self, name):
+        """This thread is there meanwhile: its new sockets are of that network."""
+        with open("/proc/thread-self/ns/net") as here, open(f"/run/netns/{self.space(name)}") as there:
+            _enter(there)
+            try:
+                yield
+            finally:
+                _enter(here)
+
+
+WAYS = {
+    "unplugged": (lambda hosts, name: hosts._link(name, "down"), lambda hosts, name: hosts._link(name, "up")),
+    "silent": (
+        lambda hosts, name: ip("-n", hosts.switch, "link", "set", name, "nomaster"),
+        lambda hosts, name: ip("-n", hosts.switch, "link", "set", name, "master", "bridge"),
+    ),
+    "deaf": (lambda hosts, name: hosts._deaf(name, "-A"), lambda hosts, name: hosts._deaf(name, "-D")),
+}
+
+
+def _enter(space):
+    if _libc.setns(space.fileno(), CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+def hosts_or_skip():
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        pytest.skip("network namespaces need Linux and root")
+    if missing := [name for name in ("ip", "iptables") if shutil.which(name) is None]:
+        pytest.skip(f"{' and '.join(missing)} not found: install iproute2 and iptables")
+    try:
+        return Hosts()
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no network namespaces here: {error.stderr.strip()}")

@@ -1,0 +1,156 @@
+"""Processes that are started again when they end, as a supervisor with `restart: always` does it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time as clock
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "SWEEP_TEST_MARK"  # in the environment of every process, by which those that are left are found
+NOT_OURS = ("SWEEP_", "DASK_")
+# Every task of a worker is told of, a line each; and checkpoints are saved as often as is asked for.
+PRELOAD = """
+import json, os, time
+def dask_setup(worker):
+    import sweep_service.simulators.run as running
+    import sweep_service.task as tasks
+    running.SAVE_EVERY = float(os.environ.get("SAVE_EVERY", "30"))
+    plain, tell = tasks.run_task, os.open(os.environ["TASKS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    def told(task, stopped=None):
+        about = {"worker": worker.name, "sweep": task.sweep, "bundle": task.bundle.key}
+        for what in ("begun", "ended"):
+            if what == "ended":
+                plain(task, stopped)
+            os.write(tell, (json.dumps({**about, "what": what, "time": time.time()}) + "\\n").encode())
+    tasks.run_task = told
+"""
+
+
+@dataclass
+class Kept:
+    """A process, and how it is started."""
+
+    words: list
+    env: dict = field(default_factory=dict)
+    process: subprocess.Popen | None = None
+    starts: int = 0
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def is_up(self):
+        return self.process is not None and self.process.poll() is None
+
+
+class Supervisor:
+    """All that it started, and their children, are gone when it closes."""
+
+    def __init__(self, cwd):
+        self.cwd, self.mark = Path(cwd), uuid.uuid4().hex
+        self.kept, self.lock, self.closing = dict[str, Kept](), threading.Lock(), threading.Event()
+        self.temporary = self.cwd / "tmp"
+        self.temporary.mkdir(parents=True)
+        (self.cwd / "preload.py").write_text(PRELOAD)
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        self.thread.start()
+
+    def keep(self, name, *words, before=(), env=None):
+        """A Python command; `before` goes before the interpreter."""
+        with self.lock:
+            self.kept[name] = Kept([*before, sys.executable, *map(str, words)], env or {})
+            self._start(name)
+
+    def scheduler(self, host="127.0.0.1", port=8786, **options):
+        self.keep(
+            "scheduler", "-m", "distributed.cli.dask_scheduler", "--host", host, "--port", port,
+            "--no-dashboard", **options,
+        )  # fmt: skip
+
+    def worker(self, name, scheduler, host="127.0.0.1", **options):
+        """With a nanny, which starts another process when its own is killed."""
+        self.keep(
+            name, "-m", "distributed.cli.dask_worker", scheduler, "--host", host, "--nthreads", "1",
+            "--no-dashboard", "--name", name, "--preload", self.cwd / "preload.py", **options,
+        )  # fmt: skip
+
+    def service(self, scheduler, port, **options):
+        self.keep(
+            "service", "-m", "sweep_service.cli", "serve", "--data", self.data, "--port", port,
+            "--scheduler", scheduler, **options,
+        )  # fmt: skip
+
+    @property
+    def data(self):
+        return self.cwd / "data"
+
+    @property
+    def tasks(self):
+        return self.cwd / "tasks"
+
+    def log(self, name):
+        return self.cwd / f"{name}.log"
+
+    def _start(self, name):
+        kept = self.kept[name]
+        plain = {key: value for key, value in os.environ.items() if not key.startswith(NOT_OURS)}
+        env = {
+            **plain, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "TASKS": str(self.tasks),
+            "TMPDIR": str(self.temporary), "DASK_TEMPORARY_DIRECTORY": str(self.temporary),
+            MARK: self.mark, **kept.env,
+        }  # fmt: skip
+        with self.log(name).open("ab") as output:
+            kept.process = subprocess.Popen(
+                kept.words, cwd=self.cwd, env=env, stdout=output, stderr=output, start_new_session=True
+            )
+        kept.starts += 1
+
+    def _watch(self):
+        while not self.closing.wait(0.1):
+            with self.lock:
+                for name, kept in self.kept.items():
+                    if not kept.is_up() and not self.closing.is_set():
+                        self._start(name)
+
+    def everyone(self):
+        """Every process with our mark, by its environment."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def stop(self, seconds=30.0):
+        """Ask all to end, as a person would; those that have not ended by themselves."""
+        self.closing.set()
+        self.thread.join()
+        for kept in self.kept.values():
+            if kept.is_up():
+                kept.process.send_signal(signal.SIGTERM)
+        end = clock.monotonic() + seconds
+        for kept in self.kept.values():
+            with suppress(subprocess.TimeoutExpired):
+                kept.process.wait(max(0.1, end - clock.monotonic()))
+        while (left := self.everyone()) and clock.monotonic() < end:
+            clock.sleep(0.2)
+        return left
+
+    def close(self):
+        self.closing.set()
+        self.thread.join()
+        for process in self.everyone():
+            with suppress(psutil.Error):
+                process.kill()
+        for kept in self.kept.values():
+            if kept.process is not None:
+                kept.process.kill()
+                kept.process.wait()

@@ -1,0 +1,178 @@
+"""Hosts that are cut off from each other, in namespaces with a network of their own.
+
+Those that are cut off go on: they still reach the store, and write parts of bundles that are computed
+elsewhere meanwhile.
+"""
+
+import json
+import time as clock
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import xarray as xr
+
+from tests.api.served import ENDED
+from tests.chaos.hosts import WAYS, hosts_or_skip
+from tests.chaos.supervised import Supervisor
+from tests.chaos.test_crashes import assert_tidy
+from tests.stored import computed
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+PORT, SCHEDULER = 8000, 8786
+TTL = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "15s"}  # as people may set it who do not want to wait
+SPEC = {
+    "name": "cut off",
+    "axes": {"d": [100, 160], "p": [4, 8], "gamma": [0.1, 0.2], "regime": "classical_noise"},
+    "fixed": {"k": 2, "noise": 1e-3},
+    "init": {"kind": "informed"},
+    "seeds": {"init": 2, "repeat": 4},
+    "time": {"max": 120.0, "samples": 5},
+    "observables": ["risk"],
+}
+WARM = {**SPEC, "name": "first", "seeds": {"init": [9], "repeat": 1}, "time": {"max": 1.0, "samples": 2}}
+ENDLESS = {
+    "name": "doomed", "axes": {"d": 1000, "p": 8, "gamma": 0.01}, "fixed": {"k": 2},
+    "time": {"max": 1e3, "samples": 2}, "observables": ["risk"],
+}  # fmt: skip
+
+
+class Stage(Supervisor):
+    """A service on one host, to be asked from there."""
+
+    def __init__(self, cwd, hosts, desk):
+        super().__init__(cwd)
+        self.hosts, self.desk = hosts, desk
+
+    def ask(self, method, path, **options):
+        with self.hosts.inside(self.desk):
+            return httpx.request(
+                method, f"http://127.0.0.1:{PORT}{path}", timeout=60.0, **options
+            ).raise_for_status()
+
+    def submit(self, spec):
+        return self.ask("POST", "/v1/sweeps", json=spec).json()["id"]
+
+    def sweep(self, sweep):
+        return self.ask("GET", f"/v1/sweeps/{sweep}").json()
+
+    def workers(self):
+        return {worker["name"] for worker in self.ask("GET", "/v1/cluster").json()["workers"]}
+
+    def told(self, what, **about):
+        """Tasks that began or ended, as workers wrote it down."""
+        lines = self.tasks.read_text().splitlines() if self.tasks.exists() else []
+        found = [json.loads(line) for line in lines]
+        return [one for one in found if one["what"] == what and about.items() <= one.items()]
+
+    def is_ready(self):
+        try:
+            return self.ask("GET", "/readyz").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+
+def until(condition, seconds=180.0):
+    end = clock.monotonic() + seconds
+    while not (found := condition()):
+        assert clock.monotonic() < end, "it never happened"
+        clock.sleep(0.25)
+    return found
+
+
+@contextmanager
+def staged(cwd, desk, brain, workers):
+    """Hosts for the service, the scheduler and each worker; some may be the same."""
+    hosts = hosts_or_skip()
+    try:
+        address = {name: hosts.add(name) for name in dict.fromkeys((desk, brain, *workers))}
+        stage = Stage(cwd, hosts, desk)
+        try:
+            there = f"tcp://{address[brain]}:{SCHEDULER}"
+            stage.scheduler(address[brain], SCHEDULER, before=hosts.on(brain), env=TTL)
+            for name in workers:
+                stage.worker(name, there, address[name], before=hosts.on(name))
+            stage.service(there, PORT, before=hosts.on(desk))
+            until(stage.is_ready)
+            yield stage
+            assert stage.stop(60.0) == []
+        finally:
+            stage.close()
+    finally:
+        hosts.close()
+
+
+def assert_as_undisturbed(stage, sweep, spec, runs):
+    assert stage.sweep(sweep)["counts"] == {"done": runs}
+    with xr.open_zarr(stage.data / "sweeps" / f"{sweep}.zarr", chunks=None) as found:
+        wanted = computed(stage.cwd / "alone", spec)
+        seconds = ["sgd_seconds", "ode_seconds"]
+        xr.testing.assert_equal(found.load().drop_vars(seconds), wanted.load().drop_vars(seconds))
+
+
+def test_workers_that_are_cut_off_lose_nothing_and_come_back(tmp_path):
+    names = ["one", "two", "three", "four"]
+    with staged(tmp_path / "stage", "brain", "brain", names) as stage:
+        stage.submit(WARM)
+        until(lambda: stage.workers() == set(names))
+        sweep, doomed = stage.submit(SPEC), stage.submit(ENDLESS)
+        (unlucky, *_) = until(lambda: stage.told("begun", sweep=doomed))
+        busy = lambda: {one["worker"] for one in stage.told("begun")}  # noqa: E731
+        until(lambda: busy() == set(names))
+
+        # Three of four are cut off, each in another way; one of them is at work for a sweep that goes.
+        lost = [unlucky["worker"], *(name for name in names if name != unlucky["worker"])][:3]
+        began = clock.time()
+        for name, way in zip(lost, WAYS, strict=True):
+            stage.hosts.cut(name, way)
+        stage.ask("DELETE", f"/v1/sweeps/{doomed}")
+        until(lambda: stage.workers() == set(names) - set(lost))
+        print(f"{clock.time() - began:.0f} s until workers that are cut off are given up")
+        late = [one for name in lost for one in stage.told("ended", worker=name) if one["time"] > began]
+        assert late  # they went on, and wrote parts
+
+        for name, way in zip(lost, WAYS, strict=True):
+            stage.hosts.heal(name, way)
+        until(lambda: stage.sweep(sweep)["state"] in ENDED, 400.0)
+        assert stage.sweep(sweep)["state"] == "completed"
+        often = {one["bundle"] for one in late if one["sweep"] == sweep}
+        again = [bundle for bundle in often if len(stage.told("ended", bundle=bundle)) > 1]
+        print(f"{len(often)} bundles were ended by workers that were cut off, {len(again)} also by others")
+        assert again
+        assert_as_undisturbed(stage, sweep, SPEC, 80)
+
+        # They come back by themselves, or their supervisor starts them again, and they work as before.
+        until(lambda: stage.workers() == set(names))
+        more = stage.submit({**SPEC, "seeds": {"init": [7, 8], "repeat": 4}})
+        until(lambda: stage.sweep(more)["state"] == "completed", 400.0)
+        assert {one["worker"] for one in stage.told("ended", sweep=more)} & set(lost)
+        until(lambda: not list(stage.data.glob("sweeps/*.parts")), 90.0)
+    assert_tidy(tmp_path / "stage" / "data", 3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_service_that_is_cut_off_waits_and_says_so(tmp_path, way):
+    with staged(tmp_path / "stage", "desk", "brain", ["one", "two"]) as stage:
+        sweep = stage.submit(SPEC)
+        until(lambda: stage.sweep(sweep)["counts"].get("done"))
+        stage.hosts.cut("desk", way)
+        began = clock.monotonic()
+        until(lambda: "waiting for the scheduler" in stage.sweep(sweep)["reason"])
+        print(f"{clock.monotonic() - began:.0f} s until the service says that it waits")
+        asked = clock.monotonic()
+        other = stage.submit({**SPEC, "seeds": {"init": [7], "repeat": 4}})  # it still takes orders
+        print(f"{clock.monotonic() - asked:.1f} s for an order meanwhile")
+        until(lambda: "lost the scheduler" in stage.log("service").read_text())
+        print(f"{clock.monotonic() - began:.0f} s until the connection is given up")
+        for one in (sweep, other):
+            assert stage.sweep(one)["state"] in ("running", "queued")
+            assert "waiting for the scheduler" in stage.sweep(one)["reason"]
+        stage.hosts.heal("desk", way)
+        began = clock.monotonic()
+        until(lambda: stage.sweep(sweep)["reason"] == "")
+        print(f"{clock.monotonic() - began:.0f} s until it goes on")
+        for one in (sweep, other):
+            until(lambda one=one: stage.sweep(one)["state"] == "completed", 400.0)
+        assert_as_undisturbed(stage, sweep, SPEC, 80)
+    assert_tidy(tmp_path / "stage" / "data", 2)

@@ -290,7 +290,6 @@ BUCKET = {
     "AWS_SECRET_ACCESS_KEY": "a-key-of-the-tests",
     "AWS_REGION": "us-east-1",
     "AWS_ENDPOINT_URL": "http://s3:8333",
-    "AWS_ALLOW_HTTP": "true",
 }
 
 

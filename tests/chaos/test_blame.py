@@ -46,7 +46,7 @@ def wanted():
 
 def test_a_run_that_comes_further_each_time_is_not_to_blame(tmp_path):
     """Killed with its process, again and again: a machine that is taken away, not a run that is deadly."""
-    for _ in range(2 * MOST_DEATHS + 2):
+    for _ in range(MOST_DEATHS + 2):
         assert run(tmp_path, saves=2).code == -signal.SIGKILL
     (crumb,) = tmp_path.glob("sweep-data/sweeps/*.parts/*.crumb")
     assert max(json.loads(crumb.read_text())["deaths"].values(), default=0) < MOST_DEATHS

@@ -63,5 +63,12 @@ def begin(form: Form | None) -> None:
             logger.setLevel(logging.WARNING)
 
 
+def end() -> None:
+    """What Dask says while all is closed around it tells of no trouble."""
+    for name in logging.root.manager.loggerDict:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 def _usual() -> Form:
     return "text" if sys.stderr.isatty() else "json"

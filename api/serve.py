@@ -29,6 +29,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.engine.hush()
+        logs.end()
         super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:

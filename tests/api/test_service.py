@@ -417,7 +417,7 @@ def test_a_stopped_service_ends_with_all_that_is_open(killable, tmp_path):
     assert TOKEN not in log
     assert "Traceback" not in log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-    assert {line["level"] for line in lines} == {"info"}
+    assert {line["level"] for line in lines} == {"info"}, log
     assert {"request_id", "method", "path", "status", "ms"} <= set(lines[-1])
     with Conductor(DataFolder(tmp_path / "data"), SerialExecutor()) as conductor:  # whole, and free
         assert conductor.ledger.sweep(sweep).state == "queued"

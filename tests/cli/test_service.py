@@ -21,7 +21,7 @@ from tests.cli.commands import (
 from tests.service import breakable, free_port, start_service
 
 TOKEN = "let-me-in"
-LOCAL = ("run", "rerun", "presets", "doctor")  # are for this machine
+LOCAL = ("run", "rerun", "presets", "doctor", "certificates")  # are for this machine
 ON_A_SERVICE = {
     **{name: words for name, words in COMMANDS.items() if name not in LOCAL},
     "submit": ["submit", "-"],

@@ -171,7 +171,7 @@ def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected
         finally:
             os.kill(scheduler.pid, signal.SIGCONT)
         assert conductor.run(sweep.id).state is State.COMPLETED
-        assert conductor.executor.note() == ""
+        until(lambda: (conductor.tick(), conductor.executor.note() == "")[1])
         xr.testing.assert_identical(results(conductor, sweep.id), expected)
 
 

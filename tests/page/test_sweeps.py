@@ -103,6 +103,7 @@ def extend_and_delete(page, service):
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here")
 
 
+@pytest.mark.slow
 def test_more_than_a_page_of_them(browser, service):
     for number in range(53):
         service.submit({**another(100 + number), "simulate": False, "seeds": 1})

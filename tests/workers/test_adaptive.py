@@ -68,6 +68,7 @@ def test_workers_come_for_a_sweep_and_go_after_it(tmp_path):
             until(lambda: there(cluster) == 0)
 
 
+@pytest.mark.slow
 def test_short_tasks_make_the_cluster_grow(tmp_path):
     """One worker could do for long what is submitted to it; Dask is to see that two would be better."""
     with (
@@ -86,6 +87,7 @@ def test_short_tasks_make_the_cluster_grow(tmp_path):
         until(has_grown, seconds=30.0)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_a_busy_worker_has_left_it(tmp_path, monkeypatch):
     (expected,) = serial(tmp_path / "serial", LONG)
     with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:

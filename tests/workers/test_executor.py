@@ -224,6 +224,7 @@ POISON = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_its_worker_fails_alone(tmp_path, monkeypatch):
     """500 runs, of which one takes its worker along whenever it is computed."""
     monkeypatch.setenv("SWEEP_FAULT", "run:ode-123")

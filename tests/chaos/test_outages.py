@@ -9,6 +9,7 @@ import xarray as xr
 import sweep_service as ss
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.s3 import Bucket
+from tests.api.served import until
 from tests.chaos.proxy import proxied
 from tests.service import ROOT, start_service
 from tests.store.weed import weed
@@ -47,10 +48,10 @@ def survives(service, folder, twin, cut, mend, *words):
     """The store is cut off in the middle of a sweep, and mended: what is told, and what there is then."""
     with ss.Client(service.url) as client:
         sweep = client.submit(SPEC)["id"]
-        seen(lambda: 0.1 < client.sweep(sweep)["progress"] < 0.9 or None)
+        until(lambda: 0.1 < client.sweep(sweep)["progress"] < 0.9, 120.0)
         cut()
         began = clock.monotonic()
-        reason = seen(lambda: client.sweep(sweep)["reason"])
+        reason = until(lambda: client.sweep(sweep)["reason"], 120.0)
         assert reason.startswith("waiting for")
         for word in words:
             assert word in reason
@@ -66,14 +67,6 @@ def survives(service, folder, twin, cut, mend, *words):
         xr.testing.assert_equal(plain(found), twin)
     left = {name.partition("/")[0].removeprefix(sweep) for name in folder.objects.list() if name != "nonce"}
     assert left == {".json", ".keys", ".zarr"}
-
-
-def seen(look, seconds=120.0):
-    end = clock.monotonic() + seconds
-    while not (found := look()):
-        assert clock.monotonic() < end, "it never came to that"
-        clock.sleep(0.05)
-    return found
 
 
 def test_a_folder_that_is_taken_away(tmp_path, twin, small):

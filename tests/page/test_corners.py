@@ -148,7 +148,7 @@ def test_more_beside_a_triangle(page, service):
     page.locator('[name="noise"]').select_option("0.1")
     expect(page.locator("#caption")).to_contain_text("Δ = 0.1")
     assert "noise=0.1" in page.url
-    drawn(page, "#curves", 2)
+    drawn(page, "#curves")
     point = service.get(f"/v1/sweeps/{sweep}/contents").json()["points"][0]
     until(lambda: shown(page) == sgd(service, sweep, d=point[0], p=point[1], gamma=point[2], noise=0.1))
     page.goto(f"/sweeps/{sweep}/figures?view=triangle")

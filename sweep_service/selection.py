@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -22,10 +22,11 @@ RTOL = 1e-9  # a number that went through a text with ten digits is still the sa
 NEAREST = ("time",)  # samples: nobody knows them by heart
 MOST_VALUES = 1000  # one by one: each is compared with every stored one
 FEW = 12  # values that an error lists
+T = TypeVar("T", xr.Dataset, xr.DataArray)
 
 
-def select(dataset: xr.Dataset, where: Mapping[str, Any]) -> xr.Dataset:
-    """The part of a sweep where coordinates have some values; every dimension stays, in its order.
+def select(dataset: T, where: Mapping[str, Any]) -> T:
+    """The part of a sweep, or of an array, where coordinates have some values; every dimension stays.
 
     A value is a number, a text, a sequence of them, or what a URL would say: `0.1`, `0.1,0.2`, or
     `0.01:1` for a range with both ends, of which either may be left out. Numbers are stored ones
@@ -68,7 +69,7 @@ def blocks(sizes: Mapping[str, int], room: int) -> Iterator[dict[str, slice]]:
         yield {dim: slice(at, at + steps[dim]) for dim, at in zip(sizes, corner, strict=True)}
 
 
-def _coordinate(dataset: xr.Dataset, name: str, wanted: Any) -> tuple[str, AnyArray]:
+def _coordinate(dataset: xr.Dataset | xr.DataArray, name: str, wanted: Any) -> tuple[str, AnyArray]:
     """The dimension that a name belongs to, and the values along it."""
     known = {*dataset.dims, *dataset.coords}
     if name not in known:

@@ -57,6 +57,7 @@ def cosines(dataset: xr.Dataset, /, source: str = "sgd") -> xr.DataArray:
     """M_jr/√(Q_jj P_rr), signed (…, time, student, teacher); 0 of a neuron of length zero.
 
     As they were stored, or from stored overlaps. In mean field, which has no Q, Q_jj = (M P⁻¹ Mᵀ)_jj + q_j.
+    Neurons that were selected before have the cosines that they have among all.
     """
     kind, _ = kind_of(dataset, source)
     if f"{kind}_cosines" in dataset:
@@ -66,29 +67,37 @@ def cosines(dataset: xr.Dataset, /, source: str = "sgd") -> xr.DataArray:
         allowed = "were not stored: add overlaps or cosines to the observables of the sweep"
         raise InvalidInput("overlaps", None, f"of source {source!r} {allowed}")
     M, P = runs(dataset, source, "overlap_student_teacher"), teacher_overlap(dataset)
-    norms = xr.full_like(M.isel(teacher=0, drop=True), np.nan)
+    norms = xr.full_like(M.isel(teacher=0, drop=True, missing_dims="ignore"), np.nan)
     if "overlap_student" in stored:
         norms = norms.fillna(_diagonal(runs(dataset, source, "overlap_student"), "student"))
     if "orthogonal_norm" in stored:
-        norms = norms.fillna(_inside(M, P) + runs(dataset, source, "orthogonal_norm"))
+        q = runs(dataset, source, "orthogonal_norm")
+        if M["teacher"].size == P.sizes["teacher"]:
+            norms = norms.fillna(_inside(M, P) + q)
+        elif bool((norms.isnull() & q.notnull()).any()):
+            allowed = "must be all of them where lengths follow from M and q: select among the cosines"
+            raise InvalidInput("teacher", M["teacher"].values.tolist(), allowed)
     with np.errstate(all="ignore"):
-        length = norms.clip(min=0.0) ** 0.5 * _diagonal(P, "teacher") ** 0.5
+        square = _diagonal(P, "teacher").isel(teacher=M["teacher"])  # P is of all teachers, by their numbers
+        length = norms.clip(min=0.0) ** 0.5 * square**0.5
         found = M / length.where(length != 0, np.inf)
     found = found.transpose(*M.dims).rename("cosine")
     return found.assign_attrs(long_name="cosine of a neuron with a teacher's, M_jr/√(Q_jj P_rr)", units="1")
 
 
 def _diagonal(matrix: xr.DataArray, dim: str) -> xr.DataArray:
-    return xr.apply_ufunc(
-        lambda values: np.diagonal(values, axis1=-2, axis2=-1),
-        matrix,
-        input_core_dims=[[dim, f"{dim}_other"]],
-        output_core_dims=[[dim]],
-    )
+    """The entries of each neuron with itself, by their labels: either dimension may have been selected."""
+    other = f"{dim}_other"
+    matrix = matrix if other in matrix.dims else matrix.expand_dims(other)  # one of them was selected
+    if missing := np.setdiff1d(matrix[dim].values, matrix[other].values).tolist():
+        raise InvalidInput(other, matrix[other].values.tolist(), f"must have what {dim} has, also {missing}")
+    return matrix.sel({other: matrix[dim]}).drop_vars(other, errors="ignore")
 
 
 def _inside(M: xr.DataArray, P: xr.DataArray) -> xr.DataArray:
     """(M P⁻¹ Mᵀ)_jj; where k differs, the padding adds nothing."""
+    if alone := [dim for dim in ("student", "teacher") if dim not in M.dims]:  # one of them was selected
+        return _inside(M.expand_dims(alone), P).squeeze([dim for dim in alone if dim == "student"])
 
     def of(M: Array, P: Array) -> Array:
         eye = np.eye(P.shape[-1])
@@ -108,6 +117,8 @@ def labels(dataset: xr.Dataset, /, source: str = "sgd", *, threshold: float = 0.
     A neuron belongs to r if |c_jr| > `threshold`. Where p differs, the padding has no cosine.
     """
     all_times = cosines(dataset, source)
+    if alone := [dim for dim in ("student", "teacher") if dim not in all_times.dims]:
+        all_times = all_times.expand_dims(alone, [all_times.ndim + at for at in range(len(alone))])
     there = all_times.notnull().any(["student", "teacher"])
     last = there.sizes["time"] - 1 - there.isel(time=slice(None, None, -1)).argmax("time")
     found = all_times.isel(time=last.drop_vars("time", errors="ignore"))
@@ -121,7 +132,7 @@ def labels(dataset: xr.Dataset, /, source: str = "sgd", *, threshold: float = 0.
         dims,
         {
             "label": (
-                np.where(size.max(axis=-1) > threshold, best, -1),
+                np.where(size.max(axis=-1) > threshold, all_times["teacher"].values[best], -1),
                 "teacher neuron to which a neuron belongs, -1 for none",
             ),
             "cosine": (cosine, "cosine with the teacher neuron that is nearest"),

@@ -138,13 +138,16 @@ def _draw_collapse(found: xr.Dataset, axes: Any = None) -> Figure:
 
 # ---- cosines
 
+NEURONS = ("student", "student_other", "teacher")  # are selected among the cosines, which may need them all
+
 
 def _paths(dataset: xr.Dataset, /, regime: str | None = None, **where: Any) -> xr.Dataset:
+    neurons = {name: where.pop(name) for name in NEURONS if name in where}
     chosen = select(dataset, {**where, **({} if regime is None else {"regime": regime})})
     sources = [kind for kind in ("sgd", "ode") if f"{kind}_risk" in chosen]
     found = {}
     for source in sources:
-        array = cosines(chosen, source)
+        array = select(cosines(chosen, source), neurons)
         for dim in point_dims(array):
             if array.sizes[dim] > 1:
                 there = listed(array[dim].values) if dim in array.coords else f"{array.sizes[dim]} of them"
@@ -160,11 +163,12 @@ def _draw_paths(found: xr.Dataset, axes: Any = None) -> Figure:
 
 
 def _histograms(dataset: xr.Dataset, /, source: str = "sgd", **where: Any) -> xr.DataArray:
+    neurons = {name: where.pop(name) for name in NEURONS if name in where}
     chosen = select(dataset, where)
     kind = kind_of(chosen, source)[0]
     if f"{kind}_cosine_histogram" in chosen and f"{kind}_cosines" not in chosen:
-        return runs(chosen, source, "cosine_histogram")
-    return cosines(chosen, source)
+        return select(runs(chosen, source, "cosine_histogram"), neurons)
+    return select(cosines(chosen, source), neurons)
 
 
 def _draw_histograms(found: xr.DataArray, axes: Any = None) -> Figure:

@@ -5,6 +5,7 @@ import pytest
 import xarray as xr
 
 from sweep_service.analysis.specialisation import cosines, labels, specialisation_time
+from sweep_service.analysis.views import VIEWS
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
 from tests.analysis.synthetic import TIMES, assert_described, made
@@ -180,3 +181,65 @@ def test_the_order_parameter_is_made_of_these_cosines(real, source):
     np.testing.assert_allclose(margin, chosen[f"{kind}_specialisation"], rtol=1e-7, atol=1e-9)
     padding = np.isnan(labels(real, source).cosine.transpose("d", "p", "student", ...).values[:, 0, 2:])
     assert padding.all()
+
+
+# ---- some of the neurons
+
+
+@pytest.mark.parametrize("source", ["sgd", "ode", "mean_field"])
+@pytest.mark.parametrize("at", [1, [1], [3, 1]], ids=str)
+def test_a_selected_neuron_is_the_same_neuron(real, source, at):
+    whole, part = cosines(real, source), cosines(real.isel(student=at), source)
+    xr.testing.assert_allclose(part, whole.isel(student=at), rtol=1e-12)
+    both = cosines(real.isel(student=at, student_other=at), source)
+    np.testing.assert_allclose(both, part, rtol=1e-12)
+    some, every = labels(real.isel(student=at), source), labels(real, source)
+    np.testing.assert_array_equal(some.label, every.label.isel(student=np.atleast_1d(at)))
+
+
+@pytest.mark.parametrize("at", [1, [1]], ids=str)
+def test_a_selected_teacher_is_the_same_teacher(real, at):
+    """Also where teachers are not orthonormal; a neuron belongs to it by the number that it has among all."""
+    xr.testing.assert_allclose(cosines(real.isel(teacher=at)), cosines(real).isel(teacher=at), rtol=1e-12)
+    M = np.array([[0.1, 3.9], [2.0, 0.0]])
+    start = {"kind": "overlaps", "M": [[0, 0], [0, 0]], "Q": [[1, 0], [0, 1]], "P": [[1, 0], [0, 16]]}
+    known = made(**RISK, init=start)
+    known = with_overlaps(known, M, np.diag([1.0, 4.0])).assign_coords(teacher=[0, 1], student=[0, 1])
+    np.testing.assert_allclose(cosines(known).isel(time=0).squeeze(), [[0.1, 0.975], [1.0, 0.0]])
+    chosen = known.isel(teacher=at)
+    np.testing.assert_allclose(cosines(chosen).isel(time=0).squeeze(), [0.975, 0.0])
+    assert labels(chosen).label.squeeze().values.tolist() == [1, -1]
+    alone = chosen.isel(student=0, student_other=0)
+    assert labels(alone).label.squeeze().item() == 1
+
+
+def test_lengths_that_are_not_there_are_asked_for(real):
+    with pytest.raises(InvalidInput, match=r"must have what student has, also \[0, 2, 3\]") as found:
+        cosines(real.isel(student_other=[1]))
+    assert found.value.field == "student_other"
+    with pytest.raises(InvalidInput, match="select among the cosines") as found:
+        cosines(real.isel(teacher=[0]), "mean_field")
+    assert found.value.field == "teacher"
+
+
+@pytest.mark.parametrize(
+    "words", [{"student": "1"}, {"teacher": "1"}, {"student": "0,1", "teacher": "0"}], ids=str
+)
+def test_neurons_that_a_view_selects(real, words):
+    where, at = (
+        {"d": 20, "p": 4},
+        {name: [int(one) for one in text.split(",")] for name, text in words.items()},
+    )
+    for source in ("sgd", "mean_field"):
+        every = VIEWS["histograms"].find(real, source=source, **where)
+        xr.testing.assert_identical(
+            VIEWS["histograms"].find(real, source=source, **where, **words), every.sel(at)
+        )
+    paths = VIEWS["cosines"].find(real, regime="mean_field", **where)
+    xr.testing.assert_identical(
+        VIEWS["cosines"].find(real, regime="mean_field", **where, **words), paths.sel(at)
+    )
+    for view in ("histograms", "cosines"):
+        with pytest.raises(InvalidInput) as found:
+            VIEWS[view].find(real, **where, student_other="0")
+        assert found.value.field == "selection"

@@ -22,11 +22,11 @@ LEVEL = (2.5, 97.5)  # percent
 FEWEST = 2  # values of the parameter
 CASE, PLACE = "case", "place"
 
-# By name: a number of each run.
-OF: dict[str, Callable[..., xr.DataArray]] = {
-    "discrepancy": largest_differences,
-    "overlap_discrepancy": partial(largest_differences, of="overlaps"),
-    "final_risk": late_means,
+# By name: a number of each run, and the words that choose of what.
+OF: dict[str, tuple[Callable[..., xr.DataArray], tuple[str, ...]]] = {
+    "discrepancy": (largest_differences, ("a", "b")),
+    "overlap_discrepancy": (partial(largest_differences, of="overlaps"), ("a", "b")),
+    "final_risk": (late_means, ("source",)),
 }
 
 
@@ -46,7 +46,11 @@ def exponent(
     """
     if of not in OF:
         raise unknown_name("of", of, OF)
-    values = OF[of](dataset, **options)
+    value, words = OF[of]
+    for name, given in options.items():
+        if name not in words:
+            raise InvalidInput(name, given, f"is no option of {of}, which takes {' and '.join(words)}")
+    values = value(dataset, **options)
     stands = [str(dim) for dim in values.dims if dim not in DRAWN]
     table = values.transpose(*stands, ...).values.reshape(int(np.prod([values.sizes[d] for d in stands])), -1)
     columns = {along: _column(dataset, values, along, stands)}

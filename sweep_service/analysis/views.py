@@ -15,7 +15,7 @@ import xarray as xr
 
 from sweep_service.analysis.collapse import collapse
 from sweep_service.analysis.curves import MOST_CURVES, curves, plain_value
-from sweep_service.analysis.exponent import exponent
+from sweep_service.analysis.exponent import OF, exponent
 from sweep_service.analysis.phase import as_plain, phase_diagram
 from sweep_service.analysis.phases import scaling_phase
 from sweep_service.analysis.plots import style
@@ -91,7 +91,7 @@ def _plane(dataset: xr.Dataset, /, source: str = "sgd", **where: Any) -> xr.Data
     return found.squeeze("regime", drop=True) if "regime" in found.dims else found
 
 
-RATE_WORDS = ("a", "b", "source")
+RATE_WORDS = {word for _, words in OF.values() for word in words}
 
 
 def _rates(

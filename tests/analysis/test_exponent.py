@@ -143,4 +143,15 @@ def test_what_is_refused():
         with pytest.raises(InvalidInput) as found:
             exponent(floors(-0.5), **{"of": "final_risk", "along": "d", **words})
         assert found.value.field == field
+    for of, name in (
+        ("discrepancy", "source"),
+        ("final_risk", "a"),
+        ("final_risk", "b"),
+        ("final_risk", "odd"),
+    ):
+        with pytest.raises(
+            InvalidInput, match=f"{name} = 'sgd': is no option of {of}, which takes "
+        ) as found:
+            exponent(floors(-0.5), of, "d", **{name: "sgd"})
+        assert found.value.field == name
     assert set(module.OF) == {"discrepancy", "overlap_discrepancy", "final_risk"}

@@ -97,6 +97,13 @@ def test_every_view_in_every_format(get, sweep, view, format):
         assert len(answer.content) > 3000
 
 
+def test_a_neuron_that_is_chosen_is_that_neuron(get):
+    every = np.array(get("figures/histograms", **QUERIES["histograms"]).json()["data"])
+    for name, axis in (("student", -2), ("teacher", -1)):
+        answer = get("figures/histograms", **QUERIES["histograms"], **{name: "1"})
+        np.testing.assert_array_equal(answer.json()["data"], np.take(every, [1], axis))
+
+
 def test_the_routes_of_the_contract_are_views(get):
     assert get("curves", d="5").json() == get("figures/curves", d="5").json()
     assert get("phase-diagram", **GOOD).json() == get("figures/phase-diagram", **GOOD).json()
@@ -215,6 +222,11 @@ def test_too_many_at_once_are_told_to_wait(tmp_path, monkeypatch):
         ("figures/collapse", {"kind": "odd"}, "kind"), ("figures/cosines", {}, "d"),
         ("figures/histograms", {"source": "odd"}, "source"), ("curves", {"format": "gif"}, "format"),
         ("phase-diagram", {"x": "triangle"}, "triangle"), ("figures/rates", {"b": "sgd"}, "b"),
+        ("figures/rates", {"source": "sgd"}, "source"),
+        ("figures/histograms", {"student_other": "0"}, "selection"),
+        ("figures/rates", {"of": "final_risk", "a": "sgd"}, "a"),
+        ("figures/rates", {"of": "final_risk", "b": "classical_noise"}, "b"),
+        ("figures/cosines", {"d": "5", "gamma": "0.1", "teacher": "0", "format": "png"}, "cosines"),
         ("figures/phase-diagram", {"x": "d", "y": "gamma", "axes": "1"}, "selection"),
     ],
 )  # fmt: skip

@@ -94,6 +94,7 @@ def plot_cosine_histograms(
     density = _density(cosines.isel(time=chosen))
     line = None if theory is None else _density(theory.isel(time=chosen))
     teachers, log = density.shape[1], bool(density.max(initial=0.0) > GATHERED)
+    numbers = cosines["teacher"].values if "teacher" in cosines.dims else np.zeros(1, int)  # among all
     with style.style():
         panels = axes
         if panels is None:
@@ -105,9 +106,9 @@ def plot_cosine_histograms(
         colours = (style.BLUE, style.VERMILLION, style.GREEN, style.PURPLE)
         for panel, at, row in zip(panels, chosen, range(len(chosen)), strict=True):
             panel.set_yscale("log" if log else "linear")
-            for teacher in range(teachers):
-                colour = colours[teacher % len(colours)]
-                label = f"teacher {teacher + 1}" if teachers > 1 else "SGD" if line is not None else None
+            for teacher, number in enumerate(numbers.tolist()):
+                colour = colours[number % len(colours)]
+                label = f"teacher {number + 1}" if teachers > 1 else "SGD" if line is not None else None
                 panel.stairs(density[row, teacher], edges, color=colour, label=label)
                 panel.stairs(density[row, teacher], edges, fill=True, alpha=0.2, color=colour)
                 if line is not None:

@@ -90,6 +90,8 @@ def test_histograms_are_densities():
         values, sides, _ = axes.patches[0].get_data()
         assert np.sum(values * np.diff(sides)) == pytest.approx(1.0)
     assert names(figure.axes[0]) == ["teacher 1", "teacher 2"]
+    chosen = rendered(plot_cosine_histograms(paths().assign_coords(teacher=[1, 3]), [0.0]))
+    assert names(chosen.axes[0]) == ["teacher 2", "teacher 4"]
 
 
 def test_stored_histograms_are_drawn_as_they_are():

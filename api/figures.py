@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Literal
 
 import xarray as xr
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -131,6 +131,7 @@ def painter_of(request: Request) -> Painter:
 Here = Annotated[Painter, Depends(painter_of)]
 Format = Annotated[Literal["json", "png", "svg", "pdf"], Query()]
 Word = Annotated[str | None, Query(max_length=200)]
+Name = Annotated[str, Path(json_schema_extra={"enum": [*VIEWS]})]  # whose error names the nearest one
 FILES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Numbers, or a figure",
@@ -165,7 +166,7 @@ async def phase_diagram(
 @router.get("/figures/{view}", response_model=None, responses=FILES, description=(
     f"Any view of the catalogue, with its words. {CHOICE}"
 ))  # fmt: skip
-async def figure(painter: Here, request: Request, id: Id, view: str, format: Format = "json") -> Response:
+async def figure(painter: Here, request: Request, id: Id, view: Name, format: Format = "json") -> Response:
     if view not in VIEWS:
         raise unknown_name("view", view, VIEWS)
     return await painter.answer(request, id, view)

@@ -60,6 +60,8 @@ def exponent(
     for row in range(len(table)):
         cases.setdefault(tuple(plain_value(columns[name][row]) for name in names), []).append(row)
     mean, error = (one.transpose(*stands).values.reshape(-1) for one in over_runs(values)[:2])
+    if columns[along].dtype.kind not in "iuf":
+        raise InvalidInput("along", along, "must be a number at each point, of which there is a logarithm")
     x = columns[along].astype(float)
     fits = [fitted(x[rows], table[rows]) for rows in cases.values()]
     longest = max(map(len, cases.values()))

@@ -21,6 +21,8 @@ def specialisation_time(dataset: xr.Dataset, /, source: str = "sgd", *, level: f
     """
     array = runs(dataset, source, "specialisation")
     dims, times = run_dims(array), array["time"].values
+    if len(times) < 2:
+        raise InvalidInput("time", times.tolist(), "must have at least two samples, between which it rises")
     values = array.transpose(*dims, "time").values
     with np.errstate(all="ignore"):
         rises = (values[..., :-1] < level) & (values[..., 1:] >= level)

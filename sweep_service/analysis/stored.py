@@ -153,6 +153,8 @@ def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
     """P (…, teacher, teacher_other), with the dimensions it depends on: none for an orthonormal teacher."""
     init = spec_of(dataset).get("init", {"kind": "planted"})  # without a spec, P = I
     largest = int(parameter(dataset, "k").max())
+    if "teacher" in dataset.coords:  # a smaller k may have been selected, whose teachers are padded as before
+        largest = max(largest, int(dataset["teacher"].max()) + 1)
 
     def parsed(k: int, d: int = FAR, **numbers: float) -> tuple[Init, Shape]:
         given = {name.removeprefix(INIT): value for name, value in numbers.items()}
@@ -165,7 +167,7 @@ def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
         P[: shape.k, : shape.k] = start.teacher_overlap(shape, seed)
         return P
 
-    names, teacher = ["k"], parsed(largest)[0].teacher
+    names, teacher = ["k"], parsed(int(parameter(dataset, "k").max()))[0].teacher
     if teacher is not None and teacher.kind == "random":
         names += ["d", "seed", *(str(name) for name in dataset.coords if str(name).startswith(INIT))]
     return at_points(dataset, names, of, ("teacher", "teacher_other"))

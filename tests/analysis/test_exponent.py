@@ -154,4 +154,8 @@ def test_what_is_refused():
         ) as found:
             exponent(floors(-0.5), of, "d", **{name: "sgd"})
         assert found.value.field == name
+    words = made(lambda time: 0.1, {"activation": np.array(["erf", "relu"])})
+    with pytest.raises(InvalidInput, match="must be a number") as found:
+        exponent(words, "final_risk", "activation")
+    assert found.value.field == "along"
     assert set(module.OF) == {"discrepancy", "overlap_discrepancy", "final_risk"}

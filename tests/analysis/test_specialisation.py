@@ -59,6 +59,8 @@ def test_a_rise_from_the_first_sample_and_runs_that_did_not_end():
     assert found.specialised.values.reshape(-1).tolist() == [True, False, False]
     soon = made(**RISK, observables={"specialisation": lambda t: np.where(t > 0, 0.9, 0.1)})
     assert specialisation_time(soon).specialisation_time.item() == pytest.approx(TIMES[1] / 2)  # linear in t
+    with pytest.raises(InvalidInput, match="two samples"):
+        specialisation_time(soon.isel(time=[0]))
 
 
 # ---- overlaps
@@ -243,3 +245,17 @@ def test_neurons_that_a_view_selects(real, words):
         with pytest.raises(InvalidInput) as found:
             VIEWS[view].find(real, **where, student_other="0")
         assert found.value.field == "selection"
+
+
+def test_a_width_that_is_selected_changes_nothing(tmp_path):
+    """Of two k the smaller is padded, whether or not the larger is there."""
+    spec = {
+        "axes": {"d": 8, "p": 2, "gamma": 0.5, "k": [1, 2], "regime": ["classical", "mean_field"]},
+        "time": {"max": 2.0, "samples": 5},
+    }  # fmt: skip
+    dataset = computed(tmp_path, spec)
+    for source in ("sgd", "ode"):
+        for k in (1, 2):
+            part, whole = cosines(dataset.sel(k=[k]), source), cosines(dataset, source).sel(k=[k])
+            xr.testing.assert_allclose(part, whole, rtol=1e-12)
+            assert np.isfinite(part.isel(teacher=slice(k))).all()

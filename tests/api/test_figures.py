@@ -237,3 +237,10 @@ def test_what_cannot_be_drawn_is_refused(get, part, params, field):
 def test_the_catalogue_names_every_view(service):
     found = service.get("/v1/catalogue").json()["views"]
     assert [one["name"] for one in found] == list(VIEWS)
+
+
+def test_the_document_names_every_view(service, get):
+    described = service.get("/openapi.json").json()["paths"]["/v1/sweeps/{id}/figures/{view}"]["get"]
+    view = next(one for one in described["parameters"] if one["name"] == "view")
+    assert view["schema"]["enum"] == list(VIEWS)
+    assert_problem(get("figures/curve"), 422, "did you mean 'curves'?", "histograms", field="view")

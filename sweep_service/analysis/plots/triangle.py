@@ -14,6 +14,7 @@ import xarray as xr
 
 from sweep_service.analysis.plots import shade, style
 from sweep_service.arrays import Array
+from sweep_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,11 +51,13 @@ def plot_triangle(
     `limits` of the colours and `levels` of the contours make triangles comparable; by default there are
     five contours, evenly spaced in colour. The bar of colours shows where they are.
     """
+    name = str(triangle.attrs.get("value", triangle.name or ""))
+    if shade.is_categorical(triangle.values):
+        raise InvalidInput("value", name, "is a word at each point: a triangle shows numbers")
     u = np.column_stack([triangle[f"u_{name}"].values for name in SIDES])
     x, y = (u @ CORNERS).T
     values = np.asarray(triangle.values, dtype=float)
     there = np.isfinite(values)
-    name = str(triangle.attrs.get("value", triangle.name or ""))
 
     with style.canvas(axes, height=4.0) as (figure, axes):
         norm, cmap = shade.scale(name, values if limits is None else limits)

@@ -7,6 +7,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.contour import ContourSet
 
 from sweep_service.analysis.plots.triangle import BESIDE, CORNERS, HEIGHT, plot_triangle
+from sweep_service.errors import InvalidInput
 from tests.analysis.plots.rendering import rendered
 
 
@@ -109,3 +110,10 @@ def test_contours_are_on_the_bar_of_colours():
     lines, marks = contours(plot_triangle(some, levels=(0.02, 0.2, 5.0)))
     assert lines == [2]  # none where no value is
     assert marks[:2] == pytest.approx([0.02, 0.2], rel=1e-4)  # a bar is drawn by interpolation
+
+
+def test_words_are_refused():
+    words = triangle(value="sgd_phase").copy(data=np.full(21, "bad"))
+    with pytest.raises(InvalidInput, match="a triangle shows numbers") as found:
+        plot_triangle(words)
+    assert found.value.field == "value"

@@ -30,6 +30,11 @@ class LocalChunks(LocalStore):
         await super().set(key, value)
         self.written.add(key)
 
+    async def delete(self, key: str) -> None:
+        """Zarr removes a chunk that has become empty."""
+        self.may_write()
+        await super().delete(key)
+
     def sync(self) -> None:
         """Bring everything written since the last time to the disk."""
         folders: set[Path] = set()
@@ -64,6 +69,19 @@ class S3Chunks(ObjectStore["S3Store"]):
         self.may_write()
         with answered(key):
             await super().set(key, value)
+
+    async def delete(self, key: str) -> None:
+        from sweep_service.store.s3 import answered
+
+        self.may_write()
+        with answered(key):
+            await super().delete(key)
+
+    async def exists(self, key: str) -> bool:
+        from sweep_service.store.s3 import answered
+
+        with answered(key):
+            return await super().exists(key)
 
     def sync(self) -> None:
         """Nothing is left to do."""

@@ -44,7 +44,9 @@ def answered(name: str) -> Iterator[None]:
     """What a bucket says in our words: nothing there, not allowed, or no answer."""
     try:
         yield
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if "NoSuchBucket" in str(error):  # all of it, not one object
+            raise StoreGone(f"the object store does not answer: {_short(error)}") from None
         raise NotFound(f"no object named {name}") from None
     except (AlreadyExistsError, PreconditionError):  # what a conditional write is there for
         raise

@@ -7,10 +7,13 @@ import sys
 import threading
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
+import zarr
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sweep_service.errors import InvalidInput, NotFound
+from sweep_service.errors import InUse, InvalidInput, NotFound
+from sweep_service.store.objects import nothing
 
 OUTSIDE = [
     "", ".", "..", "../x", "a/../b", "a/..", "/a", "//a", "a//b", "a/", "./a", "a/.", "a\0b", "a\nb", "a\n",
@@ -259,6 +262,24 @@ class StoreConformance:
         assert objects.create(name, b"2") is False
         assert list(objects.list()) == [name]
         assert objects.get(name) == b"1"
+
+    def test_who_may_not_write_changes_no_chunk(self, objects):
+        """Neither by a value nor by none: zarr removes a chunk that has become empty."""
+
+        def overtaken():
+            raise InUse("another's now")
+
+        chunks = objects.chunks("s.zarr")
+        array = zarr.create_array(chunks, shape=4, chunks=2, dtype=float, fill_value=np.nan)
+        array[:] = 1.0
+        objects.may_write = overtaken
+        for value in (2.0, np.nan):
+            with pytest.raises(InUse):
+                array[:2] = value
+        assert list(array[:]) == [1.0] * 4
+        objects.may_write = nothing
+        array[:2] = np.nan
+        assert len(list(objects.list("s.zarr/c/"))) == 1
 
     @pytest.mark.parametrize(("size", "rounds"), [(64, 10), (1 << 20, 30)])
     def test_killed_writer_leaves_the_old_or_the_new_content(self, objects, size, rounds):

@@ -3,9 +3,12 @@
 import threading
 import time
 import uuid
+from datetime import timedelta
 
+import numpy as np
 import pytest
 import xarray as xr
+import zarr
 from hypothesis import HealthCheck, settings
 
 import sweep_service as ss
@@ -16,11 +19,13 @@ from sweep_service.executors import SerialExecutor
 from sweep_service.grids import Grid
 from sweep_service.spec import SweepSpec
 from sweep_service.store import lease as leases
+from sweep_service.store import s3
 from sweep_service.store.folder import DataFolder, place_of
 from sweep_service.store.layout import Layout
 from sweep_service.store.lease import Lease, lease
 from sweep_service.store.ledger import State
 from sweep_service.store.s3 import Bucket, S3Objects
+from tests.chaos.proxy import proxied
 from tests.store.conformance import StoreConformance, StoreMachine
 from tests.store.weed import weed
 
@@ -254,6 +259,28 @@ def test_a_server_that_is_away(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     with pytest.raises(StoreGone, match="does not answer"):
         S3Objects("s3://bucket/away").get("a")
+
+
+@pytest.mark.parametrize("value", [1.0, np.nan])
+def test_chunks_of_a_server_that_is_busy(server, url, monkeypatch, value):
+    """Whether they are written or, when they are empty again, removed."""
+    monkeypatch.setattr(s3, "PATIENCE", timedelta(seconds=0.1))
+    with proxied(int(server.environment["AWS_ENDPOINT_URL"].rpartition(":")[2])) as line:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{line.port}")
+        chunks = S3Objects(url).chunks("s.zarr")
+        array = zarr.create_array(chunks, shape=2, chunks=2, dtype=float, fill_value=np.nan)
+        array[:] = 0.0
+        line.set("busy")
+        with pytest.raises(StoreGone, match="SlowDown"):
+            array[:] = value
+
+
+def test_a_bucket_that_is_not_there(server):
+    """All of it: one object is not to blame."""
+    objects = S3Objects("s3://nobody-made-it/data")
+    for ask in (lambda: objects.get("a"), objects.top):
+        with pytest.raises(StoreGone, match="NoSuchBucket"):
+            ask()
 
 
 def test_a_wrong_key(server, monkeypatch):

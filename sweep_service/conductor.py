@@ -20,19 +20,19 @@ from dataclasses import replace
 import numpy as np
 import sqlalchemy as sa
 
-from sweep_service.bundles import bundles
-from sweep_service.errors import NO_ROOM, Damaged, InvalidInput, NotFound, StoreGone, TooNew, is_passing
+from sweep_service.bundles import Bundle, bundles
+from sweep_service.errors import NO_ROOM, UNREADABLE, StoreGone, is_passing
 from sweep_service.estimate import Limits
 from sweep_service.executors import Executor, Receipt
 from sweep_service.faults import fault
 from sweep_service.meter import Meter
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import DataFolder
+from sweep_service.store.folder import UNOWNED, DataFolder
 from sweep_service.store.ledger import State, Sweep, utc_now
 from sweep_service.store.merger import Merger
 from sweep_service.store.parts import Part
-from sweep_service.submission import Submission
+from sweep_service.submission import FINAL, Submission
 from sweep_service.task import Task, part_name
 
 IS_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3  # at a bundle whose task dies
 LEAST_ROOM = 4 << 20  # bytes: with less, nothing new is begun
+AT_ONCE = 16  # bundles that are looked up to be submitted
 MERGE_EVERY = 2.0  # seconds
 TIDY_EVERY = 60.0  # seconds
 WHOLE = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # nothing is to come
@@ -63,6 +64,7 @@ class Conductor:
         # Bundles by sweep: on their way, and ended but not merged.
         self.submitted: defaultdict[str, set[str]] = defaultdict(set)
         self.ended: dict[str, set[str]] = {}
+        self.receipts: list[Receipt] = []  # that the executor has forgotten
         self.merged = self.tidied = clock.monotonic()
         self.waiting = ""
 
@@ -89,17 +91,16 @@ class Conductor:
                 log.warning("%s is not in the ledger: sweep doctor --rebuild adopts it", name)
             else:
                 self.folder.remove(name)
+        there = self.folder.objects.top()  # looking for each alone would take long where a store is far away
         for sweep in self.ledger.sweeps():
-            self.folder.own(sweep.id)
+            if f"{sweep.id}{UNOWNED}" in there:
+                self.folder.own(sweep.id)
             with self._blaming(sweep.id):
                 if sweep.state not in WHOLE:
                     self.merger.merge(sweep.id)
-                if sweep.state is State.CANCELLED:
-                    self._mark(sweep.id, Status.PENDING, Status.CANCELLED)
-                    self._recount(sweep.id)
                 if sweep.state is State.RUNNING:
                     self.ledger.set_state(sweep.id, State.QUEUED)
-                elif sweep.state.ended:
+                elif sweep.state.ended and f"{sweep.id}.parts" in there:
                     self.folder.clear_parts(sweep.id)
 
     def _tidy(self) -> None:
@@ -116,7 +117,7 @@ class Conductor:
         """What is wrong with the files of one sweep ends that sweep, and no other."""
         try:
             yield
-        except (Damaged, NotFound, TooNew, InvalidInput) as error:
+        except UNREADABLE as error:
             self.folder.require()  # of a disk that is gone nothing can be found, and nobody is to blame
             log.warning("%s cannot go on: %s", sweep, error)
             self._withdraw(sweep)
@@ -133,7 +134,7 @@ class Conductor:
         """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""
         adopted = []
         for name in self.strangers():
-            with suppress(Damaged, NotFound, TooNew, InvalidInput):  # what cannot be read stays where it is
+            with suppress(*UNREADABLE):  # what cannot be read stays where it is
                 adopted.append(self._adopt(name))
         return adopted
 
@@ -170,9 +171,13 @@ class Conductor:
         running = self.ledger.sweeps(states=[State.RUNNING, State.QUEUED])[::-1]
         running = [sweep for sweep in running if only in (None, sweep.id)]
         self._dispatch(running)
-        for receipt in self.executor.poll():
+        self.receipts += self.executor.poll()
+        while self.receipts:  # one that cannot be taken in now, for want of room, is not forgotten
+            receipt = self.receipts[0]
             with self._blaming(receipt.sweep):
                 self._receive(receipt)
+            if receipt in self.receipts:
+                self.receipts.remove(receipt)
         self._merge()
         for sweep in running:
             if not self.submitted[sweep.id]:
@@ -226,21 +231,24 @@ class Conductor:
         the newest goes first.
         """
         hungry, age = {sweep.id: sweep for sweep in running}, [sweep.id for sweep in running]
+        ready: dict[str, list[Bundle]] = {}
         while hungry:
             sweep = min(hungry.values(), key=lambda one: (-one.priority, len(self.submitted[one.id])))
             mine, room = self.submitted[sweep.id], self.executor.room(sweep.id)
-            here = mine | self.ended.get(sweep.id, set())
-            found = self.ledger.pending(sweep.id, 1, sorted(here)) if room else []
-            if not found:
+            if room and not ready.get(sweep.id):
+                here = mine | self.ended.get(sweep.id, set())
+                ready[sweep.id] = self.ledger.pending(sweep.id, AT_ONCE, here)
+            if not room or not ready[sweep.id]:
                 del hungry[sweep.id]
                 continue
+            bundle = ready[sweep.id].pop(0)
             if sweep.state is State.QUEUED:
                 self.ledger.set_state(sweep.id, State.RUNNING)
                 hungry[sweep.id] = replace(sweep, state=State.RUNNING)
-            task = Task(self.folder.where, sweep.id, found[0], sweep.name)
+            task = Task(self.folder.where, sweep.id, bundle, sweep.name)
             turn = sweep.priority * MOST_SWEEPS - len(mine)
             self.executor.submit(task, turn * MOST_SWEEPS + age.index(sweep.id))
-            mine.add(found[0].key)
+            mine.add(bundle.key)
 
     def _receive(self, receipt: Receipt) -> None:
         self.submitted[receipt.sweep].discard(receipt.bundle)
@@ -288,17 +296,17 @@ class Conductor:
 
     def cancel(self, sweep: str) -> Sweep:
         """Give up what is not computed yet."""
-        state = self.ledger.sweep(sweep).state
-        if not state.ended or state is State.CANCELLED:  # again, after a crash in the middle of it
+        if not self.ledger.sweep(sweep).state.ended:
             self._withdraw(sweep)
             self.merger.merge(sweep)
-            self.ledger.set_state(sweep, State.CANCELLED)
-            fault("cancel:state")
-            self.ledger.drop(sweep)
             self._mark(sweep, Status.PENDING, Status.CANCELLED)
             fault("cancel:status")
+            self.ledger.drop(sweep)
             self._recount(sweep)
+            fault("cancel:counts")
+            self.ledger.set_state(sweep, State.CANCELLED)  # last: who follows it is told this, and goes
             self.folder.clear_parts(sweep)
+            self.merger.forget(sweep)
         return self.ledger.sweep(sweep)
 
     def pause(self, sweep: str) -> Sweep:
@@ -309,12 +317,15 @@ class Conductor:
 
     def resume(self, sweep: str) -> Sweep:
         if self.ledger.sweep(sweep).state is State.PAUSED:
+            self.ended.setdefault(sweep, set())  # what came before it rested, or since, is merged
             self.ledger.set_state(sweep, State.QUEUED)
         return self.ledger.sweep(sweep)
 
     def retry(self, sweep: str) -> Sweep:
         """Compute failed and cancelled runs again."""
-        if self.ledger.sweep(sweep).state.ended:
+        state = self.ledger.sweep(sweep).state
+        is_whole = state is State.COMPLETED and set(self.counts(sweep)) <= {one.label for one in FINAL}
+        if state.ended and not is_whole:
             for old in (Status.FAILED, Status.CANCELLED):
                 self._mark(sweep, old, Status.PENDING)
             for name in list(self.folder.objects.list(f"{sweep}.failures/")):
@@ -337,6 +348,7 @@ class Conductor:
     def _withdraw(self, sweep: str) -> None:
         self.executor.cancel(sweep)
         self.submitted.pop(sweep, None)
+        self.receipts = [one for one in self.receipts if one.sweep != sweep]
         self.ended.pop(sweep, None)
         self.meter.settled(sweep)
         self.merger.forget(sweep)

@@ -24,7 +24,8 @@ from __future__ import annotations
 import difflib
 import errno
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # what an OSError says of a full disk: wait, nothing is wrong with us
@@ -110,6 +111,25 @@ class Stopped(SweepError):
 def is_passing(error: BaseException | None) -> bool:
     """Trouble of the store that waiting ends: nobody is to blame, and nothing is given up."""
     return isinstance(error, StoreGone) or getattr(error, "errno", None) in (*NO_ROOM, *NOT_THERE)
+
+
+# What is wrong with the files of one sweep, which others need not suffer from.
+UNREADABLE = (Damaged, NotFound, TooNew, InvalidInput)
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """What cannot be made sense of is damaged, whatever the library that tried it calls that."""
+    try:
+        yield
+    except (SweepError, MemoryError):
+        raise
+    except Exception as error:
+        there = isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, NotADirectoryError))
+        if there:  # a file that cannot be read now may be whole
+            raise
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Damaged(f"{name} cannot be read: {why}") from error
 
 
 def unknown_name(field: str, name: Any, known: Iterable[str]) -> InvalidInput:

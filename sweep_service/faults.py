@@ -16,7 +16,7 @@ POINTS = (
     "submit:disown", "submit:spec", "submit:keys", "submit:dataset", "submit:reuse", "submit:ledger",
     "task:computed", "task:part",
     "merge:values", "merge:status", "merge:failures", "merge:ledger", "merge:removed",
-    "finish:state", "cancel:state", "cancel:status", "retry:status", "remove:disown", "remove:ledger",
+    "finish:state", "cancel:status", "cancel:counts", "retry:status", "remove:disown", "remove:ledger",
 )  # fmt: skip
 
 _seen: Counter[str] = Counter()

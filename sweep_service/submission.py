@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from sweep_service.arrays import AnyArray
 from sweep_service.bundles import bundles
-from sweep_service.errors import Damaged, InvalidInput, LimitExceeded, NotFound, TooNew
+from sweep_service.errors import UNREADABLE, LimitExceeded, SweepError
 from sweep_service.estimate import Estimate, Limits, estimate
 from sweep_service.faults import fault
 from sweep_service.grids import Grid
@@ -85,14 +86,14 @@ class Submission:
                 if not shared:  # opening a dataset takes long, and there may be many
                     continue
                 dataset = folder.dataset(sweep.id)
-            except (Damaged, NotFound, TooNew, InvalidInput) as error:
+                for kind, (theirs, ours) in shared.items():
+                    if self._needed() <= set(dataset.layout.variables.get(kind, {})):
+                        done = np.isin(dataset.status(kind)[theirs], FINAL)
+                        if np.any(done):
+                            here[kind] = (theirs[done], ours[done])
+            except UNREADABLE as error:
                 log.warning("%s cannot be reused: %s", sweep.id, error)
                 continue
-            for kind, (theirs, ours) in shared.items():
-                if self._needed() <= set(dataset.layout.variables.get(kind, {})):
-                    done = np.isin(dataset.status(kind)[theirs], FINAL)
-                    if np.any(done):
-                        here[kind] = (theirs[done], ours[done])
             for kind, (_, ours) in here.items():
                 self.left[kind] = np.setdiff1d(self.left[kind], ours)
             if here:
@@ -116,8 +117,21 @@ class Submission:
 
     def accept(self, merger: Merger, extends: str | None, priority: int = 0) -> Sweep:
         """Files first, the ledger last: what dies in between was never acknowledged, and is forgotten."""
-        folder, ledger = merger.folder, merger.ledger
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
+        try:
+            sweep = self._enter(name, merger, extends, priority)
+        except Exception:
+            with suppress(SweepError, OSError):  # or it goes at the next start
+                merger.folder.remove(name)
+            raise
+        finally:
+            merger.forget(name)
+        fault("submit:ledger")
+        merger.folder.own(name)
+        return sweep
+
+    def _enter(self, name: str, merger: Merger, extends: str | None, priority: int) -> Sweep:
+        folder = merger.folder
         folder.disown(name)
         fault("submit:disown")
         folder.objects.put(f"{name}.json", self.spec.model_dump_json().encode())
@@ -129,15 +143,10 @@ class Submission:
         fault("submit:dataset")
         reused, counts = 0, Counter[str]()
         for source, found in self.reuse or ():
-            other = folder.dataset(source)
-            for kind, (theirs, ours) in found.items():
-                block = max(1, MERGE_BYTES // self.layout.run_bytes(kind))
-                for at in range(0, len(ours), block):
-                    few = slice(at, at + block)
-                    values = other.read(kind, theirs[few], self.layout.variables[kind])
-                    rows, targets = merger.write(dataset, name, kind, ours[few], values)
-                    counts.update(Status(int(status)).label for status in values["status"][rows])
-                    reused += len(targets)
+            for kind, numbers, values in self._copied(folder, source, found):
+                rows, targets = merger.write(dataset, name, kind, numbers, values)
+                counts.update(Status(int(status)).label for status in values["status"][rows])
+                reused += len(targets)
         fault("submit:reuse")
         some = bundles(self.layout, self.left, folder.calibration())
         runs = sum(self.layout.runs.count(kind) for kind in self.layout.variables)
@@ -145,7 +154,21 @@ class Submission:
         sweep = Sweep(
             name, self.grid.key.digest, self.spec.name, state, now, now, extends, "", runs, reused, priority
         )
-        ledger.add(sweep, some, counts)
-        fault("submit:ledger")
-        folder.own(name)
+        merger.ledger.add(sweep, some, counts)
         return sweep
+
+    def _copied(
+        self, folder: DataFolder, source: str, found: Found
+    ) -> Iterator[tuple[Kind, AnyArray, dict[str, AnyArray]]]:
+        """Numbers and values of runs of an earlier sweep; what cannot be read after all is left to do."""
+        for kind, (theirs, ours) in found.items():
+            block = max(1, MERGE_BYTES // self.layout.run_bytes(kind))
+            for at in range(0, len(ours), block):
+                few = slice(at, at + block)
+                try:
+                    values = folder.dataset(source).read(kind, theirs[few], self.layout.variables[kind])
+                except UNREADABLE as error:
+                    log.warning("%s cannot be reused: %s", source, error)
+                    self.left[kind] = np.union1d(self.left[kind], ours[few])
+                else:
+                    yield kind, ours[few], values

@@ -116,7 +116,7 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
     layout, stem = folder.layout(task.sweep), f"{task.sweep}.parts/{task.bundle.key}"
     crumb = Crumb(folder.objects, f"{stem}.crumb")
     crumb.begin()
-    content = _unwritten.pop(stem, None)
+    content, keep = _unwritten.pop(stem, None), True
     try:
         if content is None:
             jobs, results = list[Job](), list[Result]()
@@ -124,12 +124,13 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
                 checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{len(jobs)}.checkpoint")
                 jobs.append(job)
                 results.append(_computed(layout, job, crumb, stopped, checkpoint))
-            content = Part.of(layout, jobs, results).pack()
+            part = Part.of(layout, jobs, results)
+            content, keep = part.pack(), not part.failures  # which a retry would find again
         fault("task:computed")
         folder.objects.put(f"{stem}.npz", content)
         fault("task:part")
     except OSError:
-        if content is not None:
+        if content is not None and keep:
             _unwritten.clear()  # one is enough: who has no room is given the same bundle again
             _unwritten[stem] = content
         raise

@@ -22,7 +22,7 @@ from sweep_service.conductor import MOST_ATTEMPTS, Conductor
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InUse, LimitExceeded, RegimeUndefined, Stopped
 from sweep_service.estimate import Limits
-from sweep_service.executors import SerialExecutor
+from sweep_service.executors import Receipt, SerialExecutor
 from sweep_service.runs import Copies
 from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
@@ -814,7 +814,7 @@ def test_a_damaged_sweep_stops_no_other_and_can_be_removed(tmp_path, computed, s
         assert other.reused > 0  # of the one that is whole
         found = conductor.run(hurt.id)
         assert found.state is State.FAILED
-        assert f"{hurt.id}.zarr cannot be opened" in found.reason
+        assert f"{hurt.id}.zarr cannot be read" in found.reason
         conductor.remove(hurt.id)
         assert {sweep.id for sweep in conductor.ledger.sweeps()} == {whole.id, other.id}
     assert not list((tmp_path / "sweeps").glob(f"{hurt.id}*"))
@@ -916,3 +916,131 @@ def test_retried_runs_are_counted_once_beside_reused_ones(tmp_path, monkeypatch)
         assert more.reused > 0
         ended = conductor.run(conductor.retry(more.id).id)
         assert sum(conductor.ledger.totals(more.id)["counts"].values()) == ended.runs
+
+
+class Several(SerialExecutor):
+    """Many bundles end between two looks, as with a cluster; the first fails once."""
+
+    failed = False
+
+    def room(self, sweep):
+        return len(self.waiting) < 4
+
+    def poll(self):
+        found, tasks_, self.waiting = [], self.waiting, []
+        for task in tasks_:
+            error, self.failed = ("" if self.failed else "KilledWorker: once"), True
+            if not error:
+                tasks.run_task(task)
+            found.append(Receipt(task.sweep, task.bundle.key, error))
+        return found
+
+    def rest(self, seconds):
+        pass
+
+
+def test_a_receipt_that_cannot_be_taken_in_takes_no_other_along(tmp_path, small_bundles, monkeypatch):
+    with Conductor(DataFolder(tmp_path), Several()) as conductor:
+        plain, full = conductor.ledger.tried, [sa.exc.OperationalError("", {}, Exception("disk is full"))]
+
+        def tried(*given):
+            if full:
+                raise full.pop()
+            return plain(*given)
+
+        monkeypatch.setattr(conductor.ledger, "tried", tried)
+        sweep, _ = conductor.submit(spec(**FEW))
+        conductor.step()
+        assert "room on the disk" in conductor.waiting
+        for _ in range(10):
+            conductor.step()
+        assert conductor.ledger.sweep(sweep.id).state is State.COMPLETED
+        assert conductor.receipts == []
+
+
+def test_what_was_computed_when_it_was_paused_is_not_computed_again(tmp_path, computed, monkeypatch):
+    monkeypatch.setattr(bundling, "AIM", 0.0)
+    monkeypatch.setattr(conducting_module, "MERGE_EVERY", 60.0)
+    with conducting(tmp_path) as conductor:
+        sweep, _ = conductor.submit(spec(**FEW))
+        for _ in range(3):
+            conductor.tick()
+        conductor.pause(sweep.id)
+        assert conductor.counts(sweep.id).keys() == {"pending"}  # nothing is merged yet
+        conductor.resume(sweep.id)
+        assert conductor.run(sweep.id).state is State.COMPLETED
+    assert set(runs_in(computed).values()) == {1}
+
+
+def test_who_hears_that_a_sweep_is_cancelled_can_count(tmp_path, monkeypatch):
+    with conducting(tmp_path) as conductor:
+        sweep, _ = conductor.submit(spec())
+        plain, counts = conductor.ledger.set_state, []
+
+        def told(name, state, reason=""):
+            counts.append(conductor.ledger.totals(name)["counts"])
+            plain(name, state, reason)
+
+        monkeypatch.setattr(conductor.ledger, "set_state", told)
+        conductor.cancel(sweep.id)
+        assert counts == [{"cancelled": sweep.runs}]
+
+
+def test_there_is_nothing_to_compute_again_in_a_whole_sweep(conductor):
+    before = done(conductor, spec())
+    assert conductor.retry(before.id) == before
+    path = conductor.folder.objects.root / f"{before.id}.zarr" / "sgd_status" / "c"
+    shutil.rmtree(path)  # but there is now
+    assert conductor.retry(before.id).state is State.QUEUED
+    assert conductor.run(before.id).state is State.COMPLETED
+    assert conductor.counts(before.id) == {"done": before.runs}
+
+
+def test_a_submission_that_fails_leaves_nothing(conductor, monkeypatch):
+    def full(*given):
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conductor.ledger, "add", full)
+        with pytest.raises(OSError, match="no room"):
+            conductor.submit(spec())
+    assert list(conductor.folder.objects.root.iterdir()) == []
+    sweep = done(conductor, spec())
+    again, _ = conductor.submit(spec(seeds={"init": 2, "repeat": 1}))
+    assert (sweep.state, again.state) == (State.COMPLETED, State.COMPLETED)
+    assert conductor.merger._copies == {}
+
+
+def test_a_part_that_found_no_room_is_not_kept_if_a_run_failed(conductor, monkeypatch):
+    """Or it would come back after the reason was mended, and the run was tried again."""
+    objects, put = type(conductor.folder.objects), type(conductor.folder.objects).put
+
+    def full(self, name, content):
+        if name.endswith(".npz"):
+            raise OSError(errno.ENOSPC, "no room")
+        put(self, name, content)
+
+    for seed, kept in ((0, 0), (99, 1)):  # there is no seed 99
+        sweep, _ = conductor.submit(
+            spec(seeds={"init": 1, "repeat": 1}, time={"max": 1.0 + kept, "samples": 4})
+        )
+        (bundle, *_) = [one for one in conductor.ledger.pending(sweep.id, 9) if one.jobs[0].kind == "sgd"]
+        with monkeypatch.context() as patch:
+            failing(patch, "simulate", seed)
+            patch.setattr(objects, "put", full)
+            with pytest.raises(OSError, match="no room"):
+                tasks.run_task(tasks.Task(conductor.folder.where, sweep.id, bundle))
+        assert len(tasks._unwritten) == kept
+    tasks._unwritten.clear()
+
+
+def test_a_start_does_not_ask_for_each_sweep_alone(tmp_path, monkeypatch):
+    """In a bucket each question is a journey."""
+    with conducting(tmp_path) as conductor:
+        for d in (5, 6, 7):
+            done(conductor, with_axes(d=d))
+    objects, asked = type(conductor.folder.objects), []
+    for name in ("delete", "clear", "put", "get", "exists", "list"):
+        monkeypatch.setattr(objects, name, lambda self, *given, name=name: asked.append((name, given)))
+    with conducting(tmp_path):
+        assert asked == []

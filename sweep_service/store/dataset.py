@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import xarray as xr
 import zarr
 
 from sweep_service.arrays import AnyArray
-from sweep_service.errors import Damaged, TooNew, is_passing
+from sweep_service.errors import TooNew, reading
 from sweep_service.faults import fault
 from sweep_service.grids import POINT
 from sweep_service.labels import about
@@ -28,15 +29,11 @@ class SweepDataset:
     """The one writer of a sweep's arrays."""
 
     def __init__(self, objects: Objects, name: str, layout: Layout) -> None:
-        self.layout = layout
+        self.name, self.layout = name, layout
         self.store = objects.chunks(name)
-        try:
+        with reading(name):
             self.group = zarr.open_group(self.store, mode="r+")
-        except (OSError, ValueError, KeyError) as error:
-            if is_passing(error):
-                raise
-            raise Damaged(f"{name} cannot be opened: {str(error).splitlines()[0]}") from None
-        version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
+            version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
         if version > LAYOUT_VERSION:
             raise TooNew(f"{name} has layout {version}; this version reads {LAYOUT_VERSION} and older")
 
@@ -95,7 +92,7 @@ class SweepDataset:
             if replaced.all():
                 block = np.empty((*replaced.shape, *variable.run_shape), variable.dtype)
             else:
-                block = np.array(array[where])
+                block = self._block(variable.name, where)
             block[inside] = values[rows[runs]]
             array[where] = block
 
@@ -110,9 +107,8 @@ class SweepDataset:
             if mine is None:  # none of these runs has it
                 continue
             corner = tuple(slice(0, min(pair)) for pair in zip(mine.run_shape, theirs, strict=True))
-            array = self._array(mine.name)
             for runs, where, inside in by_chunk(mine, places):
-                block = np.asarray(array[where])[inside]
+                block = self._block(mine.name, where)[inside]
                 place: Any = (runs, *corner)
                 values[place] = block[(slice(None), *corner)]
         return found
@@ -126,17 +122,25 @@ class SweepDataset:
         """Runs by status."""
         found: Counter[str] = Counter()
         for kind in self.layout.variables:
-            found.update(_labels(np.asarray(self._array(f"{kind}_{STATUS}")[...])))
+            values = self._block(f"{kind}_{STATUS}")
+            with reading(f"{self.name}/{kind}_{STATUS}"):
+                found.update(_labels(values))
         return dict(found)
 
     def _array(self, name: str) -> zarr.Array[Any]:
-        array = self.group[name]
-        assert isinstance(array, zarr.Array)
-        return array
+        with reading(f"{self.name}/{name}"):
+            array = self.group[name]
+            assert isinstance(array, zarr.Array)
+            return array
+
+    def _block(self, name: str, where: tuple[slice, ...] | EllipsisType = ...) -> AnyArray:
+        array = self._array(name)
+        with reading(f"{self.name}/{name}"):
+            return np.array(array[where])
 
     def status(self, kind: Kind) -> AnyArray:
         """The status of each run, in the order of their numbers."""
-        array = np.asarray(self._array(f"{kind}_{STATUS}")[...])
+        array = self._block(f"{kind}_{STATUS}")
         return array[self.layout.places(kind, np.arange(self.layout.runs.count(kind)))]
 
 

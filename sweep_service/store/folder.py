@@ -35,7 +35,7 @@ import numpy as np
 from sweep_service.archives import arrays_in
 from sweep_service.arrays import AnyArray
 from sweep_service.costs import Calibration
-from sweep_service.errors import InvalidInput
+from sweep_service.errors import InvalidInput, reading
 from sweep_service.fields import number
 from sweep_service.grids import Grid
 from sweep_service.runs import KINDS, Kind
@@ -165,14 +165,17 @@ class DataFolder:
         return SweepDataset(self.objects, f"{sweep}.zarr", self.layout(sweep))
 
     def spec(self, sweep: str) -> SweepSpec:
-        return SweepSpec.parse(json.loads(self.objects.get(f"{sweep}.json")))
+        return _spec(self.objects, sweep)
 
     def layout(self, sweep: str) -> Layout:
         return _layout(self.where, sweep)
 
     def keys(self, sweep: str) -> dict[Kind, AnyArray]:
-        found = arrays_in(self.objects.get(f"{sweep}.keys"))
-        return {kind: found[kind] for kind in KINDS}
+        name = f"{sweep}.keys"
+        content = self.objects.get(name)
+        with reading(name):
+            found = arrays_in(content)
+            return {kind: found[kind] for kind in KINDS}
 
     def put_keys(self, sweep: str, keys: Mapping[Kind, AnyArray]) -> None:
         file = io.BytesIO()
@@ -239,5 +242,11 @@ def _objects(place: Path | str) -> Objects:
 
 @lru_cache(maxsize=8)  # a worker meets the same sweep again and again
 def _layout(where: str, sweep: str) -> Layout:
-    spec = SweepSpec.parse(json.loads(_objects(place_of(where)).get(f"{sweep}.json")))
-    return Layout(Grid.of(spec, checked=True))
+    return Layout(Grid.of(_spec(_objects(place_of(where)), sweep), checked=True))
+
+
+def _spec(objects: Objects, sweep: str) -> SweepSpec:
+    name = f"{sweep}.json"
+    content = objects.get(name)
+    with reading(name):
+        return SweepSpec.parse(json.loads(content))

@@ -7,7 +7,7 @@ the history of states, and the keys of requests.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -266,7 +266,7 @@ class Ledger:
             row = now.execute(sa.select(_requests).where(_requests.c.key == key)).first()
         return (row.digest, row.sweep, row.is_new) if row is not None else None
 
-    def pending(self, sweep: str, limit: int, without: Sequence[str] = ()) -> list[Bundle]:
+    def pending(self, sweep: str, limit: int, without: Set[str] = frozenset()) -> list[Bundle]:
         """The next bundles that are not merged, without those named."""
         query = (
             sa.select(_bundles.c.jobs, _bundles.c.cost, _bundles.c.work, _bundles.c.key)
@@ -291,6 +291,7 @@ class Ledger:
         mark = (
             _bundles.update()
             .where(_bundles.c.sweep == sweep, _bundles.c.key == sa.bindparam("bundle"))
+            .where(_bundles.c.progress == Progress.PENDING)  # what comes twice is counted once
             .values(progress=Progress.MERGED)
         )
         rows = [

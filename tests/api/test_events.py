@@ -224,7 +224,7 @@ def test_a_cancel_ends_the_stream(held):
         reader.next()
         held.post(f"/v1/sweeps/{sweep}/cancel")
         (last,) = reader.rest()
-    assert (last.kind, last.data["state"]) == ("state", "cancelled")
+    assert (last.kind, last.data["state"], last.data["counts"]) == ("state", "cancelled", {"cancelled": 4})
 
 
 def test_a_reader_is_told_that_a_sweep_was_removed(held):

@@ -6,9 +6,11 @@ import pytest
 import xarray as xr
 
 from sweep_service import bundles as bundling
+from sweep_service import compute as computing
 from sweep_service import conductor as conducting_module
 from sweep_service.conductor import Conductor
 from sweep_service.executors import SerialExecutor
+from sweep_service.simulators import simulate
 from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
@@ -124,3 +126,23 @@ def test_a_part_that_is_there_is_better_than_none(tmp_path):
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         assert conductor.run(sweep.id).state is State.COMPLETED
         assert conductor.counts(sweep.id) == {"done": sweep.runs}
+
+
+def test_runs_that_come_again_are_counted_once(tmp_path, monkeypatch):
+    """A worker that was cut off writes a bundle that was merged before a retry."""
+    with conducting(tmp_path) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+        first = conductor.ledger.pending(sweep.id, 1)[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(computing, "simulate", broken)
+            assert conductor.run(sweep.id).state is State.INCOMPLETE
+        conductor.retry(sweep.id)
+        run_task(Task(conductor.folder.where, sweep.id, first))
+        assert conductor.run(sweep.id).state is State.COMPLETED
+        assert conductor.ledger.totals(sweep.id)["counts"] == conductor.counts(sweep.id)
+
+
+def broken(point, **options):
+    if point.d == SPEC["axes"]["d"][-1]:
+        raise RuntimeError("out of order")
+    return simulate(point, **options)

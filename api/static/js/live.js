@@ -6,11 +6,10 @@ import { get } from "./rest.js";
 const ENDED = ["completed", "incomplete", "cancelled", "failed"];
 export const hasEnded = (state) => ENDED.includes(state);
 const AGAIN = 2000, SOON = 500; // milliseconds
-const MOST_LOOKS = 10; // at a sweep that has ended and still counts runs that wait
 
 /** Calls `news(sweep)` with every event, and `lost(true or false)` when the connection goes or comes. */
 export function follow(id, news, lost = () => {}) {
-  let source = null, timer = null, turn = 0, looks = 0;
+  let source = null, timer = null, turn = 0;
   const later = (milliseconds) => { clearTimeout(timer); timer = setTimeout(open, milliseconds); };
 
   async function open() {
@@ -23,11 +22,7 @@ export function follow(id, news, lost = () => {}) {
       if (mine !== turn) return;
       lost(false);
       news(now);
-      if (hasEnded(now.state)) { // retried, extended: whoever does that calls again
-        if (now.counts.pending && looks < MOST_LOOKS) { looks += 1; later(SOON); } // its last counts come after its last state
-        return;
-      }
-      looks = 0;
+      if (hasEnded(now.state)) return; // retried, extended: whoever does that calls again
     } catch (problem) {
       if (mine !== turn) return;
       lost(problem.status === 0);

@@ -1,0 +1,119 @@
+"""A file of one sweep that cannot be read: that sweep ends and says why, the others never notice."""
+
+import json
+import logging
+
+import pytest
+
+from sweep_service import bundles as bundling
+from sweep_service import conductor as conducting_module
+from sweep_service.conductor import Conductor
+from sweep_service.errors import Damaged
+from sweep_service.executors import SerialExecutor
+from sweep_service.spec import SweepSpec
+from sweep_service.store import folder as folders
+from sweep_service.store.folder import DataFolder
+from sweep_service.store.ledger import State
+
+SPEC = {
+    "axes": {"d": [5, 8, 9, 10], "p": 4, "gamma": [0.1, 0.5]},
+    "fixed": {"k": 2},
+    "seeds": [7, 8],
+    "time": {"max": 1.0, "samples": 4},
+}
+
+
+@pytest.fixture(autouse=True)
+def small_bundles(monkeypatch):
+    """One run in each bundle; several share a chunk, which is read before more goes into it."""
+    monkeypatch.setattr(bundling, "AIM", 0.0)
+    monkeypatch.setattr(conducting_module, "MERGE_EVERY", -1.0)
+
+
+def conducting(root):
+    return Conductor(DataFolder(root), SerialExecutor())
+
+
+def spec(**change):
+    return SweepSpec.parse({**SPEC, **change})
+
+
+def shortened(path):
+    path.write_bytes(path.read_bytes()[:9])
+
+
+def chunk(stem, name):
+    found = [path for path in stem.with_name(f"{stem.name}.zarr").joinpath(name).rglob("*") if path.is_file()]
+    return min(path for path in found if path.name != "zarr.json")
+
+
+def metadata(stem):
+    return stem.with_name(f"{stem.name}.zarr") / "zarr.json"
+
+
+def without_an_array(stem):
+    found = json.loads(metadata(stem).read_text("utf-8"))
+    del found["consolidated_metadata"]["metadata"]["sgd_risk"]
+    metadata(stem).write_text(json.dumps(found), "utf-8")
+
+
+DAMAGES = {
+    "values": lambda stem: shortened(chunk(stem, "sgd_risk")),
+    "statuses": lambda stem: shortened(chunk(stem, "sgd_status")),
+    "keys": lambda stem: shortened(stem.with_name(f"{stem.name}.keys")),
+    "spec": lambda stem: shortened(stem.with_name(f"{stem.name}.json")),
+    "metadata": lambda stem: shortened(metadata(stem)),
+    "other metadata": lambda stem: metadata(stem).write_text("[]", "utf-8"),
+    "an array gone": without_an_array,
+}
+
+
+def damage(conductor, sweep, what):
+    DAMAGES[what](conductor.folder.objects.root / sweep)
+    folders._layout.cache_clear()  # as in a process that has not met it
+    conductor.merger.forget(sweep)
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_a_damaged_sweep_ends_alone(tmp_path, what):
+    with conducting(tmp_path) as conductor:
+        hurt, _ = conductor.submit(spec())
+        for _ in range(4):
+            conductor.step()
+        assert conductor.ledger.sweep(hurt.id).state is State.RUNNING
+        damage(conductor, hurt.id, what)
+        other, _ = conductor.submit(spec(axes={"d": 6, "p": 3, "gamma": 0.7}))
+        for _ in range(12):  # with both
+            conductor.step()
+        assert conductor.ledger.sweep(other.id).state is State.COMPLETED
+        found = conductor.ledger.sweep(hurt.id)
+        assert found.state is State.FAILED
+        assert hurt.id in found.reason
+        assert "cannot be read: " in found.reason
+    with conducting(tmp_path) as conductor:  # and is no hindrance to a start
+        assert conductor.ledger.sweep(hurt.id).state is State.FAILED
+        conductor.remove(hurt.id)
+        assert not list(conductor.folder.objects.list(hurt.id))
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_what_cannot_be_read_is_computed_again_for_the_next(tmp_path, caplog, what):
+    with conducting(tmp_path) as conductor:
+        first, _ = conductor.submit(spec())
+        assert conductor.run(first.id).state is State.COMPLETED
+        damage(conductor, first.id, what)
+        with caplog.at_level(logging.WARNING):
+            second, _ = conductor.submit(spec(seeds=[7, 8, 9]))
+        assert f"{first.id} cannot be reused" in caplog.text
+        assert second.reused == 0
+        assert conductor.run(second.id).state is State.COMPLETED
+        assert conductor.counts(second.id) == {"done": 24} == conductor.ledger.totals(second.id)["counts"]
+
+
+def test_a_look_at_a_damaged_sweep_says_what_is_wrong(tmp_path):
+    with conducting(tmp_path) as conductor:
+        sweep, _ = conductor.submit(spec())
+        conductor.run(sweep.id)
+        damage(conductor, sweep.id, "statuses")
+        with pytest.raises(Damaged, match=rf"{sweep.id}.zarr/sgd_status cannot be read"):
+            conductor.counts(sweep.id)

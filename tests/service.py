@@ -55,7 +55,8 @@ class Service:
 def start_service(data, port=None, env=None, log=None, **options):
     """`sweep serve` on a data folder or a URL, ready; options as on the command line, such as workers=2."""
     port = free_port() if port is None else port
-    options = {"data": data, "port": port, "workers": 1, **options}
+    who = {} if "scheduler" in options else {"workers": 1}
+    options = {"data": data, "port": port, **who, **options}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SWEEP_", "DASK_"))}
     log = Path(log or f"{data}.log")

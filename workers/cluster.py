@@ -13,6 +13,7 @@ from distributed.comm.addressing import parse_address
 
 from sweep_service.errors import InvalidInput
 from sweep_service.fields import scheduler_address
+from workers.connection import Connection, Stranger
 
 CONNECT = 5.0  # seconds to wait for a scheduler before saying that it is not there
 # A worker that does not answer is given up, and a new process starts with one thread in every library.
@@ -35,6 +36,7 @@ SETTINGS = {
 
 class Cluster(Protocol):
     address: str
+    is_ours: bool  # to be closed, however long its start takes
 
     def connect(self) -> Client:
         """A new client; OSError if there is no scheduler now."""
@@ -45,12 +47,14 @@ class Cluster(Protocol):
 class Remote:
     """A scheduler that somebody else runs; its workers may come and go."""
 
+    is_ours = False
+
     def __init__(self, address: str) -> None:
         self.address = scheduler_address(address)
         _require_certificates(self.address)
 
     def connect(self) -> Client:
-        return Client(self.address, timeout=CONNECT, set_as_default=False, name="sweep")
+        return Connection(self.address, timeout=CONNECT, set_as_default=False, name="sweep")
 
     def close(self) -> None:
         """It is not ours to close."""
@@ -58,6 +62,8 @@ class Remote:
 
 class Embedded:
     """Processes on this machine, with one thread each."""
+
+    is_ours = True
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
@@ -72,7 +78,7 @@ class Embedded:
                     dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
                     config=SETTINGS,  # which a nanny has for a new process when the old one has died
                 )  # fmt: skip
-        return Client(self.local, timeout=CONNECT, set_as_default=False, name="sweep")
+        return Connection(self.local, timeout=CONNECT, set_as_default=False, name="sweep")
 
     def close(self) -> None:
         if self.local is not None:
@@ -110,6 +116,8 @@ def refusal(error: BaseException | None) -> str:
                 return " (it does not speak TLS)"
             case ssl.SSLError() | FileNotFoundError() | PermissionError():
                 return f" (the certificates cannot be used: {error.strerror or error})"
+            case Stranger():
+                return " (what is there is no Dask scheduler that we understand)"
             case ConnectionResetError():
                 return " (it hangs up: it may want TLS)"
         error = error.__cause__ or error.__context__

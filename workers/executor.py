@@ -27,7 +27,8 @@ from sweep_service.executors import Receipt
 from sweep_service.fitness import passport
 from sweep_service.store.folder import DataFolder
 from sweep_service.task import Task
-from workers.cluster import Cluster, refusal
+from workers.cluster import CONNECT, Cluster, refusal
+from workers.connection import Silent
 from workers.shipped import UNFIT, Welcome, run_bundle, shipped
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class DaskExecutor:
         """`patience` in seconds is for a connection; without it, until it is there or fails."""
         self.cluster, self.folder, self.stopped, self.patience = cluster, folder, stopped, patience
         self.coming: Future[Client] | None = None
+        self.asked = 0.0  # when it was asked to come
         self.client: Client | None = None
         self.passport: dict[str, Any] | None = None
         self.welcome: threading.Thread | None = None
@@ -152,8 +154,9 @@ class DaskExecutor:
         for sweep in {flight.task.sweep for flight in self.flights.values()}:
             self.cancel(sweep)
         if self.coming is not None:
-            with suppress(Exception):
-                self.coming.result().close(timeout=2.0)
+            if self.cluster.is_ours:  # what has half begun cannot be closed
+                wait([self.coming])
+            self.coming.add_done_callback(_let_go)
         self._disconnect(lost=False)
         self.cluster.close()
 
@@ -232,12 +235,10 @@ class DaskExecutor:
         if self.passport is None:  # not before there is something to do, and the folder is locked
             self.passport = passport(self.folder)
         if self.coming is None:
-            self.coming = Future()
+            self.coming, self.asked = Future(), clock.monotonic()
             threading.Thread(target=_settle, args=(self.coming, self.cluster.connect), daemon=True).start()
-        if not self.coming.done() and self.patience is not None:
-            wait([self.coming], self.patience)
-            if not self.coming.done():
-                return False
+        if not self._has_come(self.coming):
+            return False
         coming, self.coming = self.coming, None
         client = self.client = coming.result()
         about = {"event": "scheduler_found", "scheduler": self.cluster.address}
@@ -246,6 +247,16 @@ class DaskExecutor:
         self.welcome = threading.Thread(target=_welcome, args=(client, self.passport), daemon=True)
         self.welcome.start()
         self.dashboard = _dashboard(_asked(client, "identity", n_workers=0))
+        return True
+
+    def _has_come(self, coming: Future[Client]) -> bool:
+        while not wait([coming], PATIENCE if self.patience is None else self.patience).done:
+            if self.stopped():
+                raise Stopped("asked to stop")
+            if self.patience is not None:
+                if not self.cluster.is_ours and clock.monotonic() - self.asked > CONNECT:
+                    raise Silent
+                return False
         return True
 
     def welcoming(self) -> bool:
@@ -266,10 +277,6 @@ class DaskExecutor:
         self.client, self.threads, self.dashboard, self.there = None, 0, "", set()
 
 
-class Silent(TimeoutError):
-    """The scheduler is there, as far as is known, but does not answer."""
-
-
 def _asked(client: Client, question: str, **words: Any) -> Any:
     """What a scheduler answers: one that is stopped, or cut off without a word, would never do so."""
     if client.scheduler is None:
@@ -285,6 +292,11 @@ def _settle(answer: Future[Client], connect: Callable[[], Client]) -> None:
         answer.set_result(connect())
     except BaseException as error:
         answer.set_exception(error)
+
+
+def _let_go(coming: Future[Client]) -> None:
+    with suppress(Exception):  # it did not come
+        coming.result().close(timeout=2.0)
 
 
 def _welcome(client: Client, shown: dict[str, Any]) -> None:

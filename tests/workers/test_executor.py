@@ -85,6 +85,8 @@ def cluster():
 class Borrowed:
     """A cluster that outlives its executors."""
 
+    is_ours = False
+
     def __init__(self, cluster):
         self.cluster, self.address = cluster, cluster.address
 

@@ -1,0 +1,39 @@
+"""A client of Dask whose connection is there or fails within a time that is known, and leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from distributed import Client
+
+STEPS = 3  # of a connection that Dask gives its timeout each: the socket, who is there, and who we are
+
+
+class Silent(TimeoutError):
+    """A scheduler is there, as far as is known, but does not answer."""
+
+
+class Stranger(OSError):
+    """What answers is no scheduler that we understand."""
+
+
+class Connection(Client):
+    def start(self, **words: Any) -> None:
+        try:
+            super().start(**words)
+        except Exception:
+            self._loop_runner.stop()  # Dask would leave its thread behind, one for each attempt
+            raise
+
+    async def _ensure_connected(self, timeout: float | None = None) -> None:
+        """Dask would wait for ever for the first word of who has taken the connection."""
+        limit = None if timeout is None else STEPS * timeout
+        try:
+            await asyncio.wait_for(super()._ensure_connected(timeout), limit)
+        except TimeoutError:
+            raise Silent(f"no answer in {limit} s") from None
+        except (OSError, RuntimeError, ImportError):
+            raise
+        except Exception as error:  # of any kind: other words are read as lengths, frames and messages
+            raise Stranger(f"{type(error).__name__}: {error}") from error

@@ -17,18 +17,18 @@ def bounded(dataset: xr.Dataset, /, K: float = 10.0, source: str = "sgd") -> xr.
     """
     array, ended = runs(dataset, source, "largest_norm"), runs(dataset, source, "status")
     dims, values = point_dims(array), by_run(array)
-    status = by_run(ended.expand_dims(time=1, axis=-1))[..., 0]
+    status = by_run(ended)
     largest = np.max(values, axis=-1, where=~np.isnan(values), initial=-np.inf)
     largest = np.where(status == Status.DIVERGED, np.inf, largest)
     there = largest > -np.inf  # neither pending nor without a value
-    count = there.sum(axis=-1)
-    share = mean_over(np.where(there, largest <= K, np.nan))
+    count = there.sum(axis=(-2, -1))
+    share = mean_over(np.where(there, largest <= K, np.nan), (-2, -1))
     return described(
         array,
         dims,
         {
             "largest_norm": (
-                np.where(count > 0, largest.max(axis=-1), np.nan),
+                np.where(count > 0, largest.max(axis=(-2, -1)), np.nan),
                 "largest max_i Q_ii over time and runs",
             ),
             "bounded": (share == 1.0, f"whether max_i Q_ii stays at most {K:g} in every run"),

@@ -10,9 +10,9 @@ import xarray as xr
 
 from sweep_service.analysis.master_curve import Curves, minimised, quality
 from sweep_service.analysis.overlay import overlay
-from sweep_service.analysis.samples import over, point_dims
+from sweep_service.analysis.samples import by_run, over_draws, point_dims
 from sweep_service.analysis.specialisation import specialisation_time
-from sweep_service.analysis.stored import DRAWN, kind_of, runs
+from sweep_service.analysis.stored import kind_of, runs
 from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.grids import POINT
@@ -41,7 +41,7 @@ def power(
 
     Compared as ln R with ln t, |a| and |b| searched up to `reach`. Relative errors below
     `smallest_error` count as such: lines between samples are no better. The errors of a and b are from
-    resampled runs.
+    resampled draws.
     """
     curves = Curves(dataset, along, source, smallest_error)
     x, size = np.log(curves.times), curves.log_size
@@ -53,9 +53,9 @@ def power(
     (a, b), (a_error, b_error), least = minimised(curves, cost, ranges, bootstraps)
     numbers = {
         "a": (a, f"exponent of {along} in the time, t {along}^-a"),
-        "a_error": (a_error, "standard error of a over resampled runs"),
+        "a_error": (a_error, "standard error of a over resampled draws"),
         "b": (b, f"exponent of 1/{along} in the risk, R {along}^b"),
-        "b_error": (b_error, "standard error of b over resampled runs"),
+        "b_error": (b_error, "standard error of b over resampled draws"),
         "quality": (least, "S of Houdayer and Hartmann, about 1 for a collapse"),
     }
     return curves.result(numbers, np.exp(x - a * size[:, None]), np.exp(b * size))
@@ -82,7 +82,7 @@ def logshift(
     (b,), (b_error,), least = minimised(curves, cost, ((-reach, reach),), bootstraps)
     numbers = {
         "b": (b, f"delay for each e-fold of {along}"),
-        "b_error": (b_error, "standard error of b over resampled runs"),
+        "b_error": (b_error, "standard error of b over resampled draws"),
         "quality": (least, "S of Houdayer and Hartmann, about 1 for a collapse"),
     }
     if f"{kind_of(dataset, source)[0]}_specialisation" in dataset:
@@ -97,8 +97,7 @@ KINDS: dict[str, Callable[..., xr.Dataset]] = {"overlay": overlay, "power": powe
 
 def _delays(times: xr.DataArray, along: str, x: Array) -> dict[str, tuple[Any, str]]:
     """a + b x through the mean specialisation times, weighted where every mean has an error."""
-    drawn = [dim for dim in times.dims if dim in DRAWN]
-    mean, error, _ = over(times.transpose(along, *drawn).values.reshape(len(x), -1))
+    mean, error, *_ = over_draws(by_run(times))
     there = np.isfinite(mean)
     x, mean, error = x[there], mean[there], error[there]
     found = np.full(4, np.nan)

@@ -53,7 +53,7 @@ def discrepancy(
     first = over_runs(initial_risk(dataset, a))[0]
     found = {
         "discrepancy": (mean, f"{kind} of |{a} - {b}|, {of}"),
-        "standard_error": (error, "standard error of the discrepancy over runs"),
+        "standard_error": (error, "standard error of the discrepancy"),
         "over_sqrt_delta_t": (mean / parameter(dataset, "delta_t") ** 0.5, "discrepancy/√δt"),
         "over_initial_risk": (mean / first, "discrepancy/R(0)"),
         "runs": (count, "runs"),

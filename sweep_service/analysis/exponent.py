@@ -11,7 +11,8 @@ import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED, plain_value
 from sweep_service.analysis.discrepancy import largest_differences
-from sweep_service.analysis.stored import DRAWN, late_means, over_runs, parameter
+from sweep_service.analysis.samples import by_run, mean_over, over_draws, resampled
+from sweep_service.analysis.stored import DRAWN, late_means, parameter
 from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.grids import CORE, POINT
@@ -38,9 +39,10 @@ def exponent(
     by: Sequence[str] | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """The slope of ln(mean over runs) on ln(parameter), with its error and 95 % interval over the runs.
+    """The slope of ln(mean over runs) on ln(parameter), with its error and 95 % interval over the draws.
 
-    Weighted least squares with the weights (mean/error)², 1000 bootstraps over the runs. One fit for each
+    Weighted least squares with the weights (mean/error)², 1000 bootstraps over the seeds, each with all of
+    its repeats, or of a single seed over its repeats. One fit for each
     `case`: each combination of the parameters in `by`, which are all but those that `along` follows from.
     `options` are those of the value: `a` and `b` of a discrepancy, `source` of a final risk.
     """
@@ -52,14 +54,15 @@ def exponent(
             raise InvalidInput(name, given, f"is no option of {of}, which takes {' and '.join(words)}")
     values = value(dataset, **options)
     stands = [str(dim) for dim in values.dims if dim not in DRAWN]
-    table = values.transpose(*stands, ...).values.reshape(int(np.prod([values.sizes[d] for d in stands])), -1)
+    table = by_run(values)
+    table = table.reshape(-1, *table.shape[-2:])
     columns = {along: _column(dataset, values, along, stands)}
     names = _cases(dataset, values, along, stands) if by is None else list(by)
     columns |= {name: _column(dataset, values, name, stands) for name in names}
     cases: dict[tuple[Any, ...], list[int]] = {}
     for row in range(len(table)):
         cases.setdefault(tuple(plain_value(columns[name][row]) for name in names), []).append(row)
-    mean, error = (one.transpose(*stands).values.reshape(-1) for one in over_runs(values)[:2])
+    mean, error, *_ = over_draws(table)
     if columns[along].dtype.kind not in "iuf":
         raise InvalidInput("along", along, "must be a number at each point, of which there is a logarithm")
     x = columns[along].astype(float)
@@ -80,7 +83,7 @@ def exponent(
 
 TEXTS = {
     "exponent": "slope of ln {of} on ln {along}",
-    "standard_error": "standard error of the slope, by bootstraps over the runs",
+    "standard_error": "standard error of the slope, by bootstraps over the draws",
     "low": "lower end of the 95 % interval",
     "high": "upper end of the 95 % interval",
     "prefactor": "{of} at {along} = 1 on the line",
@@ -90,32 +93,31 @@ POINTS = {"mean": "mean over runs of the {of}", "error": "standard error of the 
 
 
 def fitted(x: Array, table: Array, seed: int = 0) -> dict[str, float]:
-    """The line through (ln x, ln of the mean of each row), each row of the table being the runs there."""
+    """The line through (ln x, ln of the mean of each row), each row of the table being the draws there.
+
+    A draw may be several runs, which are the last of three axes.
+    """
+    table = table.reshape(*table.shape[:2], -1)
+    mean, error, count, draws = over_draws(table)
     with np.errstate(all="ignore"):
-        count = np.sum(np.isfinite(table), axis=1)
-        mean = np.nanmean(np.where(count[:, None] > 0, table, 0.0), axis=1)
         there = (count > 0) & (mean > 0.0) & (x > 0.0)
-    x, table, count = x[there], table[there], count[there]
+    x, table, mean, error, draws = (one[there] for one in (x, table, mean, error, draws))
     if len(np.unique(x)) < FEWEST:
         return dict.fromkeys(TEXTS, float("nan")) | {"points": len(x)}
-    several = count.min() > 1
-    weights = np.ones(len(x))
-    if several:
-        error = np.nanstd(table, axis=1, ddof=1) / np.sqrt(count)
-        if np.all(error > 0.0):
-            weights = (mean[there] / error) ** 2
-    slope, intercept = (float(one) for one in _line(np.log(x), np.log(mean[there]), weights))
+    several = draws.min() > 1
+    weights = (mean / error) ** 2 if several and np.all(error > 0.0) else np.ones(len(x))
+    slope, intercept = (float(one) for one in _line(np.log(x), np.log(mean), weights))
     low = high = error_of_slope = float("nan")
     if several:
-        drawn = np.random.default_rng(seed).integers(table.shape[1], size=(BOOTSTRAPS, table.shape[1]))
-        with np.errstate(all="ignore"):
-            again = np.stack([_means(table, rows) for rows in drawn], axis=1)
+        places = resampled(np.random.default_rng(seed), table.shape[1], BOOTSTRAPS)
+        with np.errstate(all="ignore"):  # the same draws at every point: they may share their starts
+            again = np.stack([mean_over(table[:, chosen], (1, 2)) for chosen in places], axis=1)
             slopes = _line(np.log(x)[:, None], np.log(again), weights[:, None])[0]
         slopes = slopes[np.isfinite(slopes)]
         error_of_slope = float(np.std(slopes))
         low, high = (float(one) for one in np.percentile(slopes, LEVEL))
     elif len(x) > FEWEST:
-        rest = np.log(mean[there]) - intercept - slope * np.log(x)
+        rest = np.log(mean) - intercept - slope * np.log(x)
         error_of_slope = float(
             np.sqrt(np.sum(rest**2) / (len(x) - 2) / np.sum((np.log(x) - np.log(x).mean()) ** 2))
         )
@@ -124,13 +126,6 @@ def fitted(x: Array, table: Array, seed: int = 0) -> dict[str, float]:
         "exponent": slope, "standard_error": error_of_slope, "low": low, "high": high,
         "prefactor": float(np.exp(intercept)), "points": len(x),
     }  # fmt: skip
-
-
-def _means(table: Array, rows: AnyArray) -> Array:
-    """Of the same draws at every point: they may share their starts."""
-    chosen = table[:, rows]
-    there = np.isfinite(chosen)
-    return np.where(there, chosen, 0.0).sum(axis=1) / there.sum(axis=1)
 
 
 def _line(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from sweep_service.analysis.samples import at, by_run, described, over, point_dims
+from sweep_service.analysis.samples import at, by_run, described, over_draws, point_dims
 from sweep_service.analysis.stored import SMALLEST, late, null_risk, runs
 from sweep_service.arrays import AnyArray, Array
 
@@ -24,6 +24,7 @@ def final_risk(
 ) -> xr.Dataset:
     """Mean over runs of each one's mean risk over [t_max/2, t_max], with its t-interval.
 
+    Errors are over seeds, and over the repeats of a single one: what those share is a start.
     `slope` is b of ln R̄ on ln t over [t_max/4, t_max]. The trend is settled if |b| <= `flat`, or if
     |b| <= 2 SE with SE <= `largest_error`; else falling or rising. A run that diverged before the end
     contributes nothing.
@@ -31,9 +32,9 @@ def final_risk(
     array = runs(dataset, source)
     dims, values = point_dims(array), by_run(array)
     each = last_half(values, array["time"].values)
-    mean, error, count = over(each)
+    mean, error, count, draws = over_draws(each)
     with np.errstate(all="ignore"):
-        reach = special.stdtrit(np.where(count > 1, count - 1.0, np.nan), (1 + confidence) / 2) * error
+        reach = special.stdtrit(np.where(draws > 1, draws - 1.0, np.nan), (1 + confidence) / 2) * error
     slope, slope_error = _end_slope(
         np.where(np.isnan(each)[..., None], np.nan, values),
         array["time"].values,
@@ -44,7 +45,7 @@ def final_risk(
         dims,
         {
             "final_risk": (mean, "excess risk, mean over the last half of the time"),
-            "standard_error": (error, "standard error of the final risk over runs"),
+            "standard_error": (error, "standard error of the final risk"),
             "low": (mean - reach, f"lower end of the {confidence:.0%} interval of the final risk"),
             "high": (mean + reach, f"upper end of the {confidence:.0%} interval of the final risk"),
             "slope": (slope, "slope of ln R in ln t over the last three quarters of the time"),
@@ -63,14 +64,14 @@ def last_half(values: Array, times: Array) -> Array:
 
 
 def _end_slope(values: Array, times: Array, smallest: AnyArray) -> tuple[Array, Array]:
-    """b and its standard error over runs, as samples of one run are correlated in time.
+    """b and its standard error over draws, as samples of one run are correlated in time.
 
     To first order ln R̄ moves by the mean of R_s/R̄ - 1, so b is the mean of a constant plus b_s, the
     slopes of R_s/R̄ in ln t. A single run has only the residuals of its regression.
     """
     end = late(times, 0.25)
     values = values[..., end]
-    mean, _, count = over(values, axis=-2)
+    mean, _, count, _ = over_draws(values, axis=-3)
     there = mean > smallest[..., None]
     n = np.sum(there, axis=-1)
     with np.errstate(all="ignore"):
@@ -79,8 +80,9 @@ def _end_slope(values: Array, times: Array, smallest: AnyArray) -> tuple[Array, 
         square = np.where(n >= ENOUGH, np.sum(x**2, axis=-1), np.nan)
         y = np.where(there, np.log(mean), 0.0)
         slope = np.sum(x * y, axis=-1) / square
-        ratio = np.where(there[..., None, :], values / mean[..., None, :], 0.0)
-        _, error, _ = over(np.sum(x[..., None, :] * ratio, axis=-1) / square[..., None])
+        ratio = np.where(there[..., None, None, :], values / mean[..., None, None, :], 0.0)
+        each = np.sum(x[..., None, None, :] * ratio, axis=-1) / square[..., None, None]
+        error = over_draws(each)[1]
         rest = y - (np.sum(y, axis=-1) / n)[..., None] - slope[..., None] * x
         alone = np.sqrt(np.sum(rest**2, axis=-1, where=there) / np.where(n > 2, n - 2, np.nan) / square)
     return slope, np.where(count.max(axis=-1) == 1, alone, error)

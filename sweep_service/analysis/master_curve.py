@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.samples import at, by_run, described, mean_over, over
+from sweep_service.analysis.samples import at, by_run, described, mean_over, over_draws, resampled
 from sweep_service.analysis.stored import SMALLEST, null_risk, runs
-from sweep_service.arrays import Array
+from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import InvalidInput
 from sweep_service.selection import listed
 
@@ -87,9 +87,9 @@ class Curves:
         self.times, self.log_size = self.array["time"].values[later], np.log(sizes.astype(float))
         if len(self.times) < 2:
             raise InvalidInput("time", self.times.tolist(), "must have at least two samples after t = 0")
-        self.values = by_run(self.array)[..., later]  # (along, runs, time)
+        self.values = by_run(self.array)[..., later]  # (along, draws, runs of each, time)
         self.smallest = SMALLEST * at(null_risk(dataset), (along,))[:, None]
-        mean, error, _ = over(self.values, axis=1)
+        mean, error, *_ = over_draws(self.values, axis=-3)
         with np.errstate(all="ignore"):
             self.error = np.fmax(np.nan_to_num(error / mean, nan=0.0, posinf=0.0), smallest_error)
         self.y = self.logarithm(mean)
@@ -98,10 +98,9 @@ class Curves:
         with np.errstate(all="ignore"):
             return np.where(mean > self.smallest, np.log(mean), np.nan)
 
-    def resampled(self, random: np.random.Generator) -> Array:
-        """The same runs of every size: what they share, such as a start, stays shared."""
-        chosen = random.integers(self.values.shape[1], size=self.values.shape[1])
-        return self.logarithm(mean_over(self.values[:, chosen], axis=1))
+    def of_draws(self, chosen: AnyArray) -> Array:
+        """The same draws of every size: what they share, such as a start, stays shared."""
+        return self.logarithm(mean_over(self.values[:, chosen], axis=(1, 2)))
 
     def result(self, numbers: dict[str, tuple[Any, str]], time: Array, factor: Array) -> xr.Dataset:
         dims = (self.along, "time")
@@ -128,7 +127,7 @@ def minimised(
         return np.full(len(ranges), np.nan), np.full(len(ranges), np.nan), np.nan
     error = np.full(len(ranges), np.nan)
     if curves.values.shape[1] > 1 and bootstraps > 1:
-        random = np.random.default_rng(0)
-        again = [lowest(cost(curves.resampled(random)), best, scale / 8)[0] for _ in range(bootstraps)]
+        places = resampled(np.random.default_rng(0), curves.values.shape[1], bootstraps)
+        again = [lowest(cost(curves.of_draws(chosen)), best, scale / 8)[0] for chosen in places]
         error = np.std(again, axis=0, ddof=1)
     return best, error, least

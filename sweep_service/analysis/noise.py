@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.final import ENOUGH, last_half
-from sweep_service.analysis.samples import at, by_run, described, mean_over, over, point_dims
+from sweep_service.analysis.samples import at, by_run, described, mean_over, over_draws, point_dims
 from sweep_service.analysis.stored import (
     SMALLEST,
     late,
@@ -33,7 +33,7 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
         each = last_half(values, times)
     else:
         each = _floors(values, times, SMALLEST * at(null_risk(dataset), dims)[..., None])
-    floor, error, count = over(each)
+    floor, error, count, _ = over_draws(each)
     gamma, p, noise = (at(parameter(dataset, name), dims) for name in ("gamma", "p", "noise"))
     scale = np.broadcast_to(gamma * noise / p, floor.shape)
     with np.errstate(all="ignore"):
@@ -45,19 +45,19 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
         dims,
         {
             "noise_floor": (floor, "risk that label noise leaves, F of R = F + a/t²"),
-            "standard_error": (error, "standard error of the noise floor over runs"),
+            "standard_error": (error, "standard error of the noise floor"),
             "coefficient": (floor / unit, "c = F p/(γΔ)"),
-            "coefficient_error": (error / unit, "standard error of c over runs"),
+            "coefficient_error": (error / unit, "standard error of c"),
             "law": (law, "noise floor c γΔ/p of small γ/p"),
             "ratio": (floor / expected, "noise floor over its law"),
-            "ratio_error": (error / expected, "standard error of the ratio over runs"),
+            "ratio_error": (error / expected, "standard error of the ratio"),
             "runs": (count, "runs that reached the end"),
         },
     )
 
 
 def _floors(values: Array, times: Array, smallest: Array) -> Array:
-    """F of each run (…points, runs), by least squares with weights 1/R̂².
+    """F of each run (…points, draws, runs of each), by least squares with weights 1/R̂².
 
     The noise is relative. R̂ is the fit to the mean over runs: were it the mean itself, a sample that is
     low by chance would weigh more, and the floor of few runs would be too low.
@@ -67,15 +67,15 @@ def _floors(values: Array, times: Array, smallest: Array) -> Array:
     with np.errstate(invalid="ignore"):
         x = (times[-1] / times[end]) ** 2
     complete = np.all(np.isfinite(values), axis=-1, keepdims=True)
-    mean = mean_over(np.where(complete, values, np.nan), axis=-2)
+    mean = mean_over(np.where(complete, values, np.nan), axis=(-3, -2))
     there = np.asarray(mean > smallest)
-    enough = complete[..., 0] & (np.sum(there, axis=-1, keepdims=True) >= ENOUGH)
+    enough = complete[..., 0] & (np.sum(there, axis=-1)[..., None, None] >= ENOUGH)
     with np.errstate(all="ignore"):
         fit = mean
         for _ in range(ROUNDS):
             F, a = _fitted(x, mean, np.where(there, fit**-2.0, 0.0))
             fit = F[..., None] + a[..., None] * x
-        F, _ = _fitted(x, values, np.where(there, fit**-2.0, 0.0)[..., None, :])
+        F, _ = _fitted(x, values, np.where(there, fit**-2.0, 0.0)[..., None, None, :])
     return np.where(enough, F, np.nan)
 
 

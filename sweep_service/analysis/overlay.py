@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.samples import by_run, described, mean_over, over
-from sweep_service.analysis.stored import runs, spec_of
+from sweep_service.analysis.samples import by_run, described, mean_over, over, over_draws
+from sweep_service.analysis.stored import parameter, runs, spec_of
 from sweep_service.arrays import Array
+from sweep_service.grids import INIT
 
 ROUND_OFF = 1e-9  # relative: sums in another order
 
@@ -24,16 +25,16 @@ def overlay(
     """The curves as they are: a collapse if the median χ² per degree of freedom is at most
     `largest_chi2` and the spread at every time at most `spread_above` + `errors` times the expected one.
 
-    Where every d has the same starts, what a start adds to all of them is no difference between them: it
+    Where all curves have the same starts, what a start adds to all of them is no difference between them: it
     is left out of the errors. A theory, which has no other randomness, then has none, and no χ².
     """
     array = runs(dataset, source)
-    mean, error, count = over(by_run(array), axis=1)  # (along, time)
-    if along == "d" and spec_of(dataset).get("init", {}).get("shared") and "seed" in array.dims:
-        error = _error_beyond_starts(array)
+    mean, error, _, draws = over_draws(by_run(array), axis=-3)  # (along, time)
+    if "seed" in array.dims and _same_starts(dataset):
+        error = _error_beyond_starts(array, along)
     with np.errstate(all="ignore"):
-        variance = mean_over(count * (error / mean) ** 2, axis=0)  # of a run, relative
-        error = np.where(count == 1, mean * np.sqrt(variance), error)  # one run scatters as the others do
+        variance = mean_over(draws * (error / mean) ** 2, axis=0)  # of a draw, relative
+        error = np.where(draws == 1, mean * np.sqrt(variance), error)  # one draw scatters as the others do
         middle, sem, sizes = over(mean, axis=0)
         spread = np.sqrt(sizes) * sem / middle
         expected = np.sqrt(mean_over(error**2, axis=0)) / middle
@@ -64,11 +65,21 @@ def overlay(
     return xr.merge([described(array, ("time",), curves), described(array, (), numbers)])
 
 
-def _error_beyond_starts(array: xr.DataArray) -> Array:
+def _same_starts(dataset: xr.Dataset) -> bool:
+    """Whether a seed draws the same start for every curve: which knows p, k, numbers of its own, and d."""
+    init = spec_of(dataset).get("init")
+    if not init:
+        return False
+    names = ["p", "k", *(str(name) for name in dataset.coords if str(name).startswith(INIT))]
+    names += [] if init.get("shared") else ["d"]
+    return all(len(np.unique(parameter(dataset, name))) == 1 for name in names)
+
+
+def _error_beyond_starts(array: xr.DataArray, along: str) -> Array:
     """Standard errors (along, time) of runs relative to the mean of all runs from the same start."""
     draws = ("repeat",) if "repeat" in array.dims else ()
-    values = array.transpose("d", *draws, "seed", "time").values
-    values = values.reshape(values.shape[0], -1, *values.shape[-2:])  # (d, repeat, seed, time)
+    values = array.transpose(along, *draws, "seed", "time").values
+    values = values.reshape(values.shape[0], -1, *values.shape[-2:])  # (along, repeat, seed, time)
     if not draws:
         return np.full((values.shape[0], values.shape[-1]), np.nan)
     together = np.moveaxis(values, 2, 0).reshape(values.shape[2], -1, values.shape[-1])

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED, plain_value
-from sweep_service.analysis.stored import DRAWN, over_runs
+from sweep_service.analysis.stored import DRAWN, error_of, pulled
 from sweep_service.analysis.values import Value, values_of
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.grids import POINT
@@ -27,9 +27,9 @@ def phase_diagram(
 
     Of what depends on time a run contributes its mean over the last half, t_max/2 <= t <= t_max, or
     over the selected times; a run that diverged before their end contributes nothing. A product gives
-    an array (y, x), any other design one along `point`, with the coordinates `standard_error` (over the
-    runs) and `runs`. Axes that are neither x nor y must have one value, or in a product one of REDUCTIONS
-    in its place: `d="max"` is the largest over all d.
+    an array (y, x), any other design one along `point`, with the coordinates `standard_error` (over
+    seeds, or over the repeats of one) and `runs`. Axes that are neither x nor y must have one value, or in
+    a product one of REDUCTIONS in its place: `d="max"` is the largest over all d.
     """
     over = {name: how for name, how in where.items() if isinstance(how, str) and how in REDUCTIONS}
     wanted, chosen = chosen_for(dataset, value, {name: where[name] for name in where if name not in over})
@@ -40,10 +40,8 @@ def phase_diagram(
                 name, how, "only numbers are reduced, over an axis of a product that is not shown"
             )
     at = _fixed(chosen, tuple(dim for dim in dims if dim not in over), x, y)
-    found = reduced(wanted, chosen)
-    for name, how in over.items():
-        at[name] = [plain_value(one) for one in chosen[name].values]
-        found = _reduced_over(found, name, how)
+    at |= {name: [plain_value(one) for one in chosen[name].values] for name in over}
+    found = reduced(wanted, chosen, over)
     found = found.rename(value).assign_attrs(value=value, x=x, y=y, at=at)
     if POINT in dims:
         found = found.isel({dim: 0 for dim in found.dims if dim != POINT}, drop=True)
@@ -67,29 +65,27 @@ def chosen_for(dataset: xr.Dataset, value: str, where: Mapping[str, Any]) -> tup
     return wanted, select(dataset, where)
 
 
-def reduced(wanted: Value, chosen: xr.Dataset) -> xr.DataArray:
-    """A value at every point: the mean over its runs, beside which their number and the error stand."""
+def reduced(wanted: Value, chosen: xr.Dataset, over: Mapping[str, str] | None = None) -> xr.DataArray:
+    """A value at every point: the mean over its runs, beside which their number and the error stand.
+
+    Then over axes, of what is there. Only a mean has an error, where each place has one: of its draws, which
+    are the same all along an axis, so that what a start adds everywhere does not average out.
+    """
     found = wanted.computed(chosen)
     taken: dict[str, Any] = {dim: chosen.sizes[dim] for dim in wanted.dims(chosen) if dim in DRAWN}
     if any("time" in chosen[name].dims for name in wanted.needs):
         times = chosen["time"].values
         taken["time"] = {"from": float(times[0]), "to": float(times[-1]), "samples": len(times)}
+    long_name = wanted.long_name
     if not wanted.words:
-        found, error, count = over_runs(found)
-        found = found.assign_coords(standard_error=error, runs=count)
-    found.attrs = {"long_name": wanted.long_name, "units": wanted.units, "reduced": taken}
+        found, pull, count = pulled(found)
+        for dim, how in (over or {}).items():
+            found, count = getattr(found, how)(dim, skipna=True), count.sum(dim)
+            pull = pull.mean(dim, skipna=False) * (1.0 if how == "mean" else np.nan)
+            long_name = f"{how} over {dim} of {long_name}"
+        found = found.assign_coords(standard_error=error_of(pull), runs=count)
+    found.attrs = {"long_name": long_name, "units": wanted.units, "reduced": taken}
     return found
-
-
-def _reduced_over(diagram: xr.DataArray, dim: str, how: str) -> xr.DataArray:
-    """Over an axis, of what is there; only a mean has an error."""
-    found = getattr(diagram, how)(dim, skipna=True)
-    error = (diagram["standard_error"] ** 2).sum(dim, skipna=False) ** 0.5 / diagram.sizes[dim]
-    if how != "mean":
-        error = xr.full_like(error, np.nan)
-    beside = {"standard_error": error, "runs": diagram["runs"].sum(dim)}
-    about = {**diagram.attrs, "long_name": f"{how} over {dim} of {diagram.attrs['long_name']}"}
-    return found.drop_vars(BESIDE, errors="ignore").assign_coords(beside).assign_attrs(about)
 
 
 def as_plain(diagram: xr.DataArray) -> dict[str, Any]:

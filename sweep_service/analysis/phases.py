@@ -41,8 +41,8 @@ def phase(
     found = final_risk(dataset, source, flat=flat, largest_error=largest_error)
     array = runs(dataset, source, "status")
     dims = point_dims(array)
-    status = by_run(array.expand_dims(time=1, axis=-1))[..., 0]
-    ended, lost = np.sum(~np.isnan(status), axis=-1), np.sum(status == Status.DIVERGED, axis=-1)
+    status = by_run(array)
+    ended, lost = (np.sum(one, axis=(-2, -1)) for one in (~np.isnan(status), status == Status.DIVERGED))
     share, low, high = _wilson(lost, ended)
     gamma, p, noise = (at(parameter(dataset, name), dims) for name in ("gamma", "p", "noise"))
     shape = share.shape
@@ -88,7 +88,7 @@ def _order_parameter(dataset: xr.Dataset, source: str, shape: tuple[int, ...]) -
     if f"{kind_of(dataset, source)[0]}_specialisation" not in dataset:
         return np.full(shape, np.nan)
     array = runs(dataset, source, "specialisation")
-    return mean_over(last_half(by_run(array), array["time"].values))
+    return mean_over(last_half(by_run(array), array["time"].values), (-2, -1))
 
 
 def scaling_phase(

@@ -29,7 +29,7 @@ def plateaus(
     R(0), final if it reaches t_max, else intermediate; the rest of the dimension `plateau` has no kind.
     """
     array = runs(dataset, source)
-    dims, curve = point_dims(array), mean_over(by_run(array), axis=-2)
+    dims, curve = point_dims(array), mean_over(by_run(array), axis=(-3, -2))
     shape, later = curve.shape[:-1], array["time"].values > 0
     times, risk = array["time"].values[later], curve[..., later].reshape(-1, later.sum())
     if len(times) < 2:

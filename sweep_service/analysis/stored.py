@@ -94,15 +94,46 @@ def _of_regime(of: T, regime: str) -> T:
     return of.isel(regime=[str(one) for one in of["regime"].values].index(regime))
 
 
+def draws(array: xr.DataArray) -> tuple[list[str], list[str]]:
+    """The dimensions of independent draws, and those of the runs of each.
+
+    The repeats of a seed begin at the same start: they are one draw, over which its runs are averaged.
+    Where there is one seed, its repeats are the draws, and errors are of what is random after that start.
+    """
+    drawn = [str(dim) for dim in array.dims if dim in DRAWN]
+    if array.sizes.get("seed", 1) == 1:
+        return drawn, []
+    return ["seed"], [dim for dim in drawn if dim != "seed"]
+
+
 def over_runs(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
-    """Mean over seeds and repeats of what is there, its standard error sd/√n, and n."""
-    drawn = [dim for dim in array.dims if dim in DRAWN]
+    """Mean over seeds and repeats of what is there, its standard error, and the number of runs."""
+    mean, pull, count = pulled(array)
+    return mean, error_of(pull), count
+
+
+def pulled(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
+    """That mean, how far each draw pulls it, and the number of runs; the pulls are what errors are made of.
+
+    n_s (m_s - m)/n √(S/(S - 1)), for the n_s runs of draw s of mean m_s among the n of S draws: 0 of a draw
+    that is not there, NaN of all where fewer than two are. Means over places that share draws have the
+    means of the pulls.
+    """
+    independent, shared = draws(array)
+    there = array.notnull()
     with np.errstate(all="ignore"):  # values overflow just before a divergence
-        count = array.notnull().sum(drawn)
-        mean = array.sum(drawn, skipna=True) / count.where(count > 0)
-        squares = ((array - mean) ** 2).sum(drawn, skipna=True)
-        error = (squares / (count * (count - 1)).where(count > 1)) ** 0.5
-    return mean, error, count
+        count = there.sum([*independent, *shared])
+        mean = array.sum([*independent, *shared], skipna=True) / count.where(count > 0)
+        several = there.any(shared).sum(independent)
+        scale = (several / (several - 1).where(several > 1)) ** 0.5 / count
+        pull = (array - mean).sum(shared, skipna=True) * scale
+    return mean, pull, count
+
+
+def error_of(pull: xr.DataArray) -> xr.DataArray:
+    """Where all draws have as many runs, sd/√S of the means of S draws."""
+    with np.errstate(all="ignore"):
+        return (pull**2).sum([dim for dim in pull.dims if dim in DRAWN], skipna=False) ** 0.5
 
 
 # ---- parameters

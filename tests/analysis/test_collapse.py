@@ -255,6 +255,21 @@ def test_what_a_shared_start_does_is_no_excuse():
     assert 0.5 < same.median_chi2 < 1.3
 
 
+def test_starts_know_p_but_no_gamma():
+    """Curves at several gamma have the same starts, at several p they have their own, shared or not."""
+    for along, shared in (("gamma", False), ("p", True)):
+        values = [0.1, 0.2, 0.5] if along == "gamma" else [2, 4, 8]
+        init = {"kind": "informed", "shared": shared}
+        dataset = made(lambda t: master(t), {along: values}, seeds=10, repeats=8, scatter=0.02, init=init)
+        starts = np.exp(0.3 * np.random.default_rng(1).standard_normal(10))
+        dataset["sgd_risk"] = dataset["sgd_risk"] * xr.DataArray(starts, dims="seed")
+        expected = np.median(collapse(dataset.transpose("d", "p", "gamma", ...), along=along).expected)
+        scatter = (
+            0.02 / np.sqrt(80) if along == "gamma" else np.std(starts, ddof=1) / starts.mean() / np.sqrt(10)
+        )
+        assert expected == pytest.approx(scatter, rel=0.15)
+
+
 def test_theories_from_a_shared_start_have_no_errors():
     found = collapse(from_starts(0.01, regimes=("classical",)), source="classical")
     assert np.isnan(found.expected).all()

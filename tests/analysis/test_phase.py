@@ -12,6 +12,7 @@ from sweep_service.analysis.values import VALUES
 from sweep_service.errors import InvalidInput, Stopped
 from sweep_service.selection import variables
 from sweep_service.status import Status
+from tests.analysis.synthetic import made
 from tests.stored import Until, computed
 
 WILD = {
@@ -121,11 +122,47 @@ def test_an_axis_may_be_reduced(wild, how):
     expected = (np.ma.median if how == "median" else getattr(np.ma, how))(there, axis=0).filled(np.nan)
     np.testing.assert_allclose(found.values, expected, rtol=1e-13)
     np.testing.assert_array_equal(found["runs"], sum(part["runs"] for part in parts))
-    errors = np.sqrt(sum(part["standard_error"] ** 2 for part in parts)) / 2  # of two independent means
-    np.testing.assert_allclose(found["standard_error"], errors if how == "mean" else np.nan * errors)
+    assert np.isnan(found["standard_error"]).all() == (how != "mean")
     assert found.attrs["at"]["p"] == [2, 4]
     assert found.attrs["long_name"].startswith(f"{how} over p of ")
     json.dumps(phase.as_plain(found))
+
+
+def test_the_error_of_a_mean_over_an_axis_is_that_of_the_means_of_the_starts(wild):
+    """A seed begins at the same start for all gamma: what it adds there does not average out."""
+    found = phase.phase_diagram(wild, "p", "d", activation="erf", gamma="mean")
+    late = wild.sgd_risk.sel(activation="erf").where(wild.time >= 2.0, drop=True).mean("time", skipna=False)
+    assert np.isfinite(late).all()
+    starts = late.mean(["gamma", "repeat"])
+    np.testing.assert_allclose(found, starts.mean("seed").transpose("d", "p"), rtol=1e-12)
+    error = starts.std("seed", ddof=1) / np.sqrt(2)
+    np.testing.assert_allclose(found["standard_error"], error.transpose("d", "p"), rtol=1e-9)
+    both = phase.phase_diagram(wild, "regime", "d", "ode_risk", activation="erf", gamma="mean", p="mean")
+    late = wild.ode_risk.sel(activation="erf").where(wild.time >= 2.0, drop=True).mean(["time", "gamma", "p"])
+    error = (late.std("seed", ddof=1) / np.sqrt(2)).transpose("d", "regime")
+    np.testing.assert_allclose(both["standard_error"], error, rtol=1e-9)
+
+
+def test_a_mean_over_an_axis_where_runs_are_missing():
+    """Seeds of which no place has what another has are independent; a place with one of them has no error."""
+    dataset = made(
+        lambda time: 1.0, {"d": [5, 6], "p": [2, 4], "gamma": [0.1, 0.2, 0.3]}, seeds=6, scatter=0.1
+    )
+    risk = dataset["sgd_risk"]
+    each = risk.where(risk.time >= 50.0).mean("time").isel(repeat=0)
+    for at, seeds in enumerate(([0, 1], [2, 3], [4, 5])):
+        dataset["sgd_status"][{"gamma": at}] = Status.PENDING
+        dataset["sgd_status"][{"gamma": at, "seed": seeds}] = Status.DONE
+    there = each.where(dataset["sgd_status"].isel(repeat=0) == Status.DONE)
+    errors = there.std("seed", ddof=1) / np.sqrt(2)
+    found = phase.phase_diagram(dataset, "p", "d", gamma="mean")
+    np.testing.assert_allclose(found, there.mean("seed").mean("gamma").transpose("d", "p"), rtol=1e-12)
+    wanted = ((errors**2).sum("gamma") ** 0.5 / 3).transpose("d", "p")
+    np.testing.assert_allclose(found["standard_error"], wanted, rtol=1e-9)
+    dataset["sgd_status"][{"gamma": 0, "seed": 0, "d": 0}] = Status.FAILED
+    found = phase.phase_diagram(dataset, "p", "d", gamma="mean")
+    assert np.isnan(found["standard_error"]).values.tolist() == [[True, True], [False, False]]
+    assert found["runs"].values.tolist() == [[5, 5], [6, 6]]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from sweep_service.analysis.final import final_risk
 from sweep_service.analysis.noise import noise_floor
 from sweep_service.analysis.phases import phase
 from sweep_service.analysis.plateaus import plateaus
-from sweep_service.analysis.samples import at, over
+from sweep_service.analysis.samples import at, by_run, over, over_draws, resampled
 from sweep_service.analysis.specialisation import specialisation_time
-from sweep_service.analysis.stored import late
+from sweep_service.analysis.stored import late, over_runs
 from tests.analysis.synthetic import TIMES, assert_described, made
 
 DEFINITIONS = {
@@ -85,6 +85,38 @@ def test_means_and_errors_are_of_what_is_finite():
     assert count.tolist() == [2, 1, 0]
     for down, across in zip(over(values.T, axis=0), (mean, error, count), strict=True):
         np.testing.assert_array_equal(down, across)
+
+
+def test_the_same_errors_of_plain_arrays():
+    random = np.random.default_rng(0)
+    values = random.standard_normal((3, 5, 4, 7))  # (d, seed, repeat, time)
+    values[random.random(values.shape) < 0.3] = np.nan
+    values[0, 1:] = np.nan
+    values[1, :, 1:] = np.nan
+    array = xr.DataArray(values, dims=("d", "seed", "repeat", "time"))
+    np.testing.assert_array_equal(by_run(array.transpose("repeat", "d", "seed", "time")), values)
+    wanted = [one.values for one in over_runs(array)]
+    *found, number = over_draws(values, axis=-3)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert np.isnan(found[1][0]).all()
+    np.testing.assert_array_equal(number, np.isfinite(values).any(axis=2).sum(axis=1))
+    for down, across in zip(over_draws(np.moveaxis(values, -1, 1)), (*found, number), strict=True):
+        np.testing.assert_array_equal(down, across)
+    # one start: its repeats are the draws
+    assert by_run(array.isel(seed=[2])).shape == (3, 4, 1, 7)
+    assert by_run(array.isel(seed=2, time=0)).shape == (3, 4, 1)
+    mean, error, count = over(values[:, 2], axis=1)
+    for one, other in zip(
+        over_draws(by_run(array.isel(seed=[2])), axis=-3), (mean, error, count), strict=False
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_means_of_resampled_draws_scatter_by_their_error():
+    values = np.random.default_rng(0).standard_normal(4)
+    means = values[resampled(np.random.default_rng(1), 4, 40_000)].mean(axis=1)
+    assert np.std(means) == pytest.approx(over(values)[1], rel=0.02)  # 1/sqrt(80 000) ~ 0.4 %
 
 
 def test_parameters_broadcast_over_points():

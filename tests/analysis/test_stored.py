@@ -57,9 +57,17 @@ def test_mean_error_and_count():
     array = xr.DataArray([[[1.0, 2.0], [3.0, np.nan]], [[np.nan] * 2] * 2], dims=("d", "seed", "repeat"))
     mean, error, count = over_runs(array)
     np.testing.assert_allclose(mean, [2.0, np.nan])
-    np.testing.assert_allclose(error, [1.0 / np.sqrt(3), np.nan])
+    # two starts, one of them with two runs: √(2 [(1 - 2 + 2 - 2)² + (3 - 2)²])/3
+    np.testing.assert_allclose(error, [2.0 / 3.0, np.nan])
     assert count.values.tolist() == [3, 0]
     assert np.isnan(over_runs(array.isel(seed=[0], repeat=[0]))[1][0])
+    assert np.isnan(over_runs(array.where(array != 3.0))[1][0])  # nothing is known of how starts scatter
+    assert over_runs(array.isel(seed=[0]))[1][0] == 0.5  # unless there is no other: beyond that start
+    values = xr.DataArray(np.random.default_rng(0).standard_normal((5, 3)), dims=("seed", "repeat"))
+    every = values.mean("repeat").std("seed", ddof=1) / np.sqrt(5)
+    for one in (values, values.T):
+        np.testing.assert_allclose(over_runs(one)[1], every, rtol=1e-13)
+    np.testing.assert_allclose(over_runs(values[:, 0])[1], values[:, 0].std(ddof=1) / np.sqrt(5), rtol=1e-13)
 
 
 def test_late_means_need_the_end():

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
@@ -50,7 +51,7 @@ def create_app(settings: Settings | None = None, executor: MakeExecutor | None =
                 yield
         finally:
             app.state.painter.close()
-            await run_in_threadpool(engine.close)
+            await to_thread.run_sync(engine.close, limiter=CapacityLimiter(1))  # whoever else has a thread
 
     app = FastAPI(
         title="sweep service", version=__version__, description=ABOUT, lifespan=lifespan,

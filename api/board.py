@@ -26,6 +26,11 @@ class Board:
     def known(self, sweep: str) -> tuple[Sweep, Totals] | None:
         return self._known.get(sweep)
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether `active` needs no look."""
+        return self._active is not None
+
     def read(self, sweep: str) -> tuple[Sweep, Totals]:
         turn = self._turn
         return self.known(sweep) or self._added_up([self.ledger.sweep(sweep)], turn)[0]

@@ -8,7 +8,7 @@ import numpy as np
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.engine import Engine
+from api.engine import Engine, long
 from api.figures import is_known, state_tag
 from api.models import Contents, Map
 from api.problems import Json, responses
@@ -21,6 +21,7 @@ router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(
 
 
 @router.get("/contents")
+@long
 def contents(engine: Here, id: Id) -> Contents:
     """Axes and their values, what can be drawn, where it comes from: all that a selection can name."""
     engine.ledger.sweep(id)
@@ -29,6 +30,7 @@ def contents(engine: Here, id: Id) -> Contents:
 
 
 @router.get("/map", response_model=None, responses={200: {"model": Map}})
+@long
 def map(engine: Here, request: Request, id: Id) -> Response:
     """Runs of each point by status; it has an ETag, and costs little where nothing has changed."""
     under_way = sorted(

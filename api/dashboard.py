@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -35,6 +36,10 @@ OURS = (
 )
 
 
+# With which a scheduler leads to other machines.
+ELSEWHERE = re.compile(r"/*proxy(/.*)?", re.DOTALL)
+
+
 def _target(engine: Engine) -> str:
     """Where the dashboard is now; it moves when the scheduler is another."""
     found = engine.dashboard
@@ -54,6 +59,8 @@ async def page(request: Request, path: str) -> Response:
     client: httpx.AsyncClient = request.app.state.http
     engine: Engine = request.app.state.engine
     headers = [(name, value) for name, value in request.headers.items() if name not in OURS]
+    if ELSEWHERE.fullmatch(path):
+        raise NotFound("no such page of the dashboard")
     try:
         url = httpx.URL(_target(engine)).copy_with(path=f"/{path}", query=request.url.query.encode())
     except httpx.InvalidURL:
@@ -82,6 +89,9 @@ def _closing(answer: httpx.Response) -> BackgroundTask:
 @router.websocket("/dask/{path:path}")
 async def live(socket: WebSocket, path: str) -> None:
     engine: Engine = socket.app.state.engine
+    if ELSEWHERE.fullmatch(path):
+        await socket.close(1008)
+        return
     if not engine.dashboard:
         await socket.close(1013)  # try again later
         return

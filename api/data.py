@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from api.engine import long
 from api.figures import CHOICE, options_of
 from api.problems import responses
 from api.sweeps import Here, Id
@@ -122,7 +123,7 @@ def _answer(source: Source, request: Request) -> Response:
         first, last, status = 0, size - 1, 200
         ranged = request.method == "GET" and asked.get("if-range", tag) == tag
         wanted = _RANGE.fullmatch(asked.get("range", "")) if ranged else None
-        if wanted is not None and wanted[0] != "bytes=-":
+        if wanted is not None and _is_range(wanted[1], wanted[2]):
             first, last = _bounds(wanted[1], wanted[2], size)
             if first > last:
                 raise HTTPException(416, "beyond the end", {"Content-Range": f"bytes */{size}"})
@@ -135,6 +136,11 @@ def _answer(source: Source, request: Request) -> Response:
             return Response(content, status, headers, kind)
         stack.pop_all()
         return Blocks(source, first, last, status, headers, kind)
+
+
+def _is_range(begin: str, end: str) -> bool:
+    """What is none is not to be obeyed, and no error either (RFC 9110, 14.2)."""
+    return int(begin) <= int(end) if begin and end else bool(begin or end)
 
 
 def _bounds(begin: str, end: str, size: int) -> tuple[int, int]:
@@ -186,6 +192,7 @@ def _where(request: Request) -> dict[str, str]:
         }
     },
 )
+@long
 def data(
     engine: Here,
     request: Request,

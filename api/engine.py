@@ -7,13 +7,15 @@ import logging
 import threading
 import time as clock
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from functools import partial, wraps
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import xarray as xr
+from anyio import CapacityLimiter, to_thread
 
 from api.board import Board, Totals
 from api.settings import Settings
@@ -32,6 +34,7 @@ MakeExecutor = Callable[[DataFolder, Callable[[], bool]], Executor]
 
 IDLE = 0.5  # seconds between two looks at nothing
 LASTING = 5.0  # seconds of waiting that are worth a line
+SEATS = 16  # long answers at once, of the 40 threads that answer
 PATIENCE = 120.0  # seconds that a request waits for the conductor, which may be merging
 
 
@@ -69,12 +72,23 @@ class Bell:
                 news.set()
 
 
+def long(answer: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
+    """Of what may take long only a few are made at once, that others are answered meanwhile."""
+
+    @wraps(answer)
+    async def seated(engine: Engine, **given: Any) -> Result:
+        return await to_thread.run_sync(partial(answer, engine=engine, **given), limiter=engine.seats)
+
+    return seated
+
+
 class Engine:
     def __init__(self, settings: Settings, executor: MakeExecutor | None = None) -> None:
         self.settings = settings
         self.folder = DataFolder(settings.data, settings.state)
         self.executor = (executor or _on_dask(settings))(self.folder, lambda: self.stopping)
         self.bell = Bell()
+        self.seats = CapacityLimiter(SEATS)
         self.meter = Meter()
         self.stopping = self.failed = False  # told to end; ended by itself, and with it the service
         self.trouble = ""  # an error that the conductor met and lived through
@@ -119,7 +133,7 @@ class Engine:
 
     def known(self, sweep: str) -> dict[str, Any] | None:
         """The same, if that needs no look into the ledger."""
-        found = self.board.known(sweep)
+        found = self.board.known(sweep) if self.board.is_counted else None
         return self._told_of(*found) if found is not None else None
 
     def views(self, **query: Any) -> list[dict[str, Any]]:

@@ -19,14 +19,16 @@ from sweep_service.version import __version__
 router = APIRouter(tags=["service"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def health() -> Health:
     """The process answers."""
     return Health(status="ok")
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", response_model=None, responses={200: {"model": Ready}, 503: {"model": Ready}})
-def ready(engine: Here) -> Response:
+async def ready(engine: Here) -> Response:
     """It takes sweeps; and whether something keeps them from going on."""
     alive = engine.is_alive
     about = Ready(

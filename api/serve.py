@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import socket
+import sys
+import threading
+import time as clock
 from types import FrameType
 from typing import Any
 
@@ -61,7 +66,21 @@ def serve(**given: Any) -> int:
     server = Server(configured(app, settings), app.state.engine)
     print(f"sweep service at {settings.url}, its data in {settings.data}", flush=True)
     server.run(sockets=[listener])
-    return 0 if (server.started or server.should_exit) and not server.engine.failed else 1
+    return _left(0 if (server.started or server.should_exit) and not server.engine.failed else 1)
+
+
+def _left(code: int) -> int:
+    """All that is stored is safe by now: threads with answers for nobody must not keep the process."""
+    end = clock.monotonic() + 1.0
+    others = [one for one in threading.enumerate() if one is not threading.current_thread()]
+    busy = [one for one in others if not one.daemon]
+    for thread in busy:
+        thread.join(max(0.0, end - clock.monotonic()))
+    if any(thread.is_alive() for thread in busy):
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 def configured(app: FastAPI, settings: Settings, **more: Any) -> uvicorn.Config:

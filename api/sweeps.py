@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from api import events
-from api.engine import Engine
+from api.engine import Engine, long
 from api.models import EstimateOut, Failures, Links, Page, SpecOut, SweepOut
 from api.problems import Json, responses
 from sweep_service.conductor import IS_ID, Conductor
@@ -84,6 +84,7 @@ def read(body: Body) -> SpecOut:
 
 
 @router.post("/estimate", openapi_extra=takes("SweepSpec", EXAMPLE), responses=responses(415))
+@long
 def estimate(engine: Here, body: Body) -> EstimateOut:
     """What a sweep would cost, and what to think twice about."""
     return _estimate(engine, Submission(SweepSpec.read(body)))
@@ -107,6 +108,7 @@ def _estimate(engine: Engine, submission: Submission) -> EstimateOut:
         },
     },
 )
+@long
 def submit(
     engine: Here,
     body: Body,
@@ -244,6 +246,7 @@ for _name in ACTIONS:
         for code, text in ((202, "A new sweep"), (200, "It is there"))
     },
 )
+@long
 def extend(engine: Here, id: Id, body: Body, priority: Priority = 0, idempotency_key: Key = None) -> Response:
     """A new sweep with more values of axes, points or seeds. What this one has is copied; it stays."""
     engine.ledger.sweep(id)

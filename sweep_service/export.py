@@ -19,6 +19,7 @@ from sweep_service.runs import KINDS
 from sweep_service.selection import blocks, run_dims
 
 LINES = (2 << 20) // 8  # of a table at once: as many as a chunk has numbers, so that each is read once
+NUMBERS = 10_000  # of a text at once
 LATE = ("regime", "seed", "repeat")
 OF_A_RUN = ("steps", "seconds", "status")
 CHOSEN = "regime_chosen"  # by auto: stored as ode_regime, but `regime` is what was asked for
@@ -184,7 +185,38 @@ def _words(flags: xr.DataArray) -> AnyArray:
 
 
 def _json(dataset: xr.Dataset, path: Path) -> None:
-    path.write_text(json.dumps(plain(dataset.to_dict()), allow_nan=False, default=str), "utf-8")
+    """As `xr.Dataset.from_dict` reads it; a few numbers at once, or the process would do nothing else."""
+    with open(path, "w", encoding="utf-8") as file:
+        begin = "{"
+        for group, some in (("coords", dataset.coords), ("data_vars", dataset.data_vars)):
+            file.write(f'{begin}"{group}": {{')
+            for number, (name, one) in enumerate(some.items()):
+                head = _text({"dims": one.dims, "attrs": one.attrs})
+                file.write(f'{", " if number else ""}{_text(name)}: {head[:-1]}, "data": ')
+                for piece in _pieces(one.values):
+                    file.write(piece)
+                file.write("}")
+            begin = "}, "
+        file.write(f'}}, "attrs": {_text(dataset.attrs)}, "dims": {_text(dict(dataset.sizes))}}}')
+
+
+def _pieces(values: AnyArray) -> Iterator[str]:
+    """A nested list, piece by piece."""
+    if values.ndim == 0 or values.size <= NUMBERS:
+        yield _text(values.tolist())
+        return
+    if values.ndim == 1:
+        for at in range(0, len(values), NUMBERS):
+            yield ("[" if at == 0 else ", ") + _text(values[at : at + NUMBERS].tolist())[1:-1]
+    else:
+        for number, one in enumerate(values):
+            yield ", " if number else "["
+            yield from _pieces(one)
+    yield "]"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(plain(value), allow_nan=False, default=str)
 
 
 def plain(value: Any) -> Any:

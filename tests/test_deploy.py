@@ -8,6 +8,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from api.settings import Settings
 from tests.api.served import TINY, serving
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,3 +103,10 @@ def test_operations_names_every_number(there):
     named = set(re.findall(r"\bsweep_[a-z_]+", text.partition("\n## ")[0]))
     ours = {re.sub("_(bucket|sum|count)$", "", name) for name in there if name.startswith("sweep_")}
     assert named == ours
+
+
+def test_every_limit_can_be_set_in_the_stack():
+    lines = {line.strip() for line in (ROOT / "docker-compose.yml").read_text("utf-8").splitlines()}
+    limits = [name for name in Settings.model_fields if name.startswith(("max_", "rate", "proxies"))]
+    assert len(limits) >= 10
+    assert [name for name in limits if f"SWEEP_{name.upper()}:" not in lines] == []

@@ -196,6 +196,14 @@ def test_a_table_is_written_block_by_block(stored, tmp_path, monkeypatch, name):
         assert max(about.row_group(n).num_rows for n in range(about.num_row_groups)) <= 50
 
 
+def test_json_is_written_piece_by_piece(stored, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "NUMBERS", 3)
+    exported(stored, tmp_path / "out.json")
+    READERS["json"](tmp_path / "out.json", stored)
+    wanted = json.dumps(exporting.plain(stored.to_dict()), default=str)
+    assert json.loads((tmp_path / "out.json").read_text("utf-8")) == json.loads(wanted)
+
+
 def test_a_sweep_that_is_not_finished_is_exported_as_it_is(tmp_path):
     folder = DataFolder(tmp_path / "data")
     with Conductor(folder, SerialExecutor()) as conductor:

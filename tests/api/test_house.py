@@ -2,13 +2,18 @@
 
 import json
 import re
+import subprocess
+import sys
 import threading
 import time as clock
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from api.engine import SEATS
 from sweep_service.conductor import Conductor
 from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import InvalidInput
 from sweep_service.export import FORMATS
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
@@ -16,6 +21,7 @@ from sweep_service.model.observables import OBSERVABLES
 from sweep_service.presets import PRESETS, preset
 from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
+from sweep_service.submission import Submission
 from sweep_service.version import __version__
 from tests.api.served import TINY, another, assert_problem, gated, serving, until
 from tests.api.test_metrics import numbers
@@ -26,6 +32,53 @@ def test_it_is_well(service):
     assert service.get("/readyz").json() == {
         "status": "ready", "version": __version__, "threads": 1, "waiting": "", "refused": [],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_a_probe_may_ask_for_the_head_alone(service, path):
+    answer = service.head(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_long_answers_leave_threads_for_others(tmp_path, monkeypatch):
+    """More of them at once than there are threads: who asks for little waits for none of them."""
+    told, let = threading.Semaphore(0), threading.Event()
+
+    def slow(*given):
+        told.release()
+        assert let.wait(60)
+        raise InvalidInput("spec", "", "took long")
+
+    with serving(tmp_path) as service, ThreadPoolExecutor(60) as pool:
+        sweep = service.done(another(1))
+        monkeypatch.setattr(Submission, "price", slow)
+        asked = [pool.submit(service.post, "/v1/estimate", json=another(n), timeout=60) for n in range(60)]
+        try:
+            for _ in range(SEATS):
+                assert told.acquire(timeout=30)
+            for path in ("/readyz", "/v1/sweeps", f"/v1/sweeps/{sweep}/spec", "/metrics"):
+                assert service.get(path, timeout=30).status_code == 200, path
+            assert not told.acquire(timeout=0)
+        finally:
+            let.set()
+        assert {one.result().status_code for one in asked} == {422}
+
+
+def test_an_answer_for_nobody_does_not_keep_the_process():
+    code = (
+        "import threading, time; from api.serve import _left; "
+        "threading.Thread(target=time.sleep, args=(600,)).start(); print('kept', end=''); _left(3)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (found.returncode, found.stdout, found.stderr) == (3, b"kept", b"")
+
+
+def test_the_event_loop_asks_no_ledger(service, monkeypatch):
+    sweep = service.done(another(3))
+    assert service.engine.view(sweep) == service.engine.known(sweep)
+    service.engine.board.wipe("another")
+    monkeypatch.setattr(service.engine.ledger, "sweeps", pytest.fail)
+    assert service.engine.known(sweep) is None
 
 
 def test_the_front_door_leads_to_all_rooms(service):

@@ -75,6 +75,16 @@ def test_no_path_leads_to_another_host(shown):
             for _, headers in shown.board.seen[before:]:
                 assert headers["Host"] == f"127.0.0.1:{shown.board.server_port}", path
         assert other.seen == []
+        before = len(shown.board.seen)
+        for path in (
+            "proxy",
+            "proxy/80/there/x",
+            "/proxy/80/there/",
+            "%70roxy/80/there/",
+            "proxy%2f80%2fthere",
+        ):
+            assert status(ask(shown, f"/dask/{path}")) == 404, path
+        assert len(shown.board.seen) == before  # by which a scheduler leads to other machines
 
 
 @pytest.mark.parametrize(
@@ -123,7 +133,7 @@ def test_a_websocket_leads_to_the_dashboard_alone(tmp_path):
         for path in (
             "status/ws", "/127.0.0.1:1/", "@127.0.0.1:1/", "%40127.0.0.1:1/", "http:%2f%2f127.0.0.1:1%2f",
             "x%0d%0aX-Evil:%20yes", "x%20HTTP/1.1%0d%0aX-Evil:%20yes%0d%0a", "%23@127.0.0.1:1/",
-            "x?a=%0d%0aX-Evil:1",
+            "x?a=%0d%0aX-Evil:1", "proxy/80/127.0.0.1/ws", "/proxy/80/127.0.0.1/ws",
         ):  # fmt: skip
             headers = {"Authorization": f"Bearer {TOKEN}"}
             with (
@@ -133,6 +143,7 @@ def test_a_websocket_leads_to_the_dashboard_alone(tmp_path):
                 assert socket.recv(timeout=20) == "the dashboard"  # or it leads nowhere
         there.shutdown()
     assert seen[0][0] == "/status/ws"
+    assert not [path for path, _ in seen if "proxy" in path]
     for path, headers in seen:
         names = {name.lower() for name in headers}
         assert headers["Host"] == f"127.0.0.1:{port}", path

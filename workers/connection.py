@@ -7,6 +7,7 @@ from typing import Any
 
 from distributed import Client
 
+CLOSE = 2.0  # seconds for a farewell
 STEPS = 3  # of a connection that Dask gives its timeout each: the socket, who is there, and who we are
 
 
@@ -25,6 +26,16 @@ class Connection(Client):
         except Exception:
             self._loop_runner.stop()  # Dask would leave its thread behind, one for each attempt
             raise
+
+    def close(self, timeout: float = CLOSE) -> None:
+        try:
+            super().close(timeout)
+        finally:
+            self._loop_runner.stop()  # and here, of a connection that was lost or does not end
+
+    async def _reconnect(self) -> None:
+        """Never: who is there next may be another scheduler, whose workers nobody has looked at."""
+        await self._close()
 
     async def _ensure_connected(self, timeout: float | None = None) -> None:
         """Dask would wait for ever for the first word of who has taken the connection."""

@@ -176,12 +176,15 @@ class DaskExecutor:
         return found
 
     def _land(self, key: str) -> None:
-        """How a task ended. What Dask does not know any more was lost with a scheduler."""
+        """How a task ended. One that Dask calls lost has ended too: what is lost is the answer, with its
+        worker. Who merges sees whether the part is there.
+        """
         flight = self.flights.pop(key)
         task, status = flight.task, flight.future.status
-        if status not in ("finished", "error"):
+        if status not in ("finished", "error", "lost"):  # with the scheduler, or somebody cancelled it there
             self.receipts.append(Receipt(task.sweep, task.bundle.key, lost=True))
-            self._disconnect()
+            if self.client is not None and self.client.status != "running":
+                self._disconnect()
             return
         error = flight.future.exception() if status == "error" else None
         passing = isinstance(error, OSError) and is_passing(error)
@@ -273,7 +276,7 @@ class DaskExecutor:
         self.flights.clear()
         if self.client is not None:
             with suppress(Exception):
-                self.client.close(timeout=2.0)
+                self.client.close()
         self.client, self.threads, self.dashboard, self.there = None, 0, "", set()
 
 
@@ -296,7 +299,7 @@ def _settle(answer: Future[Client], connect: Callable[[], Client]) -> None:
 
 def _let_go(coming: Future[Client]) -> None:
     with suppress(Exception):  # it did not come
-        coming.result().close(timeout=2.0)
+        coming.result().close()
 
 
 def _welcome(client: Client, shown: dict[str, Any]) -> None:

@@ -53,6 +53,13 @@ def quiet(port=0):
         yield server
 
 
+def scheduler_at(port):
+    """In this process, without workers."""
+    return LocalCluster(
+        n_workers=0, processes=False, host="127.0.0.1", scheduler_port=port, dashboard_address=None
+    )
+
+
 def address_of(server):
     return f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
@@ -66,9 +73,7 @@ def test_a_quiet_scheduler_is_told_of_tried_again_and_found_when_it_is_well(tmp_
             first = executor.coming
             until(lambda: looked(executor) == told and executor.coming is not first)
             server.close()
-            with LocalCluster(
-                n_workers=0, processes=False, host="127.0.0.1", scheduler_port=port, dashboard_address=None
-            ):
+            with scheduler_at(port):
                 until(lambda: looked(executor) == f"waiting for workers at {address}")
 
 
@@ -165,6 +170,17 @@ def test_attempts_leave_no_threads(tmp_path, hurry):
                 with pytest.raises(OSError):
                     Remote(address).connect()
         assert threading.active_count() <= before
+
+
+def test_a_connection_that_is_lost_leaves_no_threads():
+    before = threading.active_count()
+    port = free_port()
+    with scheduler_at(port):
+        client = Remote(f"tcp://127.0.0.1:{port}").connect()
+    with scheduler_at(port):  # another one: that it has not our workers is for others to find out
+        until(lambda: client.status == "closed")
+        client.close()
+    assert threading.active_count() <= before
 
 
 @pytest.mark.slow

@@ -5,15 +5,17 @@ import os
 import re
 import time as clock
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
 import numpy as np
 import pytest
 import xarray as xr
 from dask.utils import key_split
+from distributed import Future, LocalCluster
 
 from sweep_service import bundles as bundling
+from sweep_service import executors
 from sweep_service.bundles import Bundle
 from sweep_service.conductor import Conductor
 from sweep_service.executors import SerialExecutor
@@ -24,8 +26,10 @@ from sweep_service.store.ledger import State
 from sweep_service.task import DEADLY, Task
 from tests.cli.commands import until
 from workers import cluster as clusters
+from workers import executor as executing
 from workers.cluster import Embedded, Remote
 from workers.executor import LEAST, MOST, DaskExecutor, label
+from workers.shipped import shipped
 
 SPEC = {
     "name": "on Dask",
@@ -242,6 +246,85 @@ def test_a_run_that_kills_its_worker_fails_alone(tmp_path, monkeypatch):
     monkeypatch.delenv("SWEEP_FAULT")
     with conducting(tmp_path, None) as conductor:
         assert conductor.run(conductor.retry(sweep.id).id).state is State.COMPLETED
+
+
+@pytest.fixture
+def two(tmp_path, monkeypatch):
+    """An executor with two workers in this process. A task ends when there is a file named as its sweep."""
+    monkeypatch.setattr(executing, "_welcome", lambda *_: None)  # what warms kernels would outlive them
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, host="127.0.0.1", protocol="tcp",
+            dashboard_address=None,
+        ) as local,
+        closing(DaskExecutor(Remote(local.scheduler_address), DataFolder(tmp_path))) as executor,
+    ):  # fmt: skip
+        executor.folder.objects.prepare()
+
+        def wait(passport, sweep, jobs):
+            while not (tmp_path / sweep).exists():
+                clock.sleep(0.01)
+
+        executor.run = shipped(wait)
+        until(lambda: (executor.room(""), executor.threads == 2)[1])
+        yield executor, local
+        for name in ("a", "b"):  # threads outlive what Dask has given up
+            (tmp_path / name).touch()
+
+
+def sent(executor, sweep):
+    """The future of a task."""
+    executor.submit(Task("data", sweep, Bundle((), 1.0, "sgd/S1")), 0)
+    return list(executor.flights.values())[-1].future
+
+
+def received(executor):
+    return [(receipt.sweep, receipt.result) for receipt in executor.poll()]
+
+
+def test_a_worker_that_goes_after_a_task_takes_no_other_along(tmp_path, two):
+    """Dask loses what it holds of the task, which is nothing: its part is where it was written."""
+    executor, local = two
+    client, scheduler, first, _ = executor.client, local.scheduler, sent(executor, "a"), sent(executor, "b")
+    until(lambda: len({one.processing_on for one in scheduler.tasks.values()} - {None}) == 2)
+    where = scheduler.tasks[first.key].processing_on.name
+    (tmp_path / "a").touch()
+    until(lambda: first.status == "finished")
+    (tmp_path / "a").unlink()
+    local.sync(local.workers[where].close)
+    until(lambda: first.status == "lost")
+    until(lambda: received(executor) == [("a", "done")])
+    assert executor.client is client
+    (tmp_path / "b").touch()
+    until(lambda: received(executor) == [("b", "done")])
+
+
+def test_a_task_that_somebody_cancels_takes_no_other_along(tmp_path, two):
+    executor, local = two
+    client, first, _ = executor.client, sent(executor, "a"), sent(executor, "b")
+    until(lambda: len(local.scheduler.tasks) == 2)
+    with closing(Remote(local.scheduler_address).connect()) as other:
+        other.cancel([Future(first.key, other)], force=True)
+        until(lambda: received(executor) == [("a", "lost")])
+    assert executor.client is client
+    (tmp_path / "b").touch()
+    until(lambda: received(executor) == [("b", "done")])
+
+
+def test_what_has_ended_without_a_part_is_computed_again(tmp_path, monkeypatch):
+    """Nothing else may keep a receipt from being believed."""
+    with conducting(tmp_path, None) as conductor:
+        sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
+        plain, gone = executors.run_task, []
+
+        def forgetful(task, stopped):
+            if task.bundle.key in gone:
+                plain(task, stopped)
+            gone.append(task.bundle.key)
+
+        monkeypatch.setattr(executors, "run_task", forgetful)
+        assert conductor.run(sweep.id).state is State.COMPLETED
+        assert set(Counter(gone).values()) == {2}
 
 
 def test_without_a_scheduler_a_sweep_waits_and_says_so(tmp_path):

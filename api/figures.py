@@ -22,7 +22,7 @@ from api.engine import Engine
 from api.problems import responses
 from api.sweeps import Id
 from sweep_service.analysis.plots.save import caption, save
-from sweep_service.analysis.views import VIEWS
+from sweep_service.analysis.views import VIEWS, as_json
 from sweep_service.errors import unknown_name
 from sweep_service.export import plain
 from sweep_service.version import __version__
@@ -105,7 +105,7 @@ def _rendered(dataset: xr.Dataset, id: str, view: str, format: str, options: Map
     looked = VIEWS[view]
     found = looked.find(dataset, **options)
     if format == "json":
-        return json.dumps(plain(looked.plain(found)), allow_nan=False, default=str).encode()
+        return json.dumps(plain(as_json(view, found)), allow_nan=False, default=str).encode()
     file = io.BytesIO()
     save(looked.draw(found), file, format, dataset, caption(dataset, id), id)
     return file.getvalue()

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.collapse import collapse
-from sweep_service.analysis.curves import MOST_CURVES, curves, plain_value
+from sweep_service.analysis.curves import MOST_CURVES, MOST_NUMBERS, curves, plain_value
 from sweep_service.analysis.exponent import OF, exponent
 from sweep_service.analysis.phase import as_plain, phase_diagram
 from sweep_service.analysis.phases import scaling_phase
@@ -31,7 +31,7 @@ from sweep_service.analysis.specialisation import cosines
 from sweep_service.analysis.stored import kind_of, over_runs, runs, spec_of
 from sweep_service.analysis.triangle import as_plain as plain_triangle
 from sweep_service.analysis.triangle import triangle
-from sweep_service.errors import InvalidInput
+from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.grids import CORE, POINT
 from sweep_service.selection import listed, select
 
@@ -56,6 +56,18 @@ class View:
     def plot(self, dataset: xr.Dataset, /, *args: Any, axes: Any = None, **words: Any) -> Figure:
         """The figure, or the same on axes that are there."""
         return self.draw(self.find(dataset, *args, **words), axes=axes)
+
+
+def as_json(view: str, found: Any) -> Any:
+    """The numbers of a view as plain data, unless they are too many; curves, which are that, have few."""
+    if not isinstance(found, dict):
+        whole = found if isinstance(found, xr.Dataset) else found.to_dataset(name=view)
+        numbers = sum(array.size for array in whole.variables.values())
+        if numbers > MOST_NUMBERS:
+            names = ", ".join(f"{dim} ({size} values)" for dim, size in whole.sizes.items() if size > 1)
+            allowed = f"must be at most {MOST_NUMBERS} to read: select some of {names}"
+            raise LimitExceeded(view, numbers, allowed)
+    return VIEWS[view].plain(found)
 
 
 # ---- phase diagrams and the triangle

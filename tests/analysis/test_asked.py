@@ -7,7 +7,7 @@ import random
 import pytest
 
 from sweep_service.analysis.plots.save import save
-from sweep_service.analysis.views import VIEWS
+from sweep_service.analysis.views import VIEWS, as_json
 from sweep_service.errors import SweepError
 from sweep_service.export import plain
 from tests.stored import computed
@@ -103,7 +103,7 @@ def ask(sweeps, seed, number, drawings):
         words = said(drawn, sweeps[name], view)
         try:
             found = VIEWS[view].find(sweeps[name], **words)
-            json.dumps(plain(VIEWS[view].plain(found)), allow_nan=False, default=str)
+            json.dumps(plain(as_json(view, found)), allow_nan=False, default=str)
             if at % drawings == 0:
                 save(VIEWS[view].draw(found), io.BytesIO(), "svg")
             answered.add(view)

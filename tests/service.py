@@ -1,6 +1,7 @@
 """A service as a process of its own, to be asked, stopped and killed."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ def broken(point, **options):
     return plain(point, **options)
 computing.integrate = broken
 """  # what every process of the service executes when it starts
+SAYS = re.compile(rb"sweep service at (http://\S+),")
 PATIENCE = 60.0  # seconds for a start: other tests use the machine too
 
 
@@ -54,21 +56,23 @@ class Service:
 
 def start_service(data, port=None, env=None, log=None, **options):
     """`sweep serve` on a data folder or a URL, ready; options as on the command line, such as workers=2."""
-    port = free_port() if port is None else port
     who = {} if "scheduler" in options else {"workers": 1}
-    options = {"data": data, "port": port, **who, **options}
+    options = {"data": data, "port": port or 0, **who, **options}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SWEEP_", "DASK_"))}
     log = Path(log or f"{data}.log")
     with log.open("ab") as output:
+        before = output.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "sweep_service.cli", "serve", *words],
             env={**plain, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", **(env or {})},
             cwd=log.parent, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
-    service = Service(f"http://127.0.0.1:{port}", process, log)
+    service = Service("", process, log)
     end = clock.monotonic() + PATIENCE
-    while not is_ready(service.url):
+    while not (service.url and is_ready(service.url)):
+        if said := SAYS.search(log.read_bytes(), before):  # of itself: on a port of ours may be another
+            service.url = said[1].decode()
         if process.poll() is not None or clock.monotonic() > end:
             service.close()
             raise AssertionError(f"the service did not start:\n{log.read_text('utf-8')[-4000:]}")

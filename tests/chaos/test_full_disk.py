@@ -82,7 +82,7 @@ def test_a_waiting_sweep_says_what_it_waits_for(disk):
     """Also where nobody watches a bar: in a log."""
     child = begun(disk, "no room to begin")
     try:
-        until(lambda: "waiting for room" in child.text("err"), seconds=3.0)
+        until(lambda: "waiting for room" in child.text("err"))
     finally:
         (disk / "filler").unlink()
         answer = child.wait()

@@ -3,6 +3,7 @@
 import re
 import shlex
 import signal
+import urllib.request
 
 import pytest
 
@@ -159,13 +160,20 @@ def test_a_paused_sweep_is_resumed_and_a_cancelled_one_retried(there, busy):
     assert there("retry", busy, "--json").json["state"] in ("queued", "running")
 
 
+def followers(service):
+    """How many read events now."""
+    asked = urllib.request.Request(f"{service.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(asked) as answer:
+        return float(re.search(r"^sweep_event_streams (\S+)$", answer.read().decode(), re.MULTILINE)[1])
+
+
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_who_stops_watching_leaves_the_sweep_running(there, child, busy, as_json):
+def test_who_stops_watching_leaves_the_sweep_running(there, child, service, busy, as_json):
     watching = child("watch", busy, *["--json"] * as_json)
     if not as_json:
         until(lambda: busy in watching.text("err"))
     else:
-        until(lambda: there("show", busy).code == DONE)
+        until(lambda: followers(service) > 0)
     watching.kill(signal.SIGINT)
     answer = watching.wait()
     assert answer.code == INTERRUPTED

@@ -179,7 +179,8 @@ def claim(url, about=""):
     return Lease(Bucket(url), "lock", about, uuid.uuid4().hex)
 
 
-def test_one_at_a_time(url, short):
+def test_one_at_a_time(url, monkeypatch):
+    monkeypatch.setattr(leases, "BEAT", 0.2)
     taken = r"process \d+ on .*a service: add --url http://host:8000"
     with lease(url, "lock", "http://host:8000"), pytest.raises(InUse, match=taken):
         claim(url).take()

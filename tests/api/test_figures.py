@@ -237,8 +237,8 @@ def test_what_cannot_be_drawn_is_refused(get, part, params, field):
 @pytest.mark.parametrize("view", QUERIES)
 def test_no_view_answers_too_many_numbers(get, view, monkeypatch):
     """One place for all but curves, which count what they read before they do."""
-    place = "curves" if view == "curves" else "views"
-    monkeypatch.setattr(f"sweep_service.analysis.{place}.MOST_NUMBERS", 3)
+    monkeypatch.setattr("sweep_service.analysis.curves.MOST_NUMBERS", 3)
+    monkeypatch.setattr("sweep_service.analysis.views.MOST_TOLD", 3)
     words = {**QUERIES[view], "p": "4"}  # none of which was asked for before
     assert_problem(
         get(f"figures/{view}", **words), 422, "must be at most 3 to read: select some of", field=view

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from functools import lru_cache
 from typing import Any
 
 from sweep_service.dynamics.integrate import ODE_VERSION, integrate
-from sweep_service.errors import NotFound
+from sweep_service.errors import NotFound, StoreGone, is_passing
 from sweep_service.simulators.choose import ENGINE_VERSION
 from sweep_service.simulators.simulate import simulate
 from sweep_service.store.folder import DataFolder
@@ -37,21 +36,32 @@ def passport(folder: DataFolder, fresh: bool = True) -> dict[str, Any]:
     return {"root": folder.where, "nonce": nonce.decode(), "versions": VERSIONS}
 
 
+# What this process has shown: it need not read the store for each task.
+_shown: set[tuple[str, str]] = set()
+
+
 def problem(passport: dict[str, Any]) -> str:
-    """Why this process cannot show it; nothing if it can."""
+    """Why this process cannot show it; nothing if it can. StoreGone if that may pass."""
     for name, wanted in passport["versions"].items():
         if VERSIONS.get(name) != wanted:
             return f"its version of {name} is {VERSIONS.get(name)}, the service has {wanted}"
     return _store_problem(passport["root"], passport["nonce"])
 
 
-@lru_cache(maxsize=64)
 def _store_problem(root: str, nonce: str) -> str:
+    why = f"it cannot read the data folder {root}"
+    if (root, nonce) in _shown:
+        return ""
     try:
         found = DataFolder(root).objects.get(NONCE).decode()
-    except (NotFound, OSError):
+    except (NotFound, OSError) as error:
+        if is_passing(error):
+            raise StoreGone(f"{why}: {error}") from error
         found = ""
-    return "" if found == nonce else f"it cannot read the data folder {root}"
+    if found != nonce:
+        return why
+    _shown.add((root, nonce))
+    return ""
 
 
 def warm() -> None:

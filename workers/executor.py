@@ -15,6 +15,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +41,9 @@ AHEAD = 10.0
 MOST = 20  # tasks for each thread
 PATIENCE = 0.2  # seconds that a poll waits for something to end
 LOOK = 2.0  # seconds between two looks at who is there
+# Seconds that a worker asks for the store before it leaves: it may be away, or not mounted there. One of ours
+# stays, as nobody would start it again.
+UNREAD = 60.0
 ANSWER = 5.0  # seconds that a scheduler has for an answer, in which nothing else can be done
 NOT_TO_BLAME = ("Stopped", "Unfit")  # of a worker that leaves, or that should not have got the task
 
@@ -236,7 +240,7 @@ class DaskExecutor:
     def _connect(self) -> bool:
         """In a thread: a cluster needs seconds to start, in which the service has other things to do."""
         if self.passport is None:  # not before there is something to do, and the folder is locked
-            self.passport = passport(self.folder)
+            self.passport = {**passport(self.folder), "patience": inf if self.cluster.is_ours else UNREAD}
         if self.coming is None:
             self.coming, self.asked = Future(), clock.monotonic()
             threading.Thread(target=_settle, args=(self.coming, self.cluster.connect), daemon=True).start()

@@ -17,6 +17,7 @@ import cloudpickle
 from distributed import Status, Worker, WorkerPlugin, get_worker
 
 UNFIT = "sweep-unfit"  # the topic under which workers that leave say why
+ASK = 1.0  # seconds between two looks for a store that is away
 Passport = dict[str, Any]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -27,12 +28,24 @@ class Unfit(Exception):
 
 
 def unfit(passport: Passport) -> str:
-    """Why this process may not compute, if it may not."""
+    """Why this process may not compute, if it may not. OSError if that may pass: a store may be away."""
     try:
         from sweep_service.fitness import problem
     except Exception as error:
         return f"sweep_service cannot be imported: {type(error).__name__}: {error}"
     return problem(passport)
+
+
+def still_unfit(passport: Passport, given_up: Callable[[], bool]) -> str:
+    """The same, when what may pass has passed, or there is no more patience with it."""
+    end = time.monotonic() + passport.get("patience", 0.0)
+    while True:
+        try:
+            return unfit(passport)
+        except OSError as error:
+            if given_up() or time.monotonic() >= end:
+                return str(error)
+        time.sleep(ASK)
 
 
 class Welcome(WorkerPlugin):
@@ -42,10 +55,26 @@ class Welcome(WorkerPlugin):
 
     def __init__(self, passport: Passport) -> None:
         self.passport = passport
+        self.replaced = False
+        self.asking: asyncio.Task[None] | None = None
 
     async def setup(self, worker: Worker) -> None:
         # In a thread: imports and kernels take seconds, in which the worker would not answer.
-        why = await asyncio.to_thread(unfit, self.passport)
+        try:
+            await self._settle(worker, await asyncio.to_thread(unfit, self.passport))
+        except OSError:
+            # Not here: until this returns, a worker that joins is not heard of.
+            self.asking = asyncio.create_task(self._ask_again(worker))
+
+    def teardown(self, worker: Worker) -> None:
+        self.replaced = True  # or the worker ends
+
+    async def _ask_again(self, worker: Worker) -> None:
+        why = await asyncio.to_thread(still_unfit, self.passport, lambda: self.replaced)
+        if not self.replaced:
+            await self._settle(worker, why)
+
+    async def _settle(self, worker: Worker, why: str) -> None:
         if why:
             logging.getLogger("distributed.worker").error("leaving: %s", why)
             worker.log_event(UNFIT, {"worker": worker.address, "why": why})
@@ -63,13 +92,14 @@ def warm() -> None:
 
 def run_bundle(passport: Passport, sweep: str, jobs: str) -> None:
     """Compute a bundle; its part is in the store when this returns."""
-    why = unfit(passport)
+    stopped = _cancelled()
+    why = still_unfit(passport, stopped)
     if why:
         raise Unfit(why)
     from sweep_service.bundles import Bundle
     from sweep_service.task import Task, run_task
 
-    run_task(Task(passport["root"], sweep, Bundle.of(jobs)), _cancelled())
+    run_task(Task(passport["root"], sweep, Bundle.of(jobs)), stopped)
 
 
 def _cancelled() -> Callable[[], bool]:

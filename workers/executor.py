@@ -70,7 +70,6 @@ class DaskExecutor:
         self.asked = 0.0  # when it was asked to come
         self.client: Client | None = None
         self.passport: dict[str, Any] | None = None
-        self.welcome: threading.Thread | None = None
         self.flights: dict[str, Flight] = {}
         self.ended: SimpleQueue[str] = SimpleQueue()
         self.numbers = count()  # a task that is sent again is another one to Dask
@@ -251,8 +250,7 @@ class DaskExecutor:
         about = {"event": "scheduler_found", "scheduler": self.cluster.address}
         log.info("connected to the scheduler at %s", self.cluster.address, extra=about)
         # Returns when all workers have done what a plugin asks of them, which few need wait for.
-        self.welcome = threading.Thread(target=_welcome, args=(client, self.passport), daemon=True)
-        self.welcome.start()
+        threading.Thread(target=_welcome, args=(client, self.passport), daemon=True).start()
         self.dashboard = _dashboard(_asked(client, "identity", n_workers=0))
         return True
 
@@ -265,10 +263,6 @@ class DaskExecutor:
                     raise Silent
                 return False
         return True
-
-    def welcoming(self) -> bool:
-        """Are there workers that have not shown yet that they are fit?"""
-        return self.welcome is not None and self.welcome.is_alive()
 
     def _disconnect(self, lost: bool = True) -> None:
         if self.client is not None and lost:

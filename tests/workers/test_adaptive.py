@@ -15,7 +15,7 @@ from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.task import Task
-from tests.workers.test_executor import conducting, ran, results, until
+from tests.workers.test_executor import conducting, is_simulating, ran, results, until
 from workers.cluster import Remote
 from workers.executor import DaskExecutor
 from workers.shipped import run_bundle, shipped
@@ -46,11 +46,6 @@ def adaptive():
 
 def there(cluster):
     return len(cluster.scheduler.workers)
-
-
-def is_simulating(conductor):
-    """Is a worker in the loop of a simulation, where it asks whether it is still wanted?"""
-    return "simulators/run.py" in str(conductor.executor.client.call_stack())
 
 
 def serial(root, *specs):

@@ -21,7 +21,7 @@ from workers import executor as executing
 from workers import report as report_of
 from workers.cluster import Embedded, Remote
 from workers.report import report
-from workers.shipped import installed
+from workers.shipped import _cancelled, installed, run_bundle, shipped
 
 SPEC = {
     "name": "in danger",
@@ -135,24 +135,45 @@ def test_versions_that_differ_are_named():
     assert [check.verdict for check in report_of._versions(patch, {})] == ["ok"]
 
 
+def first_alone(folder):
+    """Tasks of which one is computed, and the others when there is a file `go`, or their worker leaves."""
+
+    def run(*arguments):
+        stopped = _cancelled()
+        try:
+            (folder / "first").touch(exist_ok=False)
+        except FileExistsError:
+            while not (folder / "go").exists() and not stopped():
+                clock.sleep(0.01)
+        run_bundle(*arguments)
+
+    return shipped(run)
+
+
 def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(bundling, "AIM", 0.1)
     port = free_port()
     scheduler, _ = some.scheduler(port), some.worker(port)
     with conducting(tmp_path / "data", remote(port)) as conductor:
+        conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get("done"))[1])
         some.kill(scheduler)
         until(lambda: (conductor.tick(), "waiting for the scheduler" in conductor.executor.note())[1])
+        assert not conductor.ledger.sweep(sweep.id).state.ended
+        (tmp_path / "go").touch()
         some.scheduler(port), some.worker(port)
         assert conductor.run(sweep.id).state is State.COMPLETED
         xr.testing.assert_identical(results(conductor, sweep.id), expected)
-    told = [one.event for one in caplog.records if hasattr(one, "event")]
-    assert [name for name in told if name.startswith("scheduler")] == [
+        until(lambda: (conductor.tick(), events(caplog).count("worker_joined") == 2)[1])
+    assert [name for name in events(caplog) if name.startswith("scheduler")] == [
         "scheduler_found", "scheduler_lost", "scheduler_found"
     ]  # fmt: skip
-    assert told.count("worker_joined") == 2
+
+
+def events(caplog):
+    return [one.event for one in caplog.records if hasattr(one, "event")]
 
 
 def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected, monkeypatch):
@@ -162,12 +183,15 @@ def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected
     port = free_port()
     scheduler, _ = some.scheduler(port), some.worker(port)
     with conducting(tmp_path / "data", remote(port)) as conductor:
+        conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get("done"))[1])
         os.kill(scheduler.pid, signal.SIGSTOP)
         try:
             until(lambda: (conductor.tick(), "does not answer" in conductor.executor.note())[1], seconds=20.0)
             assert conductor.executor.workers() == []
+            assert not conductor.ledger.sweep(sweep.id).state.ended
+            (tmp_path / "go").touch()
         finally:
             os.kill(scheduler.pid, signal.SIGCONT)
         assert conductor.run(sweep.id).state is State.COMPLETED

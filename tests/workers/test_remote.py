@@ -159,6 +159,7 @@ def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch, c
         conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get("done"))[1])
+        until(lambda: (conductor.tick(), events(caplog).count("worker_joined") == 1)[1])
         some.kill(scheduler)
         until(lambda: (conductor.tick(), "waiting for the scheduler" in conductor.executor.note())[1])
         assert not conductor.ledger.sweep(sweep.id).state.ended

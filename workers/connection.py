@@ -24,14 +24,19 @@ class Connection(Client):
         try:
             super().start(**words)
         except Exception:
-            self._loop_runner.stop()  # Dask would leave its thread behind, one for each attempt
+            self._end()  # Dask would leave its thread behind, one for each attempt
             raise
 
     def close(self, timeout: float = CLOSE) -> None:
         try:
             super().close(timeout)
         finally:
-            self._loop_runner.stop()  # and here, of a connection that was lost or does not end
+            self._end()  # and here, of a connection that was lost or does not end
+
+    def _end(self) -> None:
+        """Of one that has ended already the garbage may be collected while another begins, under its lock."""
+        if self._loop_runner.is_started():
+            self._loop_runner.stop()
 
     async def _reconnect(self) -> None:
         """Never: who is there next may be another scheduler, whose workers nobody has looked at."""

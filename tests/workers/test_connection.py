@@ -183,6 +183,19 @@ def test_a_connection_that_is_lost_leaves_no_threads():
     assert threading.active_count() <= before
 
 
+def test_a_connection_that_has_ended_stands_in_nobodys_way():
+    """Its garbage is collected in any thread, as in that of the next one, which its beginning waits for."""
+    port = free_port()
+    with scheduler_at(port):
+        client = Remote(f"tcp://127.0.0.1:{port}").connect()
+        client.close()
+    with client._loop_runner._lock:
+        again = threading.Thread(target=client.close, daemon=True)
+        again.start()
+        again.join(10.0)
+        assert not again.is_alive()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "while it works"])
 def test_a_service_ends_whatever_its_scheduler_does(tmp_path, when):

@@ -53,7 +53,7 @@ ENV OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 SWEEP_HOST=0.0.
 USER 10001:10001
 WORKDIR /tmp
 # Kernels of every engine, for this type of processor; on another one workers compile them once more.
-RUN python3 -c "import matplotlib.font_manager, sweep_service as ss; from sweep_service.calibrate import ODE, SGD; \
+RUN python3 -c "import matplotlib.font_manager, sweep_service as ss; from sweep_service.doctor.calibration import ODE, SGD; \
     [ss.simulate(point, times=[0, 0.1], seed=list(range(n))) for point, _, most in SGD for n in (1, most)]; \
     [ss.integrate(point, times=[0, 0.1], regime=regime) for point, regime in ODE]"
 EXPOSE 8000

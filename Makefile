@@ -10,7 +10,8 @@ UV = $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 # Last bits of BLAS results depend on its number of threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+# Tests start hundreds of processes, and each would compile our modules again where PYTHONDONTWRITEBYTECODE is set.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 20 $(ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -23,7 +24,7 @@ help: ## list the targets
 setup: $(READY) ## make .venv from requirements.lock (the other targets do this themselves)
 
 demo: $(READY) ## a service from its start to a figure, in demo-output/
-	$(BIN)/python -m sweep_service.demo
+	$(BIN)/python -m sweep_service.cli.demo
 
 test: $(READY) ## the tests, without the slow suites
 	$(PYTEST) -m "not slow"

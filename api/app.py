@@ -11,24 +11,24 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from api import (
+from sweep_service.api import error_responses
+from sweep_service.api.conductor_thread import Engine, MakeExecutor
+from sweep_service.api.error_responses import Json, Problem
+from sweep_service.api.metrics import Metrics
+from sweep_service.api.routes import (
     catalogue,
     cluster,
     contents,
     dashboard,
     data,
     figures,
-    house,
     pages,
-    problems,
+    service,
     sweeps,
 )
-from api.doors import Door, Keys
-from api.engine import Engine, MakeExecutor
-from api.metrics import Metrics
-from api.problems import Json, Problem
-from api.settings import Settings
-from sweep_service.spec import SweepSpec
+from sweep_service.api.security import Door, Keys
+from sweep_service.api.settings import Settings
+from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.version import __version__
 
 ABOUT = """Sweeps over the parameters of SGD in two-layer networks, simulations beside limiting theories.
@@ -59,8 +59,8 @@ def create_app(settings: Settings | None = None, executor: MakeExecutor | None =
     )  # fmt: skip
     app.state.engine, app.state.keys = engine, Keys(settings.secrets)
     app.state.metrics, app.state.painter = Metrics(engine), figures.Painter(engine)
-    problems.install(app)
-    for part in (house, sweeps, contents, data, figures, catalogue, cluster, dashboard):
+    error_responses.install(app)
+    for part in (service, sweeps, contents, data, figures, catalogue, cluster, dashboard):
         app.include_router(part.router)
     pages.install(app)
     app.add_middleware(Door, settings=settings, keys=app.state.keys, metrics=app.state.metrics)

@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from api.engine import Engine
+from sweep_service.api.conductor_thread import Engine
 from sweep_service.errors import NotFound
-from sweep_service.export import plain
 from sweep_service.store.ledger import Event, State
+from sweep_service.text import json_ready
 
 KEEP_ALIVE = 15.0  # seconds after which a proxy might think that nobody is there
 
@@ -39,7 +39,7 @@ async def stream(engine: Engine, sweep: str, after: int) -> AsyncIterator[bytes]
                 return
             for event, about in found:
                 after = event.id
-                data = json.dumps(plain(about), allow_nan=False)
+                data = json.dumps(json_ready(about), allow_nan=False)
                 yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n".encode()
             if ended:
                 return

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sweep_service.words import printable
+from sweep_service.text import printable
 
 Form = Literal["json", "text"]
 PLAIN = {*vars(logging.makeLogRecord({})), "color_message"}  # what every record has

@@ -26,14 +26,14 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.meter import Meter
-from sweep_service.simulators.choose import ENGINES
+from sweep_service.execution.hooks import Meter
+from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.status import Status
 from sweep_service.store.ledger import Progress, State
 from sweep_service.version import __version__
 
 if TYPE_CHECKING:
-    from api.engine import Engine
+    from sweep_service.api.conductor_thread import Engine
 
 BUCKETS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 MERGE_BUCKETS = (0.05, 0.2, 1.0, 5.0, 20.0, 60.0)
@@ -63,9 +63,9 @@ class Metrics(Meter):
         )
         self.parts = Counter("sweep_merged_parts", "Parts in datasets", registry=registry)
         self.bytes = Counter("sweep_merged_bytes", "Of parts in datasets", registry=registry)
-        for name in ENGINES:  # a rate needs a zero to begin at
+        for name in SIMULATORS:  # a rate needs a zero to begin at
             self.steps.labels(name)
-        for name in (*ENGINES, *REGIMES, "auto"):
+        for name in (*SIMULATORS, *REGIMES, "auto"):
             self.computed_runs.labels(name), self.busy.labels(name)
         for result in RESULTS:
             self.results.labels(result)
@@ -83,7 +83,7 @@ class Metrics(Meter):
     def computed(self, engine: str, runs: int, steps: int, seconds: float) -> None:
         self.computed_runs.labels(engine).inc(runs)
         self.busy.labels(engine).inc(seconds)
-        if engine in ENGINES:
+        if engine in SIMULATORS:
             self.steps.labels(engine).inc(steps)
 
     def merged(self, parts: int, size: int, seconds: float) -> None:

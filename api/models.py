@@ -183,12 +183,28 @@ class InitOut(Named):
     shared: bool = Field(description="Whether `shared: true` will do; else it is `shared: {d0: N}`")
 
 
+class ParameterOut(BaseModel):
+    """A parameter of a point."""
+
+    name: str
+    symbol: str
+    latex: str
+    long_name: str
+    kind: str = Field(description="integer, number or text")
+    default: int | float | str | None = Field(description="null if it must be given, or follows another one")
+    minimum: float | None
+    maximum: float | None
+    choices: list[str] = Field(description="Of a text")
+    logarithmic: bool = Field(description="Whether axes of it are logarithmic by habit")
+
+
 class Catalogue(BaseModel):
     activations: list[Named]
     regimes: list[Named]
     observables: list[Option] = Field(description="Those kept if none are named have the default true")
     inits: list[InitOut]
     parameters: list[str] = Field(description="What may be an axis or fixed, beside the regime")
+    parameter_details: list[ParameterOut] = Field(description="Of a point: without exponents and starts")
     regime_options: list[Option]
     formats: list[Named]
     views: list[Named]

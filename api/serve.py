@@ -15,13 +15,13 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
-from api import logs
-from api.app import create_app
-from api.engine import Engine
-from api.lines import Line, most_connections
-from api.settings import Settings
+from sweep_service.api import logs
+from sweep_service.api.app import create_app
+from sweep_service.api.conductor_thread import Engine
+from sweep_service.api.connection_limits import Line, most_connections
+from sweep_service.api.settings import Settings
 from sweep_service.errors import InvalidInput
-from sweep_service.interrupt import stop
+from sweep_service.signals import stop
 from sweep_service.store.folder import DataFolder
 
 

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from sweep_service.dynamics.small_flow import closed_flow
-from sweep_service.kernels import kernel
+from sweep_service.dynamics.compiled_overlap_flow import closed_flow
+from sweep_service.numerics.jit import kernel
 
 TWO_OVER_PI = 2.0 / math.pi
 # What a careful author would allow the compiler in a loop of sums.

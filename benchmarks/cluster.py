@@ -10,15 +10,15 @@ from typing import Any
 
 from benchmarks.harness import Row
 from benchmarks.store import memory
-from sweep_service.conductor import Conductor
 from sweep_service.dynamics.integrate import integrate
-from sweep_service.grids import Grid
-from sweep_service.spec import SweepSpec
+from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.submission import Submission
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Sweep
-from sweep_service.submission import Submission
-from workers.cluster import Embedded
-from workers.executor import DaskExecutor
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.workers.cluster import Embedded
+from sweep_service.workers.executor import DaskExecutor
 
 OVERHEAD = 1e-3  # seconds of wall time per point beyond the computing
 SPEEDUP, MAKESPAN = 1.8, 1.3

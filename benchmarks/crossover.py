@@ -12,10 +12,10 @@ from benchmarks.harness import Row, interleaved, seconds
 from benchmarks.simulators import Case
 from sweep_service.simulators.blocked import Blocked
 from sweep_service.simulators.chain import Chain, Simulator
-from sweep_service.simulators.choose import choose_engine
 from sweep_service.simulators.overlap_process import OverlapProcess
+from sweep_service.simulators.selection import choose_engine
 from sweep_service.simulators.simulate import stream_key
-from sweep_service.simulators.step import StepLoop, StepLoopOfChains
+from sweep_service.simulators.step_loop import StepLoop, StepLoopOfChains
 from sweep_service.simulators.streams import chain_key
 from sweep_service.simulators.wide_overlap_process import WideOverlapProcess
 
@@ -39,7 +39,7 @@ def crossover(quick: bool) -> Iterator[Row]:
 
 def engines(case: Case, quick: bool) -> Row:
     """One chain by every engine; a ratio below one says that the rule chose badly."""
-    chosen = choose_engine(case.point).simulator(case.point, 1)
+    chosen = choose_engine(case.point).simulator(1)
     small = case.p + case.k <= WIDEST_COMPILED
     forms = [form for form in FORMS if small or form in (Blocked, WideOverlapProcess, chosen)]
     found = dict(zip(forms, per_step(case, [form([chain(case)]) for form in forms], quick), strict=True))

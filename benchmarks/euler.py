@@ -10,12 +10,12 @@ import numpy as np
 import sweep_service as ss
 from benchmarks.baselines import euler_closed, euler_three_point
 from benchmarks.harness import Row, interleaved, relative
+from sweep_service.dynamics.compiled_overlap_flow import SmallFlow
 from sweep_service.dynamics.integrators import Integrator, lsoda
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Setup
-from sweep_service.dynamics.small_flow import SmallFlow
 from sweep_service.dynamics.solve import solve
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 
 INIT = {"kind": "gaussian", "teacher": "orthonormal"}
 POINT = {"d": 100, "p": 10, "k": 2, "gamma": 0.05, "noise": 1e-3, "init": INIT}

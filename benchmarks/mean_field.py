@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.baselines import half_pair_sums, pair_sums, pairwise_flow
 from benchmarks.harness import Row, interleaved, relative_to_largest
-from sweep_service.dynamics.erf_nodes import ErfNodeFlow
 from sweep_service.dynamics.integrate import resolved
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow
+from sweep_service.dynamics.mean_field_erf import ErfNodeFlow
 from sweep_service.dynamics.regimes import cheapest_flow
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import ERF

@@ -13,7 +13,7 @@ import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.harness import Row
-from sweep_service.demo import service as serving
+from sweep_service.cli.demo import service as serving
 
 FIRST, DRAWN, STALL = 1.0, 1.0, 0.2  # seconds
 BYTES = 1.5e6

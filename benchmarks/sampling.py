@@ -9,7 +9,7 @@ from benchmarks.harness import Row, interleaved, relative_to_largest
 from sweep_service.dynamics.variance import QuasiMonteCarlo, erf_variance
 from sweep_service.model.activations import ERF
 from sweep_service.model.overlaps import Overlaps
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 
 FLOOR, MOST_ERROR = 5.0, 1e-12
 

@@ -18,11 +18,11 @@ import numpy as np
 from numcodecs import Zstd
 
 from benchmarks.harness import Row
-from sweep_service.bundles import Bundle
-from sweep_service.compute import Job
-from sweep_service.demo import service as serving
+from sweep_service.cli.demo import service as serving
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep
+from sweep_service.sweeps.bundles import Bundle
+from sweep_service.sweeps.jobs import Job
 
 P95, PAGE, READY, STOP = 0.1, 0.1, 6.0, 10.0  # seconds
 RATE, READERS = 100, 200

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from scipy.special import erf
 
-from sweep_service.arrays import Array
-from sweep_service.point import Point
+from sweep_service.model.point import Point
+from sweep_service.numerics.types import Array
 
 Input = tuple[Array, float]  # x (d), and z of the label noise √Δ z
 

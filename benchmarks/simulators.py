@@ -13,7 +13,7 @@ import numpy as np
 import sweep_service as ss
 from benchmarks.harness import Row, interleaved, seconds
 from benchmarks.sgd_baselines import drawn, numpy_sgd, weights
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 
 INIT = {"kind": "gaussian", "teacher": "orthonormal"}
 GAMMA, NOISE = 0.1, 1e-3  # stable for every activation

@@ -14,17 +14,17 @@ import xarray as xr
 import zarr
 
 from benchmarks.harness import Row, interleaved
-from sweep_service.bundles import Bundle
-from sweep_service.compute import Job
-from sweep_service.grids import Grid
-from sweep_service.runs import KEY, Kind
-from sweep_service.spec import SweepSpec
+from sweep_service.execution.merger import Merger
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.layout import Layout
 from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
-from sweep_service.store.merger import Merger
 from sweep_service.store.parts import Part
+from sweep_service.sweeps.bundles import Bundle
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.jobs import Job
+from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.runs import KEY, Kind
+from sweep_service.sweeps.spec import SweepSpec
 
 NAME = "scale"
 RUNS = 500  # in a part

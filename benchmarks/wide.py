@@ -12,7 +12,7 @@ import sweep_service as ss
 from benchmarks.harness import Row, interleaved, relative
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Setup
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 
 REGIME = "classical_noise"
 INIT = {"kind": "gaussian", "teacher": "orthonormal"}

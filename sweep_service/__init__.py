@@ -11,7 +11,7 @@ from sweep_service.analysis.registration import register
 from sweep_service.version import __version__
 
 if TYPE_CHECKING:
-    from sweep_service.client import Client, open
+    from sweep_service.client.client import Client, open
     from sweep_service.dynamics.integrate import integrate
     from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
     from sweep_service.simulators.simulate import simulate
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Client": "sweep_service.client",
+    "Client": "sweep_service.client.client",
     "InvalidInput": "sweep_service.errors",
     "RegimeUndefined": "sweep_service.errors",
     "Stopped": "sweep_service.errors",
     "integrate": "sweep_service.dynamics.integrate",
-    "open": "sweep_service.client",
+    "open": "sweep_service.client.client",
     "simulate": "sweep_service.simulators.simulate",
 }
 

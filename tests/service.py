@@ -16,13 +16,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FAIL = """
 import os
-import sweep_service.compute as computing
-plain = computing.integrate
+import sweep_service.execution.compute as computing
+plain = computing.integrate_run
 def broken(point, **options):
     if os.path.exists(os.environ["BROKEN"]) and options["seed"] == 13:
         raise RuntimeError("out of order")
     return plain(point, **options)
-computing.integrate = broken
+computing.integrate_run = broken
 """  # what every process of the service executes when it starts
 SAYS = re.compile(rb"sweep service at (http://\S+),")
 PATIENCE = 60.0  # seconds for a start: other tests use the machine too

@@ -4,11 +4,11 @@ from contextlib import nullcontext
 
 import xarray as xr
 
-from sweep_service.conductor import Conductor
 from sweep_service.errors import Stopped
-from sweep_service.executors import SerialExecutor
-from sweep_service.spec import SweepSpec
+from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.executors import SerialExecutor
 from sweep_service.store.folder import DataFolder
+from sweep_service.sweeps.spec import SweepSpec
 
 
 class Until(SerialExecutor):

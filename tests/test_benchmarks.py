@@ -43,6 +43,7 @@ def test_three_point_flow_is_the_flow(teacher):
     np.testing.assert_allclose(pack(dM, dQ), flow(flow.y0), **ROUNDING)
 
 
+@pytest.mark.slow
 def test_both_euler_forms_take_euler_steps():
     flow = small_flow(POINT)
     y = flow.y0.copy()
@@ -74,7 +75,7 @@ def test_four_point_sum_is_the_variance(p, k):
     np.testing.assert_allclose(four_point_variance(o.M, o.Q, o.P), erf_variance(o.M, o.Q, o.P), rtol=1e-10)
 
 
-LONG = ("cluster", "service", "page")  # start processes again and again
+LONG = ("cluster", "service", "page", "estimates")  # start processes, or compute for many seconds
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.settings import Settings
+from sweep_service.api.settings import Settings
 from tests.api.served import TINY, serving
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from sweep_service.analysis.values import VALUES
+from sweep_service.analysis.point_values import VALUES
 from sweep_service.analysis.views import VIEWS
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.figures import FIGURES
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
-from sweep_service.simulators.choose import ENGINES
+from sweep_service.simulators.selection import SIMULATORS
 from tests.service import start_service
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +79,7 @@ def test_theory_names_every_regime():
 
 def test_simulators_names_every_engine_and_observable():
     text = (ROOT / "docs" / "simulators.md").read_text("utf-8")
-    assert [name for name in (*ENGINES, *OBSERVABLES) if f"`{name}`" not in text] == []
+    assert [name for name in (*SIMULATORS, *OBSERVABLES) if f"`{name}`" not in text] == []
 
 
 def test_the_gallery_shows_every_figure_and_all_pass():

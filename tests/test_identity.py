@@ -10,7 +10,7 @@ import pytest
 from sweep_service.errors import InvalidInput
 from sweep_service.identity import Key, canonical, stream
 from sweep_service.model.initial import INITS, Shape
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 
 CONTENT = {"d": 6, "init": {"kind": "gaussian", "scale": 0.1, "shared": False}, "M": [[0.1, -2.0]], "seed": 0}
 # Written down once: a stored sweep is found again by it.

@@ -1,1 +1,4 @@
-"""The Dask side: bundles as tasks on an embedded cluster, or on a scheduler that is there already."""
+"""The Dask side: clusters and connections, the executor, what runs on a worker, and the worker's checks.
+
+Imported as `sweep_service.workers`. Imports the core, never `sweep_service.api`.
+"""

@@ -12,8 +12,8 @@ from distributed import Client, LocalCluster, Security
 from distributed.comm.addressing import parse_address
 
 from sweep_service.errors import InvalidInput
-from sweep_service.fields import scheduler_address
-from workers.connection import Connection, Stranger
+from sweep_service.validation import scheduler_address
+from sweep_service.workers.connection import Connection, Stranger
 
 CONNECT = 5.0  # seconds to wait for a scheduler before saying that it is not there
 # A worker that does not answer is given up, and a new process starts with one thread in every library.

@@ -24,13 +24,13 @@ import distributed
 from distributed import Client
 
 from sweep_service.errors import Stopped, is_passing
-from sweep_service.executors import Receipt
-from sweep_service.fitness import passport
+from sweep_service.execution.executors import Receipt
+from sweep_service.execution.task import Task
 from sweep_service.store.folder import DataFolder
-from sweep_service.task import Task
-from workers.cluster import CONNECT, Cluster, refusal
-from workers.connection import Silent
-from workers.shipped import UNFIT, Welcome, run_bundle, shipped
+from sweep_service.workers.cluster import CONNECT, Cluster, refusal
+from sweep_service.workers.connection import Silent
+from sweep_service.workers.worker_check import passport
+from sweep_service.workers.worker_side import UNFIT, Welcome, run_bundle, shipped
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,14 @@ class DaskExecutor:
         self.there: set[str] = set()  # addresses of workers
         self.receipts: list[Receipt] = []
         self.passing: OSError | None = None
+
+    @property
+    def address(self) -> str:
+        return self.cluster.address
+
+    @property
+    def worker_count(self) -> int:
+        return len(self.there)
 
     def room(self, sweep: str) -> bool:
         """In a window over all sweeps; beyond it each may have the least that keeps threads busy."""

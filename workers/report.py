@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from distributed import Client
 
-from sweep_service.checks.verdict import Check, ok, warning, wrong
+from sweep_service.doctor.checks.verdict import Check, ok, warning, wrong
 from sweep_service.errors import InUse, InvalidInput
-from sweep_service.fitness import passport
 from sweep_service.store.folder import DataFolder
-from workers.cluster import Remote, refusal
-from workers.shipped import UNFIT, installed, now, shipped, unfit, unhurried
+from sweep_service.workers.cluster import Remote, refusal
+from sweep_service.workers.worker_check import passport
+from sweep_service.workers.worker_side import UNFIT, installed, now, shipped, unfit, unhurried
 
 PATIENCE = 60.0  # seconds in which workers import what they need, and show what they are asked for
 SPEAK = ("dask", "distributed", "cloudpickle", "msgpack")  # what all must have to understand each other

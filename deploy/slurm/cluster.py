@@ -22,7 +22,7 @@ import dask
 from dask_jobqueue.slurm import SLURMCluster
 from distributed import Security
 
-from workers.cluster import SETTINGS
+from sweep_service.workers.cluster import SETTINGS
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 FAREWELL = 300  # seconds before the end of a job in which a worker stops, and leaves a checkpoint

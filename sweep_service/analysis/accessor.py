@@ -9,17 +9,17 @@ from typing import Any
 
 import xarray as xr
 
-from sweep_service.analysis.bounded import bounded
-from sweep_service.analysis.collapse import collapse
-from sweep_service.analysis.crossing import time_to
-from sweep_service.analysis.discrepancy import discrepancy
-from sweep_service.analysis.exponent import exponent
-from sweep_service.analysis.final import final_risk
-from sweep_service.analysis.noise import noise_floor
-from sweep_service.analysis.phase import phase_diagram
-from sweep_service.analysis.phases import phase, scaling_phase
-from sweep_service.analysis.plateaus import plateaus
-from sweep_service.analysis.specialisation import cosines, labels, specialisation_time
+from sweep_service.analysis.phase_diagram import phase_diagram
+from sweep_service.analysis.quantities.bounded import bounded
+from sweep_service.analysis.quantities.classification import phase, scaling_phase
+from sweep_service.analysis.quantities.collapse import collapse
+from sweep_service.analysis.quantities.crossing import time_to
+from sweep_service.analysis.quantities.discrepancy import discrepancy
+from sweep_service.analysis.quantities.exponent import exponent
+from sweep_service.analysis.quantities.final_risk import final_risk
+from sweep_service.analysis.quantities.noise import noise_floor
+from sweep_service.analysis.quantities.plateaus import plateaus
+from sweep_service.analysis.quantities.specialisation import cosines, labels, specialisation_time
 from sweep_service.analysis.triangle import triangle
 from sweep_service.analysis.views import VIEWS
 

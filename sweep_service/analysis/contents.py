@@ -8,14 +8,14 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED, plain_value, single_observables
-from sweep_service.analysis.stored import DRAWN, spec_of
-from sweep_service.analysis.values import values_of
+from sweep_service.analysis.point_values import values_of
+from sweep_service.analysis.runs import DRAWN, spec_of
+from sweep_service.analysis.selection import run_dims
 from sweep_service.analysis.views import FEWEST, VIEWS, suggestion
-from sweep_service.arrays import AnyArray
-from sweep_service.grids import FIELDS, POINT
-from sweep_service.labels import about
-from sweep_service.runs import KINDS
-from sweep_service.selection import run_dims
+from sweep_service.model.labels import about
+from sweep_service.numerics.types import AnyArray
+from sweep_service.sweeps.grids import POINT, axis_order
+from sweep_service.sweeps.runs import KINDS
 
 DESIGNS = ("triangle", "scaling", "zip", "points")
 PRODUCT = "product"
@@ -61,7 +61,7 @@ def axes_of(dataset: xr.Dataset) -> list[dict[str, Any]]:
         for name in dataset.coords
         if dataset[name].dims == (POINT,) and name not in DERIVED and POINT in dims
     ]
-    names = sorted(names, key=_order) or [dim for dim in dims if dim in dataset.coords]
+    names = sorted(names, key=axis_order) or [dim for dim in dims if dim in dataset.coords]
     return [
         {
             "name": name,
@@ -76,10 +76,6 @@ def axes_of(dataset: xr.Dataset) -> list[dict[str, Any]]:
 def _once(coordinate: xr.DataArray) -> AnyArray:
     values: AnyArray = coordinate.values
     return np.unique(values) if coordinate.dims == (POINT,) else values
-
-
-def _order(name: str) -> int:
-    return FIELDS.index(name) if name in FIELDS else len(FIELDS)
 
 
 def _points(dataset: xr.Dataset, axes: list[dict[str, Any]]) -> list[list[Any]] | None:

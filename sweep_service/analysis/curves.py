@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.stored import DRAWN, has_ended
-from sweep_service.arrays import AnyArray, Array
+from sweep_service.analysis.runs import DRAWN, has_ended
+from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
-from sweep_service.grids import FIELDS, POINT
-from sweep_service.runs import KINDS
-from sweep_service.selection import run_dims, select
+from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.sweeps.grids import POINT, axis_order
+from sweep_service.sweeps.runs import KINDS
 
 MOST_CURVES = 200
 MOST_NUMBERS = 1 << 25  # 256 MB, which are read at once
@@ -120,7 +120,7 @@ def _place(dataset: xr.Dataset, at: dict[str, int]) -> dict[str, Any]:
         for name in dataset.coords
         if dataset[name].dims == (dim,) and (dim != POINT or name not in DERIVED)
     ]
-    names.sort(key=lambda name: FIELDS.index(name) if name in FIELDS else len(FIELDS))
+    names.sort(key=axis_order)
     return {name: plain_value(dataset[name].values[at[str(dataset[name].dims[0])]]) for name in names}
 
 

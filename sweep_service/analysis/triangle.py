@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.choices import auto_regimes
+from sweep_service.analysis.auto_regime import auto_regimes
 from sweep_service.analysis.curves import DERIVED, plain_value
-from sweep_service.analysis.phase import BESIDE, chosen_for, reduced, rows
-from sweep_service.analysis.stored import DRAWN, parameter, spec_of
-from sweep_service.designs import smallest
+from sweep_service.analysis.phase_diagram import BESIDE, chosen_for, reduced, rows
+from sweep_service.analysis.runs import DRAWN, parameter, spec_of
+from sweep_service.analysis.selection import listed
 from sweep_service.errors import InvalidInput
-from sweep_service.grids import CORE, POINT
-from sweep_service.selection import listed
-from sweep_service.spec import Triangle
+from sweep_service.sweeps.designs import smallest
+from sweep_service.sweeps.grids import CORE, POINT
+from sweep_service.sweeps.spec import Triangle
 
 # The coordinates and what is meant by 1 of each: corners of the triangle.
 CORNERS = {

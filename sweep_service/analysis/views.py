@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.collapse import collapse
 from sweep_service.analysis.curves import MOST_CURVES, curves, plain_value
-from sweep_service.analysis.exponent import OF, exponent
-from sweep_service.analysis.phase import as_plain, phase_diagram
-from sweep_service.analysis.phases import scaling_phase
+from sweep_service.analysis.phase_diagram import as_plain, phase_diagram
 from sweep_service.analysis.plots import style
 from sweep_service.analysis.plots.collapse import SCALED, plot_collapse
 from sweep_service.analysis.plots.cosines import plot_cosine_histograms, plot_cosine_plane
 from sweep_service.analysis.plots.curves import draw_curves
 from sweep_service.analysis.plots.phase import plot_phase_diagram
-from sweep_service.analysis.plots.plane import plot_plane
 from sweep_service.analysis.plots.rates import plot_rates
+from sweep_service.analysis.plots.scaling_plane import plot_plane
 from sweep_service.analysis.plots.triangle import plot_triangle
-from sweep_service.analysis.samples import point_dims
-from sweep_service.analysis.specialisation import cosines
-from sweep_service.analysis.stored import kind_of, over_runs, runs, spec_of
+from sweep_service.analysis.quantities.classification import scaling_phase
+from sweep_service.analysis.quantities.collapse import collapse
+from sweep_service.analysis.quantities.exponent import OF, exponent
+from sweep_service.analysis.quantities.specialisation import cosines
+from sweep_service.analysis.runs import kind_of, over_runs, runs, spec_of
+from sweep_service.analysis.selection import listed, select
+from sweep_service.analysis.statistics import point_dims
 from sweep_service.analysis.triangle import as_plain as plain_triangle
 from sweep_service.analysis.triangle import triangle
 from sweep_service.errors import InvalidInput, LimitExceeded
-from sweep_service.grids import CORE, POINT
-from sweep_service.selection import listed, select
+from sweep_service.sweeps.grids import CORE, POINT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

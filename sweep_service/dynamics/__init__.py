@@ -1,1 +1,4 @@
-"""How the model moves: the limiting theories (regimes), their right-hand sides and the integrators."""
+"""The limiting theories: regimes as sums of terms, their flows, and the integrators that solve them.
+
+`integrate` is the public entry. Imports `model` and `numerics`.
+"""

@@ -7,7 +7,8 @@ from typing import Any
 
 from sweep_service.dynamics.regimes import REGIMES, is_projected
 from sweep_service.model.initial import Start
-from sweep_service.point import Point
+from sweep_service.model.parameters import FIRST_PARAMETERS
+from sweep_service.model.point import Point
 
 NARROW = 64  # up to here finite p matters more than anything mean field neglects
 LARGE_STEP = 0.1  # δt above which no limit is near
@@ -30,7 +31,19 @@ def sides(delta_t: Any, p: Any, gamma_over_p: Any, noise: Any) -> tuple[Any, Any
 
 
 def choose(point: Point, start: Start) -> Choice:
-    """The written rule: measured errors decide the borders."""
+    """The regime of the written rule; if it does not support a parameter, the first one that does."""
+    choice = _rule(point, start)
+    if not point.unsupported(REGIMES[choice.regime].supports):
+        return choice
+    for name, regime in REGIMES.items():
+        if not point.unsupported(regime.supports):
+            return Choice(name, f"supports {', '.join(point.unusual)}, which {choice.regime} does not")
+    point.require_support(FIRST_PARAMETERS, "any regime")
+    raise AssertionError("every regime supports the first parameters")
+
+
+def _rule(point: Point, start: Start) -> Choice:
+    """Measured errors decide the borders."""
     ratio, D = point.gamma_over_p, start.d - point.k
     large, narrow, high, noisy = sides(point.delta_t, point.p, ratio, point.noise)
     if large:
@@ -86,19 +99,5 @@ def point_warnings(point: Point) -> list[str]:
 
 def theory_warnings(point: Point, regime: str) -> list[str]:
     """Where the chosen theory is stretched."""
-    found = point_warnings(point)
-    ratio, mean_field = point.gamma_over_p, REGIMES[regime].mean_field
-    if mean_field and regime != "mean_field_pde":
-        if point.p < 26:
-            found.append(
-                f"mean field at p = {point.p}: errors of 0.04 to 0.12 R(0) were measured below p = 26"
-            )
-        if ratio > 0.1:
-            found.append(f"γ/p = {ratio:.3g} > 0.1: mean field neglects the sampling term")
-    if regime == "mean_field_pde" and point.noise > 0:
-        found.append("label noise enters as γΔ/p, which is zero at p = ∞")
-    if regime == "mean_field_projected" and point.noise > 0:
-        found.append("label noise leaves the teacher's span, which mean_field_projected does not follow")
-    if regime in ("classical", "classical_noise") and ratio > 0.14:
-        found.append(f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD")
-    return found
+    cautions = (caution(point) for caution in REGIMES[regime].cautions)
+    return [*point_warnings(point), *(text for text in cautions if text)]

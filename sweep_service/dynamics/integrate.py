@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 import numbers
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.arrays import Array
 from sweep_service.dynamics.auto import Choice, choose, theory_warnings
 from sweep_service.dynamics.mean_field import MeanFieldFlow
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
-from sweep_service.fields import increasing_times, seeds, switch
-from sweep_service.kernels import working_time
-from sweep_service.labels import WIDEST_STORED, labelled
+from sweep_service.model.labels import WIDEST_STORED, labelled
 from sweep_service.model.observables import OBSERVABLES, States, chosen, observe
 from sweep_service.model.overlaps import inside_norms
-from sweep_service.point import Point
-from sweep_service.threads import one_blas_thread
+from sweep_service.model.point import Point
+from sweep_service.numerics.blas import one_blas_thread
+from sweep_service.numerics.jit import working_time
+from sweep_service.numerics.types import Array
+from sweep_service.validation import increasing_times, seeds, switch
 
-# Raised when, and only when, a regime gives other numbers than before: results are reused by it.
-ODE_VERSION = 1
 # A mean-field quadrature is refined while it errs by more than this many times the flow's precision.
 QUADRATURE = 100.0
 REFINEMENTS = 3
@@ -54,66 +53,84 @@ def integrate(
     call with `Stopped`.
     """
     point = Point.parse(point)
-    options = RegimeOptions.parse(regime_options)
-    names = chosen(observables)
     keep = point.p <= WIDEST_STORED if overlaps is None else switch(overlaps, "overlaps")
-    at, starts = increasing_times(times), seeds(seed)
     if not isinstance(regime, str) or (regime != "auto" and regime not in REGIMES):
         raise unknown_name("regime", regime, ("auto", *REGIMES))
-    runs = []
-    with one_blas_thread():
-        for one in starts:
-            setup = Setup(point, point.start(one), one, options)
-            choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
-            runs.append(_run(setup, choice, at, names, keep, stopped))
+    given: dict[str, Any] = {
+        "times": increasing_times(times), "regime": regime, "options": RegimeOptions.parse(regime_options),
+        "observables": chosen(observables), "overlaps": keep, "stopped": stopped,
+    }  # fmt: skip
+    starts = seeds(seed)
+    runs = [_dataset(integrate_run(point, seed=one, **given), given["times"]) for one in starts]
     if isinstance(seed, numbers.Real):
         return runs[0]
     return _along_seed(runs, starts)
 
 
-def _run(
-    setup: Setup,
-    choice: Choice,
+@dataclass(frozen=True)
+class Integration:
+    """What one seed gave: arrays by name with their dimensions, time first."""
+
+    variables: dict[str, tuple[tuple[str, ...], Array]]
+    setup: Setup
+    choice: Choice
+    flow: Flow
+    path: Trajectory
+    quadrature_error: float
+    seconds: float
+
+
+def integrate_run(
+    point: Point,
+    *,
     times: Array,
-    names: Sequence[str],
-    keep: bool,
-    stopped: Callable[[], bool] | None,
-) -> xr.Dataset:
-    began = working_time()
-    flow, path, error = _solve_finely(setup, choice.regime, times, stopped)
-    risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
-    states, kept = _states(flow, path, risk, setup.start.overlaps.P)
-    unit = "particle" if choice.regime == "mean_field_pde" else "student"
-    variables = {
-        name: (("time", *(unit if dim == "student" else dim for dim in OBSERVABLES[name].dims)), values)
-        for name, values in observe(states, names).items()
+    regime: str,
+    seed: int,
+    options: RegimeOptions,
+    observables: Sequence[str],
+    overlaps: bool,
+    stopped: Callable[[], bool] | None = None,
+) -> Integration:
+    """`integrate` of one seed on arguments that were read before, without labels: what a worker stores."""
+    with one_blas_thread():
+        setup = Setup(point, point.start(seed), seed, options)
+        choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
+        began = working_time()
+        flow, path, error = _solve_finely(setup, choice.regime, times, stopped)
+        risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
+        states, kept = _states(flow, path, risk, setup.start.overlaps.P)
+        unit = "particle" if REGIMES[choice.regime].particles else "student"
+        variables = {
+            name: (("time", *(unit if dim == "student" else dim for dim in OBSERVABLES[name].dims)), values)
+            for name, values in observe(states, observables).items()
+        }
+        if overlaps:
+            variables["overlap_student_teacher"] = (("time", unit, "teacher"), states.M)
+            variables |= {name: (("time", unit, *others), values) for name, (others, values) in kept.items()}
+        return Integration(variables, setup, choice, flow, path, error, working_time() - began)
+
+
+def _dataset(found: Integration, times: Array) -> xr.Dataset:
+    setup, path, regime = found.setup, found.path, found.choice.regime
+    point, P = setup.point, setup.start.overlaps.P
+    warnings = [*point.init.warnings, *theory_warnings(point, regime)]
+    attributes = {
+        "seed": setup.seed,
+        "regime": regime,
+        "regime_reason": found.choice.reason,
+        "regime_options": json.dumps(setup.options.content()),
+        "engine": path.integrator,
+        "flow": type(found.flow).__name__,
+        "sampling_term": getattr(found.flow.system, "variance_method", "none"),
+        "status": path.status.label,
+        "steps": path.steps,
+        "evaluations": path.evaluations,
+        "quadrature_error": found.quadrature_error,
+        "seconds": found.seconds,
+        "warnings": "\n".join(warnings),
     }
-    if keep:
-        variables["overlap_student_teacher"] = (("time", unit, "teacher"), states.M)
-        variables |= {name: (("time", unit, *others), values) for name, (others, values) in kept.items()}
-    variables["overlap_teacher"] = (("teacher", "teacher_other"), setup.start.overlaps.P)
-    point = setup.point
-    found = [*point.init.warnings, *theory_warnings(point, choice.regime)]
-    return labelled(
-        variables,
-        {"time": times},
-        point,
-        {
-            "seed": setup.seed,
-            "regime": choice.regime,
-            "regime_reason": choice.reason,
-            "regime_options": json.dumps(setup.options.content()),
-            "engine": path.integrator,
-            "flow": type(flow).__name__,
-            "sampling_term": getattr(flow.system, "variance_method", "none"),
-            "status": path.status.label,
-            "steps": path.steps,
-            "evaluations": path.evaluations,
-            "quadrature_error": error,
-            "seconds": working_time() - began,
-            "warnings": "\n".join(found),
-        },
-    )
+    variables = {**found.variables, "overlap_teacher": (("teacher", "teacher_other"), P)}
+    return labelled(variables, {"time": times}, point, attributes)
 
 
 def _solve_finely(

@@ -14,8 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.errors import IntegrationFailed
+from sweep_service.numerics.types import Array
 
 Field = Callable[[Array], Array]
 

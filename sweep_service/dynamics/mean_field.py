@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.dynamics.overlap_flow import radial_derivative
-from sweep_service.dynamics.vector_math import REDUCTION
 from sweep_service.dynamics.xi import Xi
-from sweep_service.kernels import kernel
 from sweep_service.model.activations import Activation
 from sweep_service.model.closed_forms import ERF_CODE, TWO_OVER_PI, ClosedForm, slope_pair
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import NODES, Pairs, hermite_rule
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.types import Array
+from sweep_service.numerics.vector_math import REDUCTION
 
 CHUNK = 1 << 20  # entries of the largest matrix held at once
 

@@ -15,13 +15,13 @@ from itertools import product
 import numpy as np
 from scipy import special
 
-from sweep_service.arrays import Array
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem
 from sweep_service.dynamics.variance import normal_points
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation, SmoothedMoments
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import hermite_rule
+from sweep_service.numerics.types import Array
 
 
 def teacher_nodes(P: Array, order: int, half: bool, smooth: bool = True) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sweep_service.errors import InvalidInput
-from sweep_service.fields import only_known, switch, whole
+from sweep_service.validation import only_known, switch, whole
 
 
 def _option(default: Any, about: str) -> Any:

@@ -15,12 +15,12 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
-from sweep_service.kernels import kernel
 from sweep_service.model.overlaps import Overlaps, coordinates
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import Pairs
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.types import Array
 
 # Half-width of the central difference for the radial derivative: error h² ~ 1e-8, rounding eps/h ~ 1e-12.
 RADIAL_STEP = 1e-4

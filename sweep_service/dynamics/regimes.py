@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sweep_service.arrays import Array
-from sweep_service.dynamics.erf_nodes import ErfNodeFlow
+from sweep_service.dynamics.compiled_overlap_flow import WIDEST, SmallFlow
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
+from sweep_service.dynamics.mean_field_erf import ErfNodeFlow
 from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, resolves
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import (
@@ -26,13 +26,14 @@ from sweep_service.dynamics.overlap_flow import (
     label_noise,
     sampling,
 )
-from sweep_service.dynamics.small_flow import WIDEST, SmallFlow
 from sweep_service.dynamics.variance import sobol, variance
 from sweep_service.errors import RegimeUndefined
 from sweep_service.model.activations import ERF, SQUARE
 from sweep_service.model.initial import Start
+from sweep_service.model.parameters import FIRST_PARAMETERS
+from sweep_service.model.point import Point
 from sweep_service.model.two_point import pairs
-from sweep_service.point import Point
+from sweep_service.numerics.types import Array
 
 # Q⊥(0) below this share of tr Q is what rounding leaves of zero.
 PROJECTED = 1e-10
@@ -65,7 +66,12 @@ class Setup:
 
 @dataclass(frozen=True)
 class Regime:
-    """A limiting theory: `build` makes its flow, `refuse` says why it does not exist for a start."""
+    """A limiting theory: `build` makes its flow, `refuse` says why it does not exist for a start.
+
+    `cautions` say where it is stretched at a point, "" where it is not. Its version is raised when, and only
+    when, it gives other numbers than before: results are reused by it. A point with a parameter that it does
+    not support is refused, and `auto` does not choose it there.
+    """
 
     name: str
     title: str
@@ -74,9 +80,21 @@ class Regime:
     build: Callable[[Setup], Any]
     refuse: Callable[[Setup], tuple[str, Any, str] | None] = lambda _: None
     mean_field: bool = False
-    needs: tuple[str, ...] = ("d", "gamma", "noise")  # what of a point it looks at, beside p, k and the start
+    sampled: bool = False  # has it the sampling term, the dearest to compute?
+    infinite_d: bool = False  # a mean field without the law of Ξ, which is cheaper
+    particles: bool = False  # does it move points of the p = ∞ law in place of neurons?
+    cautions: tuple[Callable[[Point], str], ...] = ()
+    supports: tuple[str, ...] = FIRST_PARAMETERS
+    version: int = 1
+    independent_of: tuple[str, ...] = ()  # parameters: runs that differ by these alone are computed once
+
+    def ignored(self, options: RegimeOptions) -> frozenset[str]:
+        """Parameters that its numbers do not depend on; with ‖x‖² in the noise term they depend on d."""
+        found = frozenset(self.independent_of)
+        return found - {"d"} if options.finite_d_factor and "noise" not in found else found
 
     def flow(self, setup: Setup) -> Flow:
+        setup.point.require_support(self.supports, f"the regime {self.name}")
         reason = self.refuse(setup)
         if reason is not None:
             raise RegimeUndefined(*reason)
@@ -199,41 +217,69 @@ def is_projected(start: Start) -> bool:
     return bool(start.overlaps.orthogonal_norms.sum() <= PROJECTED * np.trace(start.overlaps.Q))
 
 
+def _narrow_mean_field(point: Point) -> str:
+    measured = "errors of 0.04 to 0.12 R(0) were measured below p = 26"
+    return f"mean field at p = {point.p}: {measured}" if point.p < 26 else ""
+
+
+def _without_sampling(point: Point) -> str:
+    ratio = point.gamma_over_p
+    return f"γ/p = {ratio:.3g} > 0.1: mean field neglects the sampling term" if ratio > 0.1 else ""
+
+
+def _noise_at_infinite_width(point: Point) -> str:
+    return "label noise enters as γΔ/p, which is zero at p = ∞" if point.noise > 0 else ""
+
+
+def _noise_leaves_the_span(point: Point) -> str:
+    left = "label noise leaves the teacher's span, which mean_field_projected does not follow"
+    return left if point.noise > 0 else ""
+
+
+def _fast_gradient_flow(point: Point) -> str:
+    ratio = point.gamma_over_p
+    return f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD" if ratio > 0.14 else ""
+
+
 REGIMES = {
     regime.name: regime
     for regime in (
         Regime(
             "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
             "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
-            needs=("gamma", "noise"),
+            sampled=True, independent_of=("d",),
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
-            overlap_regime(drift), needs=(),
+            overlap_regime(drift), cautions=(_fast_gradient_flow,),
+            independent_of=("d", "gamma", "noise"),
         ),
         Regime(
             "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
             "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
-            needs=("gamma", "noise"),
+            cautions=(_fast_gradient_flow,), independent_of=("d",),
         ),
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
             mean_field_regime(infinite_d=False), _needs_invariance, mean_field=True,
+            cautions=(_narrow_mean_field, _without_sampling),
         ),
         Regime(
             "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
-            mean_field_regime(infinite_d=True), _needs_invariance, mean_field=True,
-            needs=("gamma", "noise"),
+            mean_field_regime(infinite_d=True), _needs_invariance, mean_field=True, infinite_d=True,
+            cautions=(_narrow_mean_field, _without_sampling), independent_of=("d",),
         ),
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
             mean_field_regime(infinite_d=True, projected=True), _needs_projection, mean_field=True,
-            needs=(),
+            infinite_d=True, cautions=(_narrow_mean_field, _without_sampling, _noise_leaves_the_span),
+            independent_of=("d", "gamma", "noise"),
         ),
         Regime(
             "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q)",
             "p = ∞: independent of p and of the students' seed",
             mean_field_regime(infinite_d=False, pde=True), _needs_invariance, mean_field=True,
+            particles=True, cautions=(_noise_at_infinite_width,),
         ),
     )
 }  # fmt: skip

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.dynamics.integrators import DIVERGED, EXPLICIT, LSODA, Integrator, Tally
 from sweep_service.dynamics.regimes import Flow
 from sweep_service.errors import Stopped
+from sweep_service.numerics.types import Array
 from sweep_service.status import Status
 
 WATCH = 64  # evaluations between two looks at the size of the state

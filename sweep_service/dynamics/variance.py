@@ -13,14 +13,14 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from sweep_service.arrays import Array
-from sweep_service.dynamics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
-from sweep_service.kernels import kernel
 from sweep_service.model.activations import ERF, SQUARE, Activation
 from sweep_service.model.closed_forms import TWO_OVER_PI
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import Pairs, pairs
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.types import Array
+from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 
 Variance = Callable[[Array, Array, Array], Array]  # M, Q, P -> (p, p)
 

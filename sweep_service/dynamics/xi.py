@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from sweep_service.arrays import Array
+from sweep_service.numerics.types import Array
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sweep_service.figures import (
+from sweep_service.figures.figure import Check, Figure, Parts
+from sweep_service.figures.papers import (
     fig1_triangle,
     fig2_left,
     fig2_right,
@@ -16,7 +17,6 @@ from sweep_service.figures import (
     rates,
     veiga_phase_plane,
 )
-from sweep_service.figures.figure import Check, Figure, Parts
 
 __all__ = ["FIGURES", "Check", "Figure", "Parts", "figure_of"]
 

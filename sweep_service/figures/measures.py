@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def own_share(dataset: xr.Dataset, regime: str) -> xr.DataArray:
     """max_t |R_s - R°_s| of each run in units of its own R_s(0), mean over runs: starts differ in R(0)."""
-    from sweep_service.analysis.discrepancy import largest_differences
-    from sweep_service.analysis.stored import over_runs, runs
+    from sweep_service.analysis.quantities.discrepancy import largest_differences
+    from sweep_service.analysis.runs import over_runs, runs
 
     first = runs(dataset, "sgd").isel(time=0, drop=True)
     return over_runs(largest_differences(dataset, "sgd", regime) / first)[0]
@@ -24,7 +24,7 @@ def from_one_start(dataset: xr.Dataset, regime: str) -> xr.DataArray:
 
     Fluctuations of single runs average out over the repeats, differences between starts do not enter.
     """
-    from sweep_service.analysis.discrepancy import differences
+    from sweep_service.analysis.quantities.discrepancy import differences
 
     apart = differences(dataset, "sgd", regime).mean("repeat")
     return abs(apart).max("time").mean("seed")
@@ -32,14 +32,14 @@ def from_one_start(dataset: xr.Dataset, regime: str) -> xr.DataArray:
 
 def initial_risk(dataset: xr.Dataset, source: str = "sgd") -> xr.DataArray:
     """R(0), mean over runs."""
-    from sweep_service.analysis.stored import over_runs, runs
+    from sweep_service.analysis.runs import over_runs, runs
 
     return over_runs(runs(dataset, source).isel(time=0, drop=True))[0]
 
 
 def mean_risk(dataset: xr.Dataset, source: str) -> xr.DataArray:
     """R(t), mean over runs; of an SGD run that diverged, nothing."""
-    from sweep_service.analysis.stored import has_diverged, over_runs, runs
+    from sweep_service.analysis.runs import has_diverged, over_runs, runs
 
     return over_runs(runs(dataset, source).where(~has_diverged(dataset, source)))[0]
 

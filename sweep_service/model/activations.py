@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from sweep_service.arrays import Array
 from sweep_service.errors import unknown_name
 from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE, ClosedForm
+from sweep_service.numerics.types import Array
 
 Function = Callable[[Array], Array]
 
@@ -48,6 +48,8 @@ class Activation:
     odd: bool = False
     code: int | None = None  # its branch in simulators/activate.py; None: simulated by the NumPy functions
     assumptions: str = ""  # what of the theorems' assumptions does not hold
+    costly: bool = False  # does a step of its kernel take an exponential?
+    collapses: bool = False  # do p neurons move like at most d?
 
     def __post_init__(self) -> None:
         if self.curvature is None and self.hermite is None:
@@ -113,6 +115,7 @@ ERF = Activation(
     code=ERF_CODE,
     hermite=_erf_hermite,
     odd=True,
+    costly=True,
 )
 SQUARE = Activation(
     name="square",
@@ -124,6 +127,7 @@ SQUARE = Activation(
     code=SQUARE_CODE,
     hermite=_square_hermite,
     assumptions="unbounded slope (assumption 2 fails): SGD diverges with non-zero probability",
+    collapses=True,
 )
 RELU = Activation(
     name="relu",
@@ -144,6 +148,7 @@ TANH = Activation(
     curvature=lambda x: -2.0 * np.tanh(x) * (1.0 - np.tanh(x) ** 2),
     odd=True,
     code=TANH_CODE,
+    costly=True,
 )
 
 ACTIVATIONS = {act.name: act for act in (ERF, SQUARE, RELU, TANH)}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweep_service.arrays import Array
-from sweep_service.kernels import kernel
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.types import Array
 
 TWO_OVER_PI = 2.0 / math.pi
 # What compiled kernels know an activation by; tanh has a kernel but no closed form.

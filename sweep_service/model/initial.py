@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.fields import matrix, number, only_known, switch, whole
 from sweep_service.identity import Key, stream
 from sweep_service.model.overlaps import Overlaps, checked, coordinates, require_positive_definite
 from sweep_service.model.teacher import Teacher, bartlett
+from sweep_service.numerics.types import Array
+from sweep_service.validation import matrix, number, only_known, switch, whole
 
 Parameters = Mapping[str, float]
 

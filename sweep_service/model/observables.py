@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.overlaps import inside_norms, orthogonal_part
+from sweep_service.numerics.types import Array
 
 HISTOGRAM_BINS = 64
 

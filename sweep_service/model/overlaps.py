@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput
+from sweep_service.numerics.types import Array
 
 # An eigenvalue below this share of the largest counts as zero: overlaps typed with ten digits pass.
 RANK_TOLERANCE = 1e-10

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sweep_service.arrays import Array
-from sweep_service.kernels import kernel
 from sweep_service.model.closed_forms import ClosedForm, value_pair
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.two_point import Pairs, TwoPoint
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.types import Array
 
 
 def risk(overlaps: Overlaps, pairs: Pairs, width: int | None = None) -> float:

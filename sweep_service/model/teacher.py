@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.fields import matrix, number, only_known, vector
 from sweep_service.model.overlaps import require_positive_definite
+from sweep_service.numerics.types import Array
+from sweep_service.validation import matrix, number, only_known, vector
 
 FIELD = "init.teacher"
 

@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy import special
 
-from sweep_service.arrays import Array
-from sweep_service.kernels import kernel
 from sweep_service.model.activations import Activation
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.types import Array
 
 # 128 terms and 256 nodes leave 7e-9 for tanh at d = 3, where |ρ| comes closest to 1.
 TERMS = 128

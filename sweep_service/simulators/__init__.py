@@ -1,1 +1,4 @@
-"""Exact one-pass SGD: four simulators with one law and one public call."""
+"""Exact one-pass SGD: the simulators, the rule that selects one, their random streams and checkpoints.
+
+`simulate` is the public entry. Imports `dynamics`, `model` and `numerics`.
+"""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from sweep_service.dynamics.vector_math import erf_and_gauss, tanh
-from sweep_service.kernels import kernel
 from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE
-from sweep_service.simd import where_less
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.simd import where_less
+from sweep_service.numerics.vector_math import erf_and_gauss, tanh
 
 _SLOPE_AT_ZERO = math.sqrt(2.0 / math.pi)
 

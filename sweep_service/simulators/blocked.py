@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg.blas import dgemm, dsyrk
 
-from sweep_service.arrays import AnyArray, Array
-from sweep_service.simd import padded
+from sweep_service.numerics.simd import padded
+from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.simulators.block_steps import sequence
 from sweep_service.simulators.chain import Chain, Simulator, gram_of
-from sweep_service.simulators.sequence import sequence
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill
 
 

@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.arrays import AnyArray, Array
 from sweep_service.dynamics.integrators import DIVERGED
 from sweep_service.model.activations import Activation
-from sweep_service.simd import padded
+from sweep_service.numerics.simd import padded
+from sweep_service.numerics.types import AnyArray, Array
 
 
 @dataclass(frozen=True)

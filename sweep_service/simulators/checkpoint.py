@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sweep_service.archives import arrays_in
-from sweep_service.arrays import AnyArray
 from sweep_service.errors import InvalidInput
+from sweep_service.numerics.npz import arrays_in
+from sweep_service.numerics.types import AnyArray
 
 IDENTITY = "identity"
 

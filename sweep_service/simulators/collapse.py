@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sweep_service.arrays import Array
+from sweep_service.numerics.types import Array
 from sweep_service.simulators.chain import Chain
 
 

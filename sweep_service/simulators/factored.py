@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from sweep_service.arrays import AnyArray, Array
-from sweep_service.simd import padded
+from sweep_service.numerics.simd import padded
+from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.simulators.block_steps import sequence
 from sweep_service.simulators.chain import Chain, Simulator, gram_of
-from sweep_service.simulators.sequence import sequence
 from sweep_service.simulators.wide_overlap_process import Draws
 
 GROWTH = 4  # blocks between two decompositions

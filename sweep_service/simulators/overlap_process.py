@@ -16,13 +16,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sweep_service.arrays import AnyArray, Array
-from sweep_service.kernels import kernel
 from sweep_service.model.overlaps import Overlaps
-from sweep_service.simd import fma, load4, load8, padded, store
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.simd import fma, load4, load8, padded, store
+from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain, Simulator
-from sweep_service.simulators.rows import add_rows, copy_row, walk
 from sweep_service.simulators.streams import fill_radii, fill_steps
+from sweep_service.simulators.vector_rows import add_rows, copy_row, walk
 
 # A pivot below this share of p max Q_ii is what rounding left of zero.
 PIVOT = 1e-14

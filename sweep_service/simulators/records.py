@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES, States, observe
 from sweep_service.model.overlaps import orthogonal_part
 from sweep_service.model.risk import risks
 from sweep_service.model.two_point import Pairs
+from sweep_service.numerics.types import Array
 
 # Samples of a chain that wait until their observables are computed at once, and their bytes: more would
 # save little, and keep a run from stopping while a slow risk is computed for all of them.

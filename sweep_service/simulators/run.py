@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import Stopped
-from sweep_service.kernels import working_time
+from sweep_service.numerics.jit import working_time
+from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack, unreadable
 from sweep_service.simulators.records import Records, Sample

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.arrays import AnyArray, Array
 from sweep_service.errors import InvalidInput
-from sweep_service.fields import increasing_times, seeds, switch
 from sweep_service.identity import Key
-from sweep_service.labels import WIDEST_STORED, about, labelled
+from sweep_service.model.labels import WIDEST_STORED, about, labelled
 from sweep_service.model.observables import OBSERVABLES, chosen
+from sweep_service.model.point import Point
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.two_point import pairs
-from sweep_service.point import Point
-from sweep_service.simulators.chain import Chain
-from sweep_service.simulators.checkpoint import checkpoint_of
-from sweep_service.simulators.choose import ENGINE_VERSION, Engine, choose_engine
+from sweep_service.model.two_point import Pairs, pairs
+from sweep_service.numerics.blas import one_blas_thread
+from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.simulators.chain import Chain, Simulator
+from sweep_service.simulators.checkpoint import Checkpoint, checkpoint_of
 from sweep_service.simulators.collapse import collapsed
 from sweep_service.simulators.records import Records, Sample
-from sweep_service.simulators.run import Run
+from sweep_service.simulators.run import Ends, Run
+from sweep_service.simulators.selection import Engine, choose_engine
 from sweep_service.simulators.streams import chain_key
 from sweep_service.status import Status
-from sweep_service.threads import one_blas_thread
+from sweep_service.validation import increasing_times, seeds, switch
 
 # The number of a step times d indexes a stream: both fit into 63 bits.
 MOST_NUMBERS = 2.0**62
@@ -58,44 +57,19 @@ def simulate(
     `point` and `times` are those of `integrate`; a time t is recorded after round(t/δt) steps, and the
     coordinate `step` says how many that is. `seed` draws the initial condition and `repeat` the inputs;
     a sequence of either adds the dimension of that name, and its chains run together. `engine` is a name
-    of `ENGINES`, or auto. `observables` and `overlaps` choose what is kept. `stopped` is asked about ten
+    of `SIMULATORS`, or auto. `observables` and `overlaps` choose what is kept. `stopped` is asked about ten
     times a second; when it answers true the call ends with `Stopped`. With a `checkpoint` (a path, or an
     object with load, save and clear) the same call then goes on where it was, to the same bits.
     """
     point = Point.parse(point)
-    names = chosen(observables)
     keep = point.p <= WIDEST_STORED if overlaps is None else switch(overlaps, "overlaps")
     at, starts, repeats = increasing_times(times), seeds(seed), seeds(repeat, "repeat")
-    steps, way, keeper = _steps(point, at), choose_engine(point, engine), checkpoint_of(checkpoint)
-    with one_blas_thread():
-        draw = Chains(point, starts, repeats, way)
-        form = partial(way.simulator, point)
-        records = Records(
-            len(draw), len(at), draw(0)[0].rows, point.k, point.p,
-            pairs(point.activation, point.teacher_activation), names, keep,
-            min(form(len(draw)).most_chains, len(draw)),
-        )  # fmt: skip
-        identity = Key.of(
-            streams=[key.digest for key in draw.keys], start=point.init.basis, steps=steps, engine=way.name,
-            version=ENGINE_VERSION, observables=names, overlaps=keep,
-        ).digest  # fmt: skip
-        run = Run(draw, len(draw), form, steps, records, stopped, keeper, identity)
-        ends = run()
-        teachers = np.stack([point.init.teacher_overlap(point.shape, one) for one in starts])
-    dataset = _dataset(point, at, steps, starts, repeats, records, teachers)
-    dataset.attrs |= {
-        "seed": list(starts),
-        "repeat": list(repeats),
-        "engine": way.name,
-        "engine_reason": way.reason,
-        "engine_form": form(len(draw)).__name__,
-        "engine_version": ENGINE_VERSION,
-        "block": run.grain,
-        "status": [Status(value).label for value in ends.status],
-        "steps": ends.steps.tolist(),
-        "seconds": ends.seconds.tolist(),
-        "warnings": "\n".join(_warnings(point, way, records, teachers[0])),
-    }
+    found = run_chains(
+        point, times=at, seeds=starts, repeats=repeats, engine=engine, observables=chosen(observables),
+        overlaps=keep, stopped=stopped, checkpoint=checkpoint_of(checkpoint),
+    )  # fmt: skip
+    teachers = np.stack([point.init.teacher_overlap(point.shape, one) for one in starts])
+    dataset = _dataset(point, at, starts, repeats, found, teachers)
     for name, value in (("seed", seed), ("repeat", repeat)):
         if isinstance(value, numbers.Real):
             dataset = dataset.isel({name: 0}, drop=True)
@@ -105,13 +79,53 @@ def simulate(
     return dataset
 
 
+@dataclass(frozen=True)
+class Simulation:
+    """What chains gave: arrays (chain, time, ...), seed by seed and repeat by repeat."""
+
+    values: dict[str, Array]
+    ends: Ends
+    steps: AnyArray  # after which each time was recorded
+    engine: Engine
+    form: type[Simulator]
+    block: int
+    pairs: Pairs
+
+
+def run_chains(
+    point: Point,
+    *,
+    times: Array,
+    seeds: Sequence[int],
+    repeats: Sequence[int],
+    observables: Sequence[str],
+    overlaps: bool,
+    engine: str = "auto",
+    stopped: Callable[[], bool] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Simulation:
+    """`simulate` on arguments that were read before, without labels: what a worker stores."""
+    steps, way = _steps(point, times), choose_engine(point, engine)
+    with one_blas_thread():
+        draw = Chains(point, seeds, repeats, way)
+        form = way.simulator
+        records = Records(
+            len(draw), len(times), draw(0)[0].rows, point.k, point.p,
+            pairs(point.activation, point.teacher_activation), observables, overlaps,
+            min(form(len(draw)).most_chains, len(draw)),
+        )  # fmt: skip
+        identity = Key.of(
+            streams=[key.digest for key in draw.keys], start=point.init.basis, steps=steps, engine=way.name,
+            version=way.kind.version, observables=observables, overlaps=overlaps,
+        ).digest  # fmt: skip
+        run = Run(draw, len(draw), form, steps, records, stopped, checkpoint, identity)
+        ends = run()
+    return Simulation(records.outputs, ends, steps, way, form(len(draw)), run.grain, records.pairs)
+
+
 def stream_key(point: Point, seed: int, repeat: int) -> Key:
     """What the inputs of a chain are drawn from: everything physical, and nothing else."""
-    return Key.of(
-        d=point.d, p=point.p, k=point.k, gamma=point.gamma, noise=point.noise,
-        activation=point.activation.name, teacher_activation=point.teacher_activation.name,
-        init=point.init.digest, seed=seed, repeat=repeat,
-    )  # fmt: skip
+    return Key.of(**point.content, init=point.init.digest, seed=seed, repeat=repeat)
 
 
 def _steps(point: Point, times: Array) -> AnyArray:
@@ -150,7 +164,7 @@ class Chains:
             students, teachers, point.d, point.p, point.gamma, point.noise,
             point.activation, point.teacher_activation, NO_KEY,
         )  # fmt: skip
-        if self.engine.name == "S4":
+        if self.engine.kind.collapses:
             chain, turn = collapsed(chain)
         return chain, Sample(teachers @ teachers.T, turn)
 
@@ -158,35 +172,48 @@ class Chains:
 def _dataset(
     point: Point,
     times: Array,
-    steps: AnyArray,
     starts: Sequence[int],
     repeats: Sequence[int],
-    records: Records,
+    found: Simulation,
     teachers: Array,
 ) -> xr.Dataset:
-    dims = {name: OBSERVABLES[name].dims for name in records.names} | OVERLAP_DIMS
+    dims = {name: observable.dims for name, observable in OBSERVABLES.items()} | OVERLAP_DIMS
     variables = {
         name: (
             ("seed", "repeat", "time", *dims[name]),
             values.reshape(len(starts), len(repeats), *values.shape[1:]),
         )
-        for name, values in records.outputs.items()
+        for name, values in found.values.items()
     }
     variables["overlap_teacher"] = (("seed", "teacher", "teacher_other"), teachers)
-    dataset = labelled(variables, {"seed": list(starts), "repeat": list(repeats), "time": times}, point, {})
-    return dataset.assign_coords(step=xr.Variable("time", steps, about("step")))
+    attributes = {
+        "seed": list(starts),
+        "repeat": list(repeats),
+        "engine": found.engine.name,
+        "engine_reason": found.engine.reason,
+        "engine_form": found.form.__name__,
+        "engine_version": found.engine.kind.version,
+        "block": found.block,
+        "status": [Status(value).label for value in found.ends.status],
+        "steps": found.ends.steps.tolist(),
+        "seconds": found.ends.seconds.tolist(),
+        "warnings": "\n".join(_warnings(point, found, teachers[0])),
+    }
+    coordinates = {"seed": list(starts), "repeat": list(repeats), "time": times}
+    dataset = labelled(variables, coordinates, point, attributes)
+    return dataset.assign_coords(step=xr.Variable("time", found.steps, about("step")))
 
 
-def _warnings(point: Point, engine: Engine, records: Records, P: Array) -> list[str]:
+def _warnings(point: Point, simulation: Simulation, P: Array) -> list[str]:
     found = list(point.init.warnings)
-    if not engine.compiled:
+    if not simulation.engine.compiled:
         slow = {act.name: None for act in (point.activation, point.teacher_activation) if act.code is None}
         found.append(
             f"{', '.join(slow)} has no compiled kernel: its steps run in Python, tens of times slower"
         )
-    if engine.name == "S3":
-        answer = 0.5 * teacher_power(P, records.pairs.teachers)
+    if simulation.engine.kind.rounds_small_risks:
+        answer = 0.5 * teacher_power(P, simulation.pairs.teachers)
         with np.errstate(invalid="ignore"):
-            if np.any(records.outputs["risk"] < RESOLVED * answer):
+            if np.any(simulation.values["risk"] < RESOLVED * answer):
                 found.append("risks this small are rounding in S3: engine='S3-factored' resolves them")
     return found

@@ -14,11 +14,11 @@ import math
 
 import numpy as np
 
-from sweep_service.arrays import AnyArray
-from sweep_service.dynamics.vector_math import log_positive, normal_pair, unit_interval
 from sweep_service.identity import Key
-from sweep_service.kernels import kernel
-from sweep_service.simd import load8, store, where_less
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.simd import load8, store, where_less
+from sweep_service.numerics.types import AnyArray
+from sweep_service.numerics.vector_math import log_positive, normal_pair, unit_interval
 
 # Purposes: what a number is drawn for.
 INPUT, NOISE, FIELD, RADIUS = range(4)

@@ -9,10 +9,10 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf
 
-from sweep_service.arrays import Array
+from sweep_service.numerics.types import Array
+from sweep_service.simulators.block_steps import sequence
 from sweep_service.simulators.chain import Chain
 from sweep_service.simulators.overlap_process import PIVOT, OverlapProcess, factor, triangle
-from sweep_service.simulators.sequence import sequence
 from sweep_service.simulators.streams import fill_radii, fill_steps
 
 # Wider than this, LAPACK's factorisation overtakes ours.

@@ -12,15 +12,15 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from sweep_service.arrays import AnyArray
 from sweep_service.errors import TooNew, reading
 from sweep_service.faults import fault
-from sweep_service.grids import POINT
-from sweep_service.labels import about
-from sweep_service.runs import Kind
+from sweep_service.model.labels import about
+from sweep_service.numerics.types import AnyArray
 from sweep_service.status import Status
-from sweep_service.store.layout import LAYOUT_VERSION, Layout, Variable
 from sweep_service.store.objects import Objects
+from sweep_service.sweeps.grids import POINT
+from sweep_service.sweeps.layout import LAYOUT_VERSION, Layout, Variable
+from sweep_service.sweeps.runs import Kind
 
 STATUS = "status"
 

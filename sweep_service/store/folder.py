@@ -32,19 +32,20 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from sweep_service.archives import arrays_in
-from sweep_service.arrays import AnyArray
-from sweep_service.costs import Calibration
 from sweep_service.errors import InvalidInput, reading
-from sweep_service.fields import number
-from sweep_service.grids import Grid
-from sweep_service.runs import KINDS, Kind
-from sweep_service.spec import SweepSpec
+from sweep_service.numerics.npz import arrays_in
+from sweep_service.numerics.types import AnyArray
 from sweep_service.store.dataset import SweepDataset
-from sweep_service.store.layout import Layout
 from sweep_service.store.ledger import Ledger
+from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
-from sweep_service.store.objects import ROOT, LocalObjects, Objects, nothing
+from sweep_service.store.objects import ROOT, Objects, nothing
+from sweep_service.sweeps.costs import Calibration
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.runs import KINDS, Kind
+from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.validation import number
 
 if TYPE_CHECKING:
     import xarray as xr

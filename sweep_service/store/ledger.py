@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -17,9 +17,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sweep_service.bundles import Bundle
-from sweep_service.errors import Damaged, NotFound, TooNew
+from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
 from sweep_service.status import Status
+from sweep_service.sweeps.bundles import Bundle
 
 SCHEMA_VERSION = 2
 STORED = "stored"  # the row, among bundles, of runs that were there before them
@@ -120,6 +120,14 @@ class Sweep:
     runs: int
     reused: int
     priority: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that may be sent again: its Idempotency-Key, and a digest of what it asks for."""
+
+    key: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -253,18 +261,25 @@ class Ledger:
                 Event(row.id, row.kind, row.time, State(row.state), row.reason) for row in now.execute(query)
             ]
 
-    def remember(self, key: str, digest: str, sweep: str, is_new: bool) -> None:
-        """The key that came with a request, a digest of the request, and what became of it."""
-        row = {"key": key, "digest": digest, "sweep": sweep, "is_new": is_new, "time": utc_now()}
+    def remember(self, request: Request, sweep: str, is_new: bool) -> None:
+        """What became of a request that may be sent again."""
+        row = {**asdict(request), "sweep": sweep, "is_new": is_new, "time": utc_now()}
         with self.engine.begin() as now:
             now.execute(_requests.delete().where(_requests.c.time < utc_now(-REMEMBERED)))
             now.execute(_requests.insert().prefix_with("OR REPLACE").values(row))
 
-    def request(self, key: str) -> tuple[str, str, bool] | None:
-        """The digest and the sweep of an earlier request with this key, and whether it was new then."""
+    def answer_to(self, request: Request) -> tuple[Sweep, bool] | None:
+        """The sweep of an earlier request with this key, and whether it was new then; None if there is none.
+
+        Raises Conflict if that request asked for something else.
+        """
         with self.engine.connect() as now:
-            row = now.execute(sa.select(_requests).where(_requests.c.key == key)).first()
-        return (row.digest, row.sweep, row.is_new) if row is not None else None
+            row = now.execute(sa.select(_requests).where(_requests.c.key == request.key)).first()
+        if row is None:
+            return None
+        if row.digest != request.digest:
+            raise Conflict("this Idempotency-Key came with another request before")
+        return self.sweep(row.sweep), row.is_new
 
     def pending(self, sweep: str, limit: int, without: Set[str] = frozenset()) -> list[Bundle]:
         """The next bundles that are not merged, without those named."""

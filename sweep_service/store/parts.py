@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from sweep_service.archives import arrays_in
-from sweep_service.arrays import AnyArray
-from sweep_service.compute import Failure, Job, Result, failed_result
 from sweep_service.errors import Damaged
-from sweep_service.runs import KINDS, Kind
-from sweep_service.store.layout import Layout
+from sweep_service.numerics.npz import arrays_in
+from sweep_service.numerics.types import AnyArray
+from sweep_service.sweeps.jobs import Failure, Job, Result, failed_result
+from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.runs import KINDS, Kind
 
 
 @dataclass(frozen=True)

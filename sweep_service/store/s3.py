@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import obstore
 from obstore.exceptions import (
@@ -25,14 +25,14 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 from obstore.store import S3Store
+from zarr.storage import ObjectStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
 from sweep_service.store.objects import ROOT, MayWrite, checked_name, is_folder, nothing
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
-
-    from sweep_service.store.chunks import S3Chunks
+    from zarr.core.buffer import Buffer, BufferPrototype
 
 _URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?))?/?")
 # Longer than that a call does not wait: who made it knows better what to tell people, and tries again.
@@ -129,6 +129,38 @@ class Bucket:
         return [one["path"] for one in found["objects"]], list(found["common_prefixes"])
 
 
+class S3Chunks(ObjectStore[S3Store]):
+    """Objects of a bucket: what is acknowledged is there."""
+
+    def __init__(self, store: S3Store, *, read_only: bool = False, may_write: MayWrite = nothing) -> None:
+        super().__init__(store, read_only=read_only)
+        self.may_write = may_write
+
+    def with_read_only(self, read_only: bool = False) -> S3Chunks:
+        return type(self)(self.store, read_only=read_only, may_write=self.may_write)
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: Any = None) -> Buffer | None:
+        with answered(key):
+            return await super().get(key, prototype, byte_range)
+
+    async def set(self, key: str, value: Buffer) -> None:
+        self.may_write()
+        with answered(key):
+            await super().set(key, value)
+
+    async def delete(self, key: str) -> None:
+        self.may_write()
+        with answered(key):
+            await super().delete(key)
+
+    async def exists(self, key: str) -> bool:
+        with answered(key):
+            return await super().exists(key)
+
+    def sync(self) -> None:
+        """Nothing is left to do."""
+
+
 class S3Objects:
     """Objects below a prefix of a bucket."""
 
@@ -190,8 +222,6 @@ class S3Objects:
         return 0
 
     def chunks(self, name: str) -> S3Chunks:
-        from sweep_service.store.chunks import S3Chunks
-
         return S3Chunks(self.bucket.below(checked_name(name)).store, may_write=lambda: self.may_write())
 
     @contextmanager

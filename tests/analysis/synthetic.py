@@ -6,7 +6,7 @@ import json
 import numpy as np
 import xarray as xr
 
-from sweep_service.labels import about
+from sweep_service.model.labels import about
 from sweep_service.status import Status
 
 TIMES = np.concatenate([[0.0], np.logspace(-3, 2, 61)])  # twelve samples in a decade

@@ -9,7 +9,7 @@ import pytest
 from sweep_service.analysis.plots.save import save
 from sweep_service.analysis.views import VIEWS, as_json
 from sweep_service.errors import SweepError
-from sweep_service.export import plain
+from sweep_service.text import json_ready
 from tests.stored import computed
 
 BASE = {"fixed": {"k": 2, "noise": 1e-3}, "time": {"max": 2.0, "samples": 6}}
@@ -103,7 +103,7 @@ def ask(sweeps, seed, number, drawings):
         words = said(drawn, sweeps[name], view)
         try:
             found = VIEWS[view].find(sweeps[name], **words)
-            json.dumps(plain(as_json(view, found)), allow_nan=False, default=str)
+            json.dumps(json_ready(as_json(view, found)), allow_nan=False, default=str)
             if at % drawings == 0:
                 save(VIEWS[view].draw(found), io.BytesIO(), "svg")
             answered.add(view)
@@ -118,6 +118,7 @@ def test_every_view_is_asked():
     assert list(OWN) == list(VIEWS)
 
 
+@pytest.mark.slow
 def test_likely_words(sweeps):
     assert ask(sweeps, 0, 400, 9) == set(VIEWS)
 

@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from sweep_service import bundles, conductor
 from sweep_service.analysis import curves as module
 from sweep_service.analysis.curves import curves
+from sweep_service.analysis.selection import variables
 from sweep_service.errors import InvalidInput, LimitExceeded, Stopped
-from sweep_service.selection import variables
+from sweep_service.execution import conductor
 from sweep_service.status import Status
+from sweep_service.sweeps import bundles
 from tests.stored import Until, computed
 
 WILD = {

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from sweep_service.analysis.phase import phase_diagram
+from sweep_service.analysis.phase_diagram import phase_diagram
 from sweep_service.analysis.triangle import as_plain, triangle
 from sweep_service.dynamics.auto import choose
 from sweep_service.errors import InvalidInput
-from sweep_service.grids import Grid
-from sweep_service.spec import SweepSpec
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.spec import SweepSpec
 from tests.stored import computed
 
 SPEC = {

@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import uvicorn
 
-from api.app import create_app
-from api.problems import MEDIA_TYPE
-from api.serve import configured
-from api.settings import Settings
-from sweep_service.executors import SerialExecutor
+from sweep_service.api.app import create_app
+from sweep_service.api.error_responses import MEDIA_TYPE
+from sweep_service.api.serve import configured
+from sweep_service.api.settings import Settings
+from sweep_service.execution.executors import SerialExecutor
 
 SMALL = {
     "name": "small",

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import yaml
 
-from api.engine import Engine
-from api.settings import Settings
+from sweep_service.api.conductor_thread import Engine
+from sweep_service.api.settings import Settings
 from sweep_service.errors import NotFound
 from sweep_service.presets import PRESETS, preset
-from sweep_service.spec import SweepSpec
 from sweep_service.status import Status
+from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import SMALL, TINY, another, assert_problem, serving, until
 
 TRIANGLE = {

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import xarray as xr
 
-from sweep_service.export import FORMATS
+from sweep_service.analysis.export import FORMATS
 from sweep_service.status import Status
 from tests.api.served import SMALL, another, assert_problem, serving
 

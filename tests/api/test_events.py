@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-import api.events as events
-from sweep_service.conductor import Conductor
+import sweep_service.api.events as events
+from sweep_service.execution.conductor import Conductor
 from tests.api.served import another, assert_problem, gated, serving, told, until
 
 DEADLINE = 30.0

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from api import figures
-from api.figures import TYPES, state_tag
 from sweep_service.analysis.curves import curves
-from sweep_service.analysis.phase import as_plain, phase_diagram
+from sweep_service.analysis.phase_diagram import as_plain, phase_diagram
 from sweep_service.analysis.views import VIEWS
-from sweep_service.export import plain
+from sweep_service.api.routes import figures
+from sweep_service.api.routes.figures import TYPES, state_tag
+from sweep_service.text import json_ready
 from tests.api.served import another, assert_problem, serving
 
 GOOD = {"x": "d", "y": "gamma"}
@@ -31,9 +31,9 @@ QUERIES = {
 
 
 def test_curves_are_those_of_the_analysis(get, stored):
-    assert get("curves").json() == plain(curves(stored))
+    assert get("curves").json() == json_ready(curves(stored))
     found = get("curves", d="5", gamma="0.1", seed="1").json()
-    assert found == plain(curves(stored, d=5, gamma=0.1, seed=1))
+    assert found == json_ready(curves(stored, d=5, gamma=0.1, seed=1))
     sgd, ode = found["curves"]
     assert (sgd["source"], sgd["runs"], ode["source"], ode["regime"]) == ("sgd", 2, "ode", "classical_noise")
     np.testing.assert_allclose(
@@ -55,14 +55,14 @@ def test_curves_that_are_none(get, params, field):
 
 def test_phase_diagrams_are_those_of_the_analysis(get, stored):
     found = get("phase-diagram", x="d", y="gamma").json()
-    assert found == plain(as_plain(phase_diagram(stored, "d", "gamma")))
+    assert found == json_ready(as_plain(phase_diagram(stored, "d", "gamma")))
     assert found["form"] == "grid"
     assert np.shape(found["value"]["values"]) == (2, 2)
     late = stored.sgd_risk.sel(time=slice(1.0, None)).mean("time").mean(["seed", "repeat"])
     wanted = late.isel(p=0).transpose("gamma", "d").values
     np.testing.assert_allclose(found["value"]["values"], wanted, rtol=1e-12)
     ode = get("phase-diagram", x="gamma", y="d", value="ode_risk", time="2").json()
-    assert ode == plain(as_plain(phase_diagram(stored, "gamma", "d", "ode_risk", time="2")))
+    assert ode == json_ready(as_plain(phase_diagram(stored, "gamma", "d", "ode_risk", time="2")))
     shares = get("phase-diagram", x="d", y="gamma", value="sgd_diverged").json()
     assert shares["value"]["values"] == [[0.0, 0.0], [0.0, 0.0]]
 

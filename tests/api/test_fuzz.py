@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from schemathesis import checks
 from starlette.routing import Mount, Route
 
-from api.app import create_app
-from api.serve import configured
-from api.settings import Settings
-from sweep_service.conductor import IS_ID
-from sweep_service.executors import SerialExecutor
+from sweep_service.api.app import create_app
+from sweep_service.api.serve import configured
+from sweep_service.api.settings import Settings
+from sweep_service.execution.conductor import IS_ID
+from sweep_service.execution.executors import SerialExecutor
 
 # Small enough that whatever is accepted is computed in a moment.
 LIMITS = {"max_points": 50, "max_core_hours": 1e-4, "max_bytes": 1 << 24, "max_active": 10_000}
@@ -57,7 +57,7 @@ def stored(service):
     """A sweep that is there, so that what is made up also meets one."""
     app, _ = service
     engine = app.state.engine
-    from sweep_service.spec import SweepSpec
+    from sweep_service.sweeps.spec import SweepSpec
 
     sweep, _ = engine.ask(lambda conductor: conductor.submit(SweepSpec.parse(SPEC)))
     end = time.monotonic() + 60

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from api import logs
+from sweep_service.api import logs
 from tests.api.served import another, until
 
 ROOT = Path(__file__).resolve().parents[2]

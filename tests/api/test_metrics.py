@@ -8,11 +8,11 @@ import sqlalchemy as sa
 import xarray as xr
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.board import Board
-from sweep_service import executors
-from sweep_service.simulators.choose import ENGINES
+from sweep_service.api.status_cache import Board
+from sweep_service.execution import executors
+from sweep_service.execution.merger import Merger
+from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.store.ledger import State
-from sweep_service.store.merger import Merger
 from tests.api.served import another, until
 
 
@@ -102,7 +102,7 @@ def test_steps_and_seconds_by_engine_are_those_of_the_dataset(held, since):
     with xr.open_zarr(held.folder.dataset_path(sweep), chunks=None) as stored:
         steps, busy = int(stored.sgd_steps.sum()), float(stored.sgd_seconds.sum())
         theory = float(stored.ode_seconds.sum())
-    taken = {name: since("sweep_steps_total", engine=name) for name in ENGINES}
+    taken = {name: since("sweep_steps_total", engine=name) for name in SIMULATORS}
     (engine,) = [name for name, number in taken.items() if number]
     assert taken[engine] == steps > 0
     assert since("sweep_busy_seconds_total", engine=engine) == pytest.approx(busy)

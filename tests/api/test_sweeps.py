@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweep_service import compute as computing
-from sweep_service.conductor import Conductor
-from sweep_service.spec import SweepSpec
-from sweep_service.store.ledger import State
+from sweep_service.execution import compute as computing
+from sweep_service.execution.conductor import Conductor
+from sweep_service.store.ledger import Request, State
+from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import JSON, SMALL, TINY, YAML, another, assert_problem, gated, serving, until
 
 ACTIONS = ("cancel", "pause", "resume", "retry")
@@ -199,7 +199,7 @@ def test_an_estimate_changes_nothing(gate, path):
     assert about["bytes"] > 0
     assert set(about["dearest"]) >= {"d", "p", "gamma", "core_seconds"}
     assert trace(gate.folder.root) == before
-    assert gate.engine.ledger.request("of an estimate") is None
+    assert gate.engine.ledger.answer_to(Request("of an estimate", "any")) is None
 
 
 def test_both_ways_to_ask_say_the_same(service, sweep):
@@ -300,14 +300,14 @@ def test_a_sweep_says_what_the_list_says_while_the_conductor_is_busy(held, monke
 
 def failing(monkeypatch, seed=1):
     """Make ODE runs of one seed fail."""
-    plain = computing.integrate
+    plain = computing.integrate_run
 
     def broken(point, **options):
         if options["seed"] == seed:
             raise RuntimeError("out of order")
         return plain(point, **options)
 
-    monkeypatch.setattr(computing, "integrate", broken)
+    monkeypatch.setattr(computing, "integrate_run", broken)
 
 
 def in_state(service, state, number, monkeypatch):

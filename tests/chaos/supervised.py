@@ -21,7 +21,7 @@ PRELOAD = """
 import json, os, time
 def dask_setup(worker):
     import sweep_service.simulators.run as running
-    import sweep_service.task as tasks
+    import sweep_service.execution.task as tasks
     running.SAVE_EVERY = float(os.environ.get("SAVE_EVERY", "30"))
     plain, tell = tasks.run_task, os.open(os.environ["TASKS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     def told(task, stopped=None):

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import xarray as xr
 
-from sweep_service.cli import DONE, FAILED
-from sweep_service.task import MOST_DEATHS
+from sweep_service.cli.answers import DONE, FAILED
+from sweep_service.execution.task import MOST_DEATHS
 from tests.chaos.test_crashes import LONG, assert_tidy, dataset
 from tests.cli.commands import nursery, sweep
 
@@ -17,9 +17,9 @@ TWO = {**LONG, "seeds": 2, "time": {"max": 10.0, "samples": 4}}
 # Dies after so many checkpoints.
 DYING = """
 import os, signal
-import sweep_service.bundles as bundling
+import sweep_service.sweeps.bundles as bundling
 import sweep_service.simulators.run as r
-import sweep_service.task as tasks
+import sweep_service.execution.task as tasks
 bundling.AIM = 60.0
 r.SAVE_EVERY = 0.0 if {saves} else 30.0
 r.SLICE = 0.02

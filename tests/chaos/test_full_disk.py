@@ -9,16 +9,16 @@ from contextlib import suppress
 import pytest
 import xarray as xr
 
-from sweep_service.cli import DONE, INTERRUPTED, REFUSED
+from sweep_service.cli.answers import DONE, INTERRUPTED, REFUSED
 from tests.chaos.test_crashes import SPEC, assert_tidy, dataset, undisturbed
 from tests.cli.commands import nursery, sweep, until
 
 # From the third job on there is not a byte left; then it is as if the check for room had not seen it.
 FILL = """
 import os
-import sweep_service.task as tasks
-import sweep_service.bundles as bundling
-import sweep_service.conductor as conducting
+import sweep_service.execution.task as tasks
+import sweep_service.sweeps.bundles as bundling
+import sweep_service.execution.conductor as conducting
 bundling.AIM = 0.0
 conducting.LEAST_ROOM = {least}
 whole, seen = tasks.compute, []

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 import xarray as xr
 
-from sweep_service import bundles as bundling
-from sweep_service import compute as computing
-from sweep_service import conductor as conducting_module
-from sweep_service.conductor import Conductor
-from sweep_service.executors import SerialExecutor
+from sweep_service.execution import compute as computing
+from sweep_service.execution import conductor as conducting_module
+from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.executors import SerialExecutor
+from sweep_service.execution.task import ObjectCheckpoint, Task, part_name, run_task
 from sweep_service.simulators import simulate
-from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.task import ObjectCheckpoint, Task, part_name, run_task
+from sweep_service.sweeps import bundles as bundling
+from sweep_service.sweeps.spec import SweepSpec
 from tests.chaos.test_crashes import SPEC
 
 END = {
@@ -134,7 +134,7 @@ def test_runs_that_come_again_are_counted_once(tmp_path, monkeypatch):
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         first = conductor.ledger.pending(sweep.id, 1)[0]
         with monkeypatch.context() as patch:
-            patch.setattr(computing, "simulate", broken)
+            patch.setattr(computing, "run_chains", broken)
             assert conductor.run(sweep.id).state is State.INCOMPLETE
         conductor.retry(sweep.id)
         run_task(Task(conductor.folder.where, sweep.id, first))

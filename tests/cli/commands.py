@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import sweep_service
-from sweep_service.cli import REFUSED
+from sweep_service.cli.answers import REFUSED
 
 HOME = str(Path(sweep_service.__file__).resolve().parents[1])
 ENVIRONMENT = {
@@ -27,9 +27,14 @@ NURSERY = """
 import json, os, sys, traceback
 import xarray, zarr, rich.progress
 import sweep_service as ss
-from sweep_service import calibrate, cli, client, conductor, doctor, estimate, executors, export, presets
-from sweep_service import progress
-from sweep_service.analysis import accessor
+from sweep_service import presets
+from sweep_service.analysis import accessor, export
+from sweep_service.api import serve
+from sweep_service.cli import app
+from sweep_service.client import client, progress
+from sweep_service.doctor import calibration, diagnosis
+from sweep_service.execution import conductor, executors
+from sweep_service.sweeps import estimate
 from sweep_service.analysis.plots import style
 
 with style.canvas(None) as (figure, axes):
@@ -52,7 +57,7 @@ def child(order):
     code = 1
     try:
         exec(order["before"], {})
-        cli.main()
+        app.main()
     except SystemExit as end:
         code = end.code or 0
     except BaseException:
@@ -171,13 +176,13 @@ LONG = {
     "seeds": 1,
 }  # 5 million steps: some seconds
 FAIL = """
-import sweep_service.compute as computing
-plain = computing.integrate
+import sweep_service.execution.compute as computing
+plain = computing.integrate_run
 def broken(point, **options):
     if options["seed"] == 1:
         raise RuntimeError("out of order")
     return plain(point, **options)
-computing.integrate = broken
+computing.integrate_run = broken
 """
 
 

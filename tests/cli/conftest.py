@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweep_service.cli import DONE
+from sweep_service.cli.answers import DONE
 from tests.cli.commands import SMALL, sweep
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from sweep_service import cli
-from sweep_service.cli import DONE, REFUSED
+from sweep_service.cli.answers import DONE, REFUSED
+from sweep_service.cli.app import app
 from tests.cli.commands import (
     COMMANDS,
     ENVIRONMENT,
@@ -33,7 +33,7 @@ HEAVY = (
 
 def test_help_is_quick_and_light():
     code = (
-        "import sys\nsys.argv = ['sweep', '--help']\nfrom sweep_service.cli import main\n"
+        "import sys\nsys.argv = ['sweep', '--help']\nfrom sweep_service.cli.app import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
         f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )
@@ -45,8 +45,6 @@ def test_help_is_quick_and_light():
 
 
 def test_every_command_is_tested():
-    from sweep_service.cli import app
-
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert names == {*COMMANDS, *OF_A_SERVICE, *OF_MINUTES}
 
@@ -88,7 +86,7 @@ def test_the_folder_may_be_named_by_the_environment(tmp_path):
 
 def test_the_page_names_commands_and_options_that_exist():
     page = (Path(HOME) / "docs" / "sweeps.md").read_text("utf-8")
-    commands = typer.main.get_command(cli.app).commands
+    commands = typer.main.get_command(app).commands
     named = re.findall(r"(?:^|`)sweep ([a-z]+)", page, re.MULTILINE)
     assert set(named) <= set(commands)
     assert [name for name in commands if name not in named and f"`{name}`" not in page] == []
@@ -117,7 +115,10 @@ def test_a_second_process_is_told_that_the_folder_is_in_use(tmp_path):
     finally:
         child.kill()
         child.wait()
-    assert sweep(tmp_path, "run", "-", text=SMALL, before="import sweep_service.conductor").code == DONE
+    assert (
+        sweep(tmp_path, "run", "-", text=SMALL, before="import sweep_service.execution.conductor").code
+        == DONE
+    )
 
 
 def test_a_data_folder_that_cannot_be_one_is_refused(tmp_path):

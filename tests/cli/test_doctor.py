@@ -2,7 +2,7 @@
 
 import json
 
-from sweep_service.cli import DONE, FAILED
+from sweep_service.cli.answers import DONE, FAILED
 from tests.cli.commands import SMALL, assert_refused, sweep
 from tests.workers.processes import free_port
 
@@ -34,8 +34,8 @@ def test_people_read_a_line_for_each_check_and_what_to_do(tmp_path):
 
 
 BY_HAND = """
-import sweep_service.kernels as k, sweep_service.checks.machine as m
-import sweep_service.calibrate as c
+import sweep_service.numerics.jit as k, sweep_service.doctor.checks.machine as m
+import sweep_service.doctor.calibration as c
 k.cache_folder.cache_clear()
 c.SGD, c.ODE = (({"d": 5, "p": 4, "k": 2, "gamma": 0.1}, 10, 1),), ()
 """  # a cache that cannot be, and a short measurement
@@ -53,7 +53,7 @@ def test_what_is_wrong_is_an_exit_code_and_keeps_from_measuring(tmp_path):
 
 def test_a_scheduler_that_is_not_there_is_wrong(tmp_path):
     address = f"tcp://127.0.0.1:{free_port()}"
-    before = "import workers.cluster as c\nc.CONNECT = 0.3"
+    before = "import sweep_service.workers.cluster as c\nc.CONNECT = 0.3"
     answer = sweep(tmp_path, "doctor", "--json", env={"SWEEP_SCHEDULER": address}, before=before)
     assert answer.code == FAILED
     (check,) = [check for check in answer.json["checks"] if check["verdict"] == "wrong"]

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from sweep_service import words
-from sweep_service.cli import DONE, REFUSED
+from sweep_service import text
+from sweep_service.cli.answers import DONE, REFUSED
 from sweep_service.presets import PRESETS, preset_text
 from tests.cli.commands import SMALL, sweep, trace_of
 from tests.cli.test_bad_specs import bad_axis
@@ -60,25 +60,25 @@ def test_many_points_are_announced(tmp_path):
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (words.duration(0.0), "0 s"),
-        (words.duration(0.25), "0.25 s"),
-        (words.duration(12.3), "12 s"),
-        (words.duration(59.0), "59 s"),
-        (words.duration(89.0), "1.5 min"),
-        (words.duration(300.0), "5 min"),
-        (words.duration(4680.0), "1.3 h"),
-        (words.duration(36e6), "1.1 years"),
-        (words.duration(float("inf")), "without end"),
-        (words.size(12), "12 bytes"),
-        (words.size(2_400_000), "2.4 MB"),
-        (words.size(999_999), "1000 kB"),
-        (words._number(88_800_000.0), "8.88e7"),
-        (words._number(100000.0), "1e5"),
-        (words._number(1234.5), "1234"),
-        (words._number(0.5), "0.5"),
-        (words._number(1e-4), "1e-4"),
-        (words._number(100), "100"),
-        (words._number("erf"), "erf"),
+        (text.duration(0.0), "0 s"),
+        (text.duration(0.25), "0.25 s"),
+        (text.duration(12.3), "12 s"),
+        (text.duration(59.0), "59 s"),
+        (text.duration(89.0), "1.5 min"),
+        (text.duration(300.0), "5 min"),
+        (text.duration(4680.0), "1.3 h"),
+        (text.duration(36e6), "1.1 years"),
+        (text.duration(float("inf")), "without end"),
+        (text.size(12), "12 bytes"),
+        (text.size(2_400_000), "2.4 MB"),
+        (text.size(999_999), "1000 kB"),
+        (text.few_digits(88_800_000.0), "8.88e7"),
+        (text.few_digits(100000.0), "1e5"),
+        (text.few_digits(1234.5), "1234"),
+        (text.few_digits(0.5), "0.5"),
+        (text.few_digits(1e-4), "1e-4"),
+        (text.few_digits(100), "100"),
+        (text.few_digits("erf"), "erf"),
     ],
 )
 def test_people_get_their_units(found, text):

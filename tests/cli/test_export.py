@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweep_service import export as exporting
-from sweep_service.cli import DONE
+from sweep_service.analysis import export as exporting
+from sweep_service.cli.answers import DONE
 from sweep_service.dynamics.regimes import REGIMES
 from tests.cli.commands import SMALL, _no_constant, assert_refused, sweep, trace_of
 

@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from sweep_service.analysis.views import VIEWS
-from sweep_service.cli import DONE, FAILED
+from sweep_service.cli.answers import DONE, FAILED
 from sweep_service.figures import FIGURES
 from tests.cli.commands import FAIL, SMALL, assert_refused, sweep, trace_of
 
@@ -84,6 +84,7 @@ def test_a_run_that_failed_is_not_drawn(tmp_path):
     assert not (tmp_path / "sweep-data" / "figures").exists()
 
 
+@pytest.mark.slow
 def test_a_figure_of_the_papers_is_checked(tmp_path):
     answer = sweep(tmp_path, "run", "rates")
     assert answer.code == DONE, answer.err
@@ -104,6 +105,7 @@ def test_a_figure_of_the_papers_is_checked(tmp_path):
     assert "FAILS" in wrong.out
 
 
+@pytest.mark.slow
 def test_the_gallery_is_a_page(tmp_path):
     answer = sweep(tmp_path, "gallery", "page", "--serial", "--json", before=ONE)
     assert answer.code == DONE, answer.err

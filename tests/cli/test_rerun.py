@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from sweep_service.cli import DONE, FAILED
+from sweep_service.cli.answers import DONE, FAILED
 from tests.cli.commands import FAIL, SMALL, assert_refused, sweep
 
 

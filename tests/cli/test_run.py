@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweep_service import cli
-from sweep_service.cli import DONE, INTERRUPTED
-from sweep_service.progress import Bar
+from sweep_service.cli.answers import DONE, INTERRUPTED
+from sweep_service.cli.arguments import executor_of
+from sweep_service.client.progress import Bar
+from sweep_service.execution.summary import view
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep
-from sweep_service.words import view
 from tests.cli.commands import (
     COMMANDS,
     ENVIRONMENT,
@@ -124,7 +124,7 @@ def test_the_command_line_goes_before_the_environment(tmp_path, monkeypatch, opt
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     asked = {"workers": None, "scheduler": None, "serial": False, **options}
-    executor = cli._executor(**asked)(DataFolder(tmp_path / "data"))
+    executor = executor_of(**asked)(DataFolder(tmp_path / "data"))
     assert getattr(getattr(executor, "cluster", None), "address", None) == address
     if "workers" in options:
         assert executor.cluster.workers == 3

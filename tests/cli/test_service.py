@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from sweep_service.cli import DONE, FAILED, INTERRUPTED
+from sweep_service.cli.answers import DONE, FAILED, INTERRUPTED
 from tests.cli.commands import (
     COMMANDS,
     INPUT,
@@ -240,7 +240,9 @@ def test_a_service_that_cannot_start_says_why(tmp_path, service):
         assert_refused(sweep(tmp_path, "serve", *argv), *words)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT], ids=["SIGTERM", "SIGINT"]
+)
 def test_a_service_ends_when_it_is_asked_to_while_it_is_watched(tmp_path, number):
     port = free_port()
     first = start_service(tmp_path / "data", port)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep_service.cli import DONE, FAILED, FEW_FAILURES
+from sweep_service.cli.answers import DONE, FAILED
+from sweep_service.cli.inspect import FEW_FAILURES
 from tests.cli.commands import FAIL, SMALL, assert_refused, sweep
 
 

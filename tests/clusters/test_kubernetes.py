@@ -11,9 +11,9 @@ import typer
 import yaml
 from distributed.cli import dask_scheduler, dask_worker
 
-from api.settings import Settings
-from sweep_service.certificates import AUTHORITY, CERTIFICATE, make
-from sweep_service.cli import app
+from sweep_service.api.settings import Settings
+from sweep_service.cli.app import app
+from sweep_service.doctor.certificates import AUTHORITY, CERTIFICATE, make
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"

@@ -15,18 +15,18 @@ import dask
 import pytest
 import xarray as xr
 
-from sweep_service.bundles import Bundle
-from sweep_service.certificates import make, settings
+from sweep_service.doctor.certificates import make, settings
+from sweep_service.execution.task import Task
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.task import Task
+from sweep_service.sweeps.bundles import Bundle
+from sweep_service.workers.cluster import SETTINGS, Remote
+from sweep_service.workers.executor import DaskExecutor
+from sweep_service.workers.worker_side import shipped
 from tests.clusters.slurm import Queue
 from tests.workers.processes import free_port
 from tests.workers.test_adaptive import SOME, serial
 from tests.workers.test_executor import conducting, ran, results, until
-from workers.cluster import SETTINGS, Remote
-from workers.executor import DaskExecutor
-from workers.shipped import shipped
 
 ROOT = Path(__file__).parents[2]
 SLURM = ROOT / "deploy" / "slurm"

@@ -23,9 +23,9 @@ import yaml
 
 import sweep_service as ss
 from sweep_service.store.folder import DataFolder
+from sweep_service.workers.cluster import Embedded
+from sweep_service.workers.executor import DaskExecutor
 from tests.stored import computed
-from workers.cluster import Embedded
-from workers.executor import DaskExecutor
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-secret-of-the-tests"

@@ -8,7 +8,7 @@ from sweep_service.dynamics.auto import choose, theory_warnings
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 
 INFORMED, SYMMETRIC = {"kind": "informed"}, {"kind": "symmetric"}
 GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}

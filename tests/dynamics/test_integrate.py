@@ -11,9 +11,9 @@ from sweep_service.errors import Stopped
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.observables import chosen
 from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import pairs
-from sweep_service.point import Point
 
 POINT = {"d": 6, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}

@@ -12,7 +12,7 @@ from sweep_service.dynamics.overlap_flow import label_noise
 from sweep_service.dynamics.regimes import REGIMES, Setup, overlap_regime
 from sweep_service.dynamics.solve import DIVERGED, choose_integrator, solve
 from sweep_service.errors import Stopped
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 from sweep_service.status import Status
 
 ORTHONORMAL = {"kind": "gaussian", "orthonormal_teacher": True}

@@ -10,19 +10,19 @@ import pytest
 import xarray as xr
 
 from sweep_service.analysis.plots.save import save
-from sweep_service.conductor import Conductor
-from sweep_service.costs import Calibration
-from sweep_service.estimate import estimate
-from sweep_service.executors import SerialExecutor
+from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.executors import SerialExecutor
 from sweep_service.figures import FIGURES, Check, figure_of
-from sweep_service.grids import Grid
 from sweep_service.presets import PRESETS, preset
-from sweep_service.runs import Copies
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.layout import Layout
+from sweep_service.sweeps.costs import Calibration
+from sweep_service.sweeps.estimate import estimate
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.runs import Copies
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST = ("fig2-left", "fig3-left", "fig5a", "fig5c", "rates")  # seconds each; the others up to some minutes
+FAST = ("fig2-left", "rates")  # seconds each; the others up to some minutes
 LONGEST = {"presets": 300.0, "full": 50 * 3600.0}  # core-seconds that a sweep may take by its estimate
 OTHERS = ("phase-diagram",)  # presets that are no figures
 

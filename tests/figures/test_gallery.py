@@ -6,7 +6,7 @@ from PIL import Image
 
 from sweep_service.analysis.plots import style
 from sweep_service.figures import Check, Figure
-from sweep_service.gallery import page, reproduced
+from sweep_service.figures.gallery import page, reproduced
 from tests.analysis.synthetic import made
 
 

@@ -8,7 +8,7 @@ from sweep_service import integrate, simulate
 from sweep_service.errors import InvalidInput
 from sweep_service.model.initial import INITS, Shape
 from sweep_service.model.overlaps import orthogonal_part
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 
 P_, K_, D_ = 3, 2, 7
 SEEDS = range(1000)

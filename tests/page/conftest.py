@@ -3,6 +3,7 @@
 import os
 import shutil
 from contextlib import contextmanager, suppress
+from functools import cache
 
 import pytest
 from playwright.sync_api import Error, expect, sync_playwright
@@ -38,11 +39,22 @@ def browser():
         found.close()
 
 
+def _context(browser, url, **options):
+    context = browser.new_context(base_url=url, **{"viewport": {"width": 1280, "height": 900}, **options})
+    context.set_default_timeout(PATIENCE)
+    return context
+
+
+@cache
+def _shared(browser, url):
+    """One context for all windows without options: what was loaded and compiled once is kept."""
+    return _context(browser, url)
+
+
 @contextmanager
 def window(browser, url, errors=(), **options):
     """A page that fails its test if it complains, or asks anybody but the service for something."""
-    context = browser.new_context(base_url=url, **{"viewport": {"width": 1280, "height": 900}, **options})
-    context.set_default_timeout(PATIENCE)
+    context = _shared(browser, url) if not options else _context(browser, url, **options)
     page = context.new_page()
     said, elsewhere = [], []
     page.on("console", lambda one: said.append(one.text) if one.type in ("error", "warning") else None)
@@ -57,7 +69,12 @@ def window(browser, url, errors=(), **options):
         assert [one for one in elsewhere if not one.startswith((url, "blob:", "data:"))] == []
     finally:
         with suppress(Error):  # the browser has gone: the test has failed already
-            context.close()
+            if options:
+                context.close()
+            else:
+                page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+                page.close()
+                context.clear_cookies()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import yaml
 from playwright.sync_api import expect
 
 from sweep_service.presets import PRESETS, preset
-from sweep_service.spec import SweepSpec
+from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import TINY, until
 
 
@@ -32,6 +32,7 @@ def priced(page):
     expect(page.locator("#estimate")).to_contain_text("core time")
 
 
+@pytest.mark.slow
 def test_from_a_preset_to_the_end(page, service):
     page.goto("/compose")
     page.get_by_label("Start from").select_option("fig5d")
@@ -87,6 +88,7 @@ def test_by_hand(page, service):
     assert service.ended(page.url.rpartition("/")[2])["state"] == "completed"
 
 
+@pytest.mark.slow
 def test_the_form_says_what_a_preset_says(page, service):
     """Whatever a preset has, the form reads back; and the YAML is read as the same spec."""
     page.goto("/compose")

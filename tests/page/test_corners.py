@@ -81,6 +81,7 @@ def test_what_could_not_be_drawn_at_first_can_be_clicked_later(browser, service)
         expect(page.locator("#cell-caption")).to_contain_text("γ = 0.9, d = 5")
 
 
+@pytest.mark.slow
 def test_points_on_two_axes(page, service):
     """Words stand on an axis; a click shows the curves of a point."""
     sweep = service.done(POINTS)
@@ -96,6 +97,7 @@ def test_points_on_two_axes(page, service):
     expect(page.locator("#problem")).to_be_empty()
 
 
+@pytest.mark.slow
 def test_coloured_by_nothing(page, service):
     """An address says so, also where no axis is chosen."""
     sweep = service.done(POINTS)
@@ -131,6 +133,7 @@ def test_values_that_are_close(page, service):
     expect(page.locator("#chart .legendtext")).to_have_text(["γ = 0.1001 (SGD)", "γ = 0.1002 (SGD)"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.1, [0.1, 0.2]])
 def test_one_axis_or_none_has_no_phase_diagram(page, service, gamma):
     sweep = service.done({**SMALL, "axes": {"d": 5, "p": 4, "gamma": gamma}})
@@ -140,6 +143,7 @@ def test_one_axis_or_none_has_no_phase_diagram(page, service, gamma):
     drawn(page, "#chart")
 
 
+@pytest.mark.slow
 def test_more_beside_a_triangle(page, service):
     axes = {**TRIANGLE["axes"], "noise": [0.0, 0.1]}
     sweep = service.done({**TRIANGLE, "name": "noisy", "axes": axes})
@@ -212,6 +216,7 @@ def test_deleted_while_looked_at(browser, held):
         page.wait_for_url(lambda url: url.rstrip("/") == held.url)
 
 
+@pytest.mark.slow
 def test_a_search_asks_no_more_often(waiting, held):
     """One list is asked for at a time, however often the filter has changed."""
     slow, asked = [], []

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from sweep_service.grids import Grid
 from sweep_service.model.observables import OBSERVABLES
-from sweep_service.spec import SweepSpec
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import TINY, until
 from tests.page.test_compose import priced, row, text, written
 

@@ -22,8 +22,8 @@ def done(page):
 
 
 def test_the_map_fills_in(waiting, held, monkeypatch):
-    monkeypatch.setattr("sweep_service.bundles.MOST_RUNS", 12)  # several bundles
-    monkeypatch.setattr("sweep_service.conductor.MERGE_EVERY", 0.0)
+    monkeypatch.setattr("sweep_service.sweeps.bundles.MOST_RUNS", 12)  # several bundles
+    monkeypatch.setattr("sweep_service.execution.conductor.MERGE_EVERY", 0.0)
     sweep = held.submit(MANY)
     waiting.goto(f"/sweeps/{sweep}")
     expect(waiting.locator("#map canvas")).to_have_attribute("aria-label", re.compile("pending"))
@@ -46,6 +46,7 @@ def test_curves_come_while_it_runs(waiting, held):
     until(lambda: waiting.evaluate("document.querySelector('#chart').data?.length > 0"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_restart_in_the_middle(browser, tmp_path):
     service = start_service(tmp_path / "data", workers=2)

@@ -18,6 +18,10 @@ PAGES = [
     *(f"/sweeps/GRID{room}" for room in ROOMS),
     "/sweeps/CORNERS/triangle",
 ]
+FEW = ("/", "/compose", "/sweeps/GRID", "/sweeps/GRID/phase-diagram")  # are looked at in every run
+every_page = pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=[] if path in FEW else [pytest.mark.slow]) for path in PAGES]
+)
 CHARTS = ("/curves", "/phase-diagram", "/triangle")
 LIMIT = 1_500_000  # bytes before a chart is opened
 JUMPS = """new Promise((resolve) => {
@@ -58,7 +62,7 @@ def settle(page, path):
         expect(page.locator("#provenance")).not_to_be_empty()
 
 
-@pytest.mark.parametrize("path", PAGES)
+@every_page
 def test_nothing_serious_for_axe(browser, house, path):
     with window(browser, house[0].url, errors=["404"]) as page:
         page.goto(at(house, path))
@@ -70,7 +74,7 @@ def test_nothing_serious_for_axe(browser, house, path):
             page.get_by_role("button", name="Switch between light and dark").click()
 
 
-@pytest.mark.parametrize("path", PAGES)
+@every_page
 def test_it_fits_a_phone(browser, house, path):
     with window(browser, house[0].url, viewport={"width": 375, "height": 740}, errors=["404"]) as page:
         page.goto(at(house, path))
@@ -78,9 +82,9 @@ def test_it_fits_a_phone(browser, house, path):
         assert page.evaluate("document.documentElement.scrollWidth") <= 375
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if "20200101" not in path])
+@every_page
 def test_nothing_jumps(browser, house, path):
-    with window(browser, house[0].url) as page:
+    with window(browser, house[0].url, errors=["404"]) as page:
         page.goto(at(house, path))
         settle(page, path)
         assert page.evaluate(JUMPS) < 0.1  # what is called good of a page on the web
@@ -88,7 +92,7 @@ def test_nothing_jumps(browser, house, path):
 
 @pytest.mark.parametrize("path", ["/", "/compose", "/cluster", "/sweeps/GRID"])
 def test_little_to_load(browser, house, path):
-    with window(browser, house[0].url) as page:
+    with window(browser, house[0].url, locale="en-GB") as page:  # a context of its own has loaded nothing yet
         sizes = []
         page.on("requestfinished", lambda one: sizes.append(one.sizes()["responseBodySize"]))
         page.goto(at(house, path), wait_until="networkidle" if path != "/" else "load")

@@ -114,6 +114,7 @@ def test_more_than_a_page_of_them(browser, service):
         until(lambda: page.locator(".item").count() > 50)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_failures_with_their_capsules(browser, tmp_path):
     (tmp_path / "broken").touch()

@@ -84,6 +84,7 @@ def test_a_phase_diagram_and_a_click_on_a_cell(page, service, grid):
     expect(page.locator("#cell-caption")).to_contain_text("γ = 0.9, d = 5")
 
 
+@pytest.mark.slow
 def test_every_value_can_be_drawn(page, service, grid):
     page.goto(f"/sweeps/{grid}/phase-diagram")
     drawn(page, "#chart")
@@ -118,7 +119,7 @@ def test_a_sweep_without_a_triangle_has_no_such_room(page, grid):
     expect(page.get_by_role("link", name="Triangle")).to_have_count(0)
 
 
-@pytest.mark.parametrize("sweep", ["grid", "corners"])
+@pytest.mark.parametrize("sweep", ["grid", pytest.param("corners", marks=pytest.mark.slow)])
 def test_figures(page, service, request, sweep):
     sweep = request.getfixturevalue(sweep)
     page.goto(f"/sweeps/{sweep}/figures")

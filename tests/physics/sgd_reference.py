@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 import sweep_service as ss
-from sweep_service.point import Point
+from sweep_service.model.point import Point
 from sweep_service.simulators.simulate import stream_key
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import sweep_service as ss
+from sweep_service.dynamics.compiled_overlap_flow import SmallFlow
 from sweep_service.dynamics.overlap_flow import (
     Moments,
     OverlapFlow,
@@ -17,7 +18,6 @@ from sweep_service.dynamics.overlap_flow import (
     sampling,
     unpack,
 )
-from sweep_service.dynamics.small_flow import SmallFlow
 from sweep_service.dynamics.solve import solve
 from sweep_service.dynamics.variance import variance
 from sweep_service.model.activations import ACTIVATIONS, SQUARE

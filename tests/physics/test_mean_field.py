@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import sweep_service as ss
-from sweep_service.dynamics.erf_nodes import ErfNodeFlow
 from sweep_service.dynamics.mean_field import MeanFieldSystem, PairwiseFlow, SquareFlow
+from sweep_service.dynamics.mean_field_erf import ErfNodeFlow
 from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow
 from sweep_service.dynamics.overlap_flow import Moments, drift
 from sweep_service.dynamics.regimes import cheapest_flow

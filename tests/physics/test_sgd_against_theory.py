@@ -132,7 +132,13 @@ def deviations(case, regimes):
         yield regime, samples.mean(axis=0), samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=[pytest.mark.slow] if name == "erf, wide, low d" else [], id=name)
+        for name, case in CASES.items()
+    ],
+)
 def test_regimes_describe_sgd_where_they_hold_and_only_there(case):
     compare(case)
 

@@ -8,8 +8,8 @@ from scipy import stats
 
 from sweep_service import simulate
 from sweep_service.model.activations import ACTIVATIONS
-from sweep_service.point import Point
-from sweep_service.simulators import choose, factored, wide_overlap_process
+from sweep_service.model.point import Point
+from sweep_service.simulators import factored, selection, wide_overlap_process
 from sweep_service.simulators.streams import (
     CHUNK,
     FIELD,
@@ -55,7 +55,7 @@ def point_of(act="erf", **changes):
 
 def path_engine(point):
     """The simulator that follows the definition most closely."""
-    return "S1" if choose.choose_engine(Point.parse(point)).compiled else "S2"
+    return "S1" if selection.choose_engine(Point.parse(point)).compiled else "S2"
 
 
 # Every start from which the overlap process needs something else of its factor or its Gram matrix.
@@ -83,7 +83,7 @@ def overlap_engine(request, monkeypatch):
     """Each form of the overlap process, whatever the width; a factor is turned back after every block."""
     monkeypatch.setattr(factored, "GROWTH", 1)
     if request.param == "wide":
-        monkeypatch.setattr(choose, "COMPILED", 0)
+        monkeypatch.setattr(selection, "COMPILED", 0)
     return FORMS[request.param]
 
 
@@ -123,7 +123,7 @@ WIDEST = {
 
 
 def wide_law(point, chains, monkeypatch):
-    monkeypatch.setattr(choose, "COMPILED", 0)
+    monkeypatch.setattr(selection, "COMPILED", 0)
     expected, found = (run(point, [70, 150], engine=e, repeat=range(chains)) for e in ("S2", "S3"))
     assert found.engine_form == "WideOverlapProcess"
     assert smallest_p(features(found), features(expected)) > LINE
@@ -178,7 +178,7 @@ def test_a_wrong_dimension_is_noticed():
 @pytest.mark.parametrize("engine", ["S3", "S3-factored"])
 def test_inputs_drawn_in_too_many_dimensions_are_noticed(engine, monkeypatch):
     """As if the weights' span took none of them: ‖x‖² too large by (p + k)/d (measured z = 10 to 13)."""
-    monkeypatch.setattr(choose, "COMPILED", 0)
+    monkeypatch.setattr(selection, "COMPILED", 0)
     monkeypatch.setattr(
         wide_overlap_process,
         "fill_radii",

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweep_service.archives import arrays_in
 from sweep_service.errors import Damaged, InvalidInput
-from sweep_service.grids import Grid
+from sweep_service.numerics.npz import arrays_in
 from sweep_service.simulators.checkpoint import unpack
-from sweep_service.spec import SweepSpec
-from sweep_service.store.layout import Layout
 from sweep_service.store.parts import Part
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import JSON, SMALL, TINY, YAML, assert_problem
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import serve
 
-from api.doors import COOKIE
+from sweep_service.api.security import COOKIE
 from tests.api.served import serving
 from tests.security.wire import get, status, talk
 

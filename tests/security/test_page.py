@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.pages import HERE, POLICY
+from sweep_service.api.routes.pages import HERE, POLICY
 from tests.api.served import TINY, serving
 
 SCRIPTS = sorted((HERE / "static" / "js").rglob("*.js"))
@@ -21,13 +21,17 @@ def test_no_text_becomes_elements_or_code():
         assert not DANGEROUS.search(path.read_text("utf-8")), path.name
 
 
+DATA = 'type="application/json"'  # which no browser executes
+
+
 def test_templates_escape_and_hold_no_code():
     templates = sorted(Path(HERE, "templates").glob("*.html"))
     assert len(templates) > 5
     for path in templates:
         text = path.read_text("utf-8")
         assert not re.search(r"\|\s*safe|autoescape false|\son\w+\s*=", text), path.name
-        assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text)), path.name
+        code = [tag for tag in re.findall(r"<script[^>]*>", text) if DATA not in tag]
+        assert all("src=" in tag for tag in code), path.name
 
 
 def test_the_policy_lets_nothing_in():

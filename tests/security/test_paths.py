@@ -9,7 +9,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from tests.api.served import TINY
-from tests.api.test_doors import routes
+from tests.api.test_security import routes
 from tests.security.wire import get, status, talk
 
 SECRET = "nobody-may-read-this"

@@ -10,9 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-import api.doors as doors
-import api.lines as lines
-import api.serve as serve
+import sweep_service.api.serve as serve
+from sweep_service.api import connection_limits, security
 from tests.api.served import JSON, TINY, another, assert_problem, gated, serving, until
 from tests.security.wire import get, line_to, rest_of, status, talk
 
@@ -37,8 +36,8 @@ def hasty(tmp_path_factory):
     """A service that waits for tenths of seconds where others wait for minutes."""
     with pytest.MonkeyPatch.context() as patch:
         for place, name, seconds in (
-            (doors, "BETWEEN", 0.3), (doors, "WHOLE", 0.6), (lines, "HEAD_SECONDS", 0.4),
-            (lines, "MESSAGE_SECONDS", 3.0), (lines, "STALLED_SECONDS", 0.4),
+            (security, "BETWEEN", 0.3), (security, "WHOLE", 0.6), (connection_limits, "HEAD_SECONDS", 0.4),
+            (connection_limits, "MESSAGE_SECONDS", 3.0), (connection_limits, "STALLED_SECONDS", 0.4),
         ):  # fmt: skip
             patch.setattr(place, name, seconds)
         with serving(tmp_path_factory.mktemp("hasty"), executor=gated) as found:
@@ -66,7 +65,7 @@ def test_a_body_that_comes_byte_by_byte_has_an_end(hasty):
 
 def test_a_body_in_a_few_pieces_is_welcome(hasty, monkeypatch):
     for name in ("BETWEEN", "WHOLE"):  # as many as a busy machine may need
-        monkeypatch.setattr(doors, name, 30.0)
+        monkeypatch.setattr(security, name, 30.0)
 
     def pieces():
         for at in range(0, len(BODY), 50):
@@ -188,7 +187,7 @@ def test_more_lines_than_there_is_room_for(tmp_path, monkeypatch):
 
 def test_room_is_left_for_the_store():
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert 16 <= lines.most_connections() <= max(16, soft // 2)
+    assert 16 <= connection_limits.most_connections() <= max(16, soft // 2)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sweep_service.errors import InvalidInput
 from sweep_service.presets import PRESETS, preset
-from sweep_service.spec import LARGEST_YAML, SweepSpec
+from sweep_service.sweeps.spec import LARGEST_YAML, SweepSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 PIECES = [

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from api.doors import COOKIE
+from sweep_service.api.security import COOKIE
 from tests.api.served import JSON, TINY, another, serving
 from tests.security.wire import get, status, talk
 

@@ -16,8 +16,8 @@ import pytest
 
 import sweep_service as ss
 from sweep_service.model.observables import OBSERVABLES
-from sweep_service.point import Point
-from sweep_service.simulators.choose import ENGINES
+from sweep_service.model.point import Point
+from sweep_service.simulators.selection import SIMULATORS
 
 SEED, REPEAT = 3, 5
 STEPS = (0, 1, 13, 200, 333)
@@ -123,7 +123,7 @@ def finish(call, memory, asks, most=2000):
 
 
 def test_every_engine_is_among_the_cases():
-    assert {case[0] for case in CASES} == set(ENGINES)
+    assert {case[0] for case in CASES} == set(SIMULATORS)
     forms = {alone(case).attrs["engine_form"] for case in CASES}
     forms |= {run(case, seed=range(8)).attrs["engine_form"] for case in CASES[:1]}
     assert forms == {

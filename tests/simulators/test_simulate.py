@@ -15,15 +15,15 @@ from sweep_service.model.activations import ACTIVATIONS, Activation
 from sweep_service.model.initial import GIVEN, INITS
 from sweep_service.model.observables import OBSERVABLES, chosen
 from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import pairs
-from sweep_service.point import Point
-from sweep_service.simulators.choose import ENGINES
-from sweep_service.simulators.step import inputs_ahead
+from sweep_service.simulators.selection import SIMULATORS
+from sweep_service.simulators.step_loop import inputs_ahead
 
 POINT = {"d": 9, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 STEPS = (0, 3, 40, 100)
-engines = pytest.mark.parametrize("engine", ENGINES)
+engines = pytest.mark.parametrize("engine", SIMULATORS)
 
 
 def point(**change):
@@ -238,7 +238,7 @@ def test_a_student_of_weight_zero_stays_where_its_slope_is_zero(engine):
 
 
 def able(activation):
-    return [engine for engine in ENGINES if engine != "S4" or activation == "square"]
+    return [engine for engine in SIMULATORS if engine != "S4" or activation == "square"]
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_the_engine_is_a_rule_of_the_point_alone(p, k, d, activation, engine):
 
 
 def test_the_table_of_the_rule_names_every_engine_that_is_chosen():
-    assert {row[-1] for row in RULE} == set(ENGINES) - {"S3-factored"}
+    assert {row[-1] for row in RULE} == set(SIMULATORS) - {"S3-factored"}
 
 
 # ---- divergence

@@ -281,7 +281,9 @@ class StoreConformance:
         array[:2] = np.nan
         assert len(list(objects.list("s.zarr/c/"))) == 1
 
-    @pytest.mark.parametrize(("size", "rounds"), [(64, 10), (1 << 20, 30)])
+    @pytest.mark.parametrize(
+        ("size", "rounds"), [(64, 10), pytest.param(1 << 20, 30, marks=pytest.mark.slow)]
+    )
     def test_killed_writer_leaves_the_old_or_the_new_content(self, objects, size, rounds):
         killer = self.start(KILLS, objects, rounds, size, 1)
         out, _ = killer.communicate(timeout=100)

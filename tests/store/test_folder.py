@@ -10,13 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from sweep_service.costs import Calibration
 from sweep_service.errors import InUse, NotFound
-from sweep_service.grids import Grid
-from sweep_service.runs import KEY
-from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.layout import Layout
+from sweep_service.sweeps.costs import Calibration
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.runs import KEY
+from sweep_service.sweeps.spec import SweepSpec
 
 SPEC = SweepSpec.parse(
     {

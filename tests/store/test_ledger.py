@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import pytest
 import sqlalchemy as sa
 
-from sweep_service.bundles import Bundle
-from sweep_service.compute import Job
-from sweep_service.errors import Damaged, NotFound, TooNew
-from sweep_service.store.ledger import SCHEMA_VERSION, Ledger, State, Sweep, utc_now
+from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
+from sweep_service.store.ledger import SCHEMA_VERSION, Ledger, Request, State, Sweep, utc_now
+from sweep_service.sweeps.bundles import Bundle
+from sweep_service.sweeps.jobs import Job
 
 MANY = 100_000
 THEN = "2026-01-01T00:00:00.000+00:00"
@@ -190,11 +190,14 @@ def test_numbers_of_events_are_never_used_again(ledger):
 
 def test_a_request_is_known_by_its_key_until_its_sweep_goes(ledger):
     ledger.add(SWEEP, [])
-    ledger.remember("k", "digest", "s", True)
-    assert ledger.request("k") == ("digest", "s", True)
-    assert ledger.request("other") is None
+    request = Request("k", "digest")
+    ledger.remember(request, "s", True)
+    assert ledger.answer_to(request) == (ledger.sweep("s"), True)
+    assert ledger.answer_to(Request("other", "digest")) is None
+    with pytest.raises(Conflict):
+        ledger.answer_to(Request("k", "another digest"))
     ledger.remove("s")
-    assert ledger.request("k") is None
+    assert ledger.answer_to(request) is None
 
 
 def test_pages_hold_every_sweep_once(ledger):

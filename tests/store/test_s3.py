@@ -12,19 +12,19 @@ import zarr
 from hypothesis import HealthCheck, settings
 
 import sweep_service as ss
-from sweep_service.checks import store as checks
-from sweep_service.conductor import Conductor
+from sweep_service.doctor.checks import store as checks
 from sweep_service.errors import InUse, InvalidInput, NotFound, StoreGone
-from sweep_service.executors import SerialExecutor
-from sweep_service.grids import Grid
-from sweep_service.spec import SweepSpec
+from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.executors import SerialExecutor
 from sweep_service.store import lease as leases
 from sweep_service.store import s3
 from sweep_service.store.folder import DataFolder, place_of
-from sweep_service.store.layout import Layout
 from sweep_service.store.lease import Lease, lease
 from sweep_service.store.ledger import State
 from sweep_service.store.s3 import Bucket, S3Objects
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.spec import SweepSpec
 from tests.chaos.proxy import proxied
 from tests.store.conformance import StoreConformance, StoreMachine
 from tests.store.weed import weed

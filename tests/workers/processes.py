@@ -72,9 +72,9 @@ def free_port():
 
 
 def another_version(folder):
-    """A copy of the packages that says it is of another version."""
-    for name in ("sweep_service", "workers"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    """A copy of the package that says it is of another version."""
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "sweep_service", folder / "sweep_service", ignore=without)
     (folder / "sweep_service" / "version.py").write_text('__version__ = "0.0.0"\n')
     return folder
 

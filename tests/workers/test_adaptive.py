@@ -8,17 +8,17 @@ import pytest
 import xarray as xr
 from distributed import LocalCluster
 
-from sweep_service.bundles import Bundle
-from sweep_service.conductor import MOST_ATTEMPTS
 from sweep_service.errors import Stopped
-from sweep_service.spec import SweepSpec
+from sweep_service.execution.conductor import MOST_ATTEMPTS
+from sweep_service.execution.task import Task
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.task import Task
+from sweep_service.sweeps.bundles import Bundle
+from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.workers.cluster import Remote
+from sweep_service.workers.executor import DaskExecutor
+from sweep_service.workers.worker_side import run_bundle, shipped
 from tests.workers.test_executor import conducting, is_simulating, ran, results, until
-from workers.cluster import Remote
-from workers.executor import DaskExecutor
-from workers.shipped import run_bundle, shipped
 
 SOME = {
     "axes": {"d": 6, "p": [2, 8], "gamma": 0.1, "regime": "classical_noise"},
@@ -53,6 +53,7 @@ def serial(root, *specs):
         return [results(conductor, ran(conductor, spec).id) for spec in specs]
 
 
+@pytest.mark.slow
 def test_workers_come_for_a_sweep_and_go_after_it(tmp_path):
     with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
         for spec, expected in zip((SOME, MORE), serial(tmp_path / "serial", SOME, MORE), strict=True):

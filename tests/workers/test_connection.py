@@ -11,15 +11,15 @@ from contextlib import closing, contextmanager
 import pytest
 from distributed import LocalCluster
 
-from sweep_service.client import Client
+from sweep_service.client.client import Client
 from sweep_service.store.folder import DataFolder
+from sweep_service.workers import cluster as clusters
+from sweep_service.workers import executor as executing
+from sweep_service.workers.cluster import Remote
+from sweep_service.workers.executor import DaskExecutor
 from tests.service import start_service
 from tests.workers.processes import free_port, processes
 from tests.workers.test_executor import ENDLESS, until
-from workers import cluster as clusters
-from workers import executor as executing
-from workers.cluster import Remote
-from workers.executor import DaskExecutor
 
 SOON = 20.0  # seconds: a guard, on a machine that has other things to do
 NOBODY = "tcp://127.0.0.1:1"

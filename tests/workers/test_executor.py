@@ -14,22 +14,22 @@ import xarray as xr
 from dask.utils import key_split
 from distributed import Future, LocalCluster
 
-from sweep_service import bundles as bundling
-from sweep_service import executors
-from sweep_service.bundles import Bundle
-from sweep_service.conductor import Conductor
-from sweep_service.executors import SerialExecutor
-from sweep_service.spec import SweepSpec
+from sweep_service.execution import executors
+from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.executors import SerialExecutor
+from sweep_service.execution.task import DEADLY, Task
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.task import DEADLY, Task
+from sweep_service.sweeps import bundles as bundling
+from sweep_service.sweeps.bundles import Bundle
+from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.workers import cluster as clusters
+from sweep_service.workers import executor as executing
+from sweep_service.workers.cluster import Embedded, Remote
+from sweep_service.workers.executor import LEAST, MOST, DaskExecutor, label
+from sweep_service.workers.worker_side import shipped
 from tests.cli.commands import until
-from workers import cluster as clusters
-from workers import executor as executing
-from workers.cluster import Embedded, Remote
-from workers.executor import LEAST, MOST, DaskExecutor, label
-from workers.shipped import shipped
 
 SPEC = {
     "name": "on Dask",

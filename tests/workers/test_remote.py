@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweep_service import bundles as bundling
-from sweep_service.fitness import passport
-from sweep_service.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
+from sweep_service.sweeps import bundles as bundling
+from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.workers import executor as executing
+from sweep_service.workers import report as report_of
+from sweep_service.workers.cluster import Embedded, Remote
+from sweep_service.workers.report import report
+from sweep_service.workers.worker_check import passport
+from sweep_service.workers.worker_side import _cancelled, installed, run_bundle, shipped
 from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
 from tests.workers.test_executor import conducting, ran, results, until
-from workers import executor as executing
-from workers import report as report_of
-from workers.cluster import Embedded, Remote
-from workers.report import report
-from workers.shipped import _cancelled, installed, run_bundle, shipped
 
 SPEC = {
     "name": "in danger",
@@ -53,7 +53,7 @@ def remote(port):
     return Remote(f"tcp://127.0.0.1:{port}")
 
 
-@pytest.mark.parametrize("harm", [another_version, without_the_package])
+@pytest.mark.parametrize("harm", [another_version, pytest.param(without_the_package, marks=pytest.mark.slow)])
 def test_a_worker_with_other_code_gets_no_task_and_a_reason_is_shown(tmp_path, some, harm):
     port = free_port()
     some.scheduler(port)
@@ -87,6 +87,7 @@ def test_a_worker_that_cannot_read_the_folder_leaves(tmp_path, some, monkeypatch
         assert conductor.counts(sweep.id) == {"pending": sweep.runs}
 
 
+@pytest.mark.slow
 def test_the_doctor_tells_who_is_fit_and_who_is_not(tmp_path, some, monkeypatch):
     port = free_port()
     some.scheduler(port)
@@ -150,6 +151,7 @@ def first_alone(folder):
     return shipped(run)
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(bundling, "AIM", 0.1)
@@ -177,6 +179,7 @@ def events(caplog):
     return [one.event for one in caplog.records if hasattr(one, "event")]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected, monkeypatch):
     """Stopped, as behind a network that swallows everything: nobody hangs with it, nothing is lost."""
     monkeypatch.setattr(bundling, "AIM", 0.1)
@@ -202,13 +205,13 @@ def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected
 
 CONDUCT = """
 import sys
-import sweep_service.bundles as bundling
-from sweep_service.conductor import Conductor
-from sweep_service.spec import SweepSpec
+import sweep_service.sweeps.bundles as bundling
+from sweep_service.execution.conductor import Conductor
+from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from workers.cluster import Embedded, Remote
-from workers.report import report
-from workers.executor import DaskExecutor
+from sweep_service.workers.cluster import Embedded, Remote
+from sweep_service.workers.report import report
+from sweep_service.workers.executor import DaskExecutor
 if __name__ == "__main__":
     bundling.AIM = 0.1
     folder = DataFolder(sys.argv[1])
@@ -283,6 +286,7 @@ def test_whatever_is_killed_the_dataset_is_the_same(tmp_path, some, expected, ki
     assert left == []
 
 
+@pytest.mark.slow
 def test_a_killed_conductor_takes_its_embedded_workers_along_and_can_go_on(tmp_path, some, expected):
     script = tmp_path / "conduct.py"
     script.write_text(CONDUCT)

@@ -8,7 +8,7 @@ import dask
 import pytest
 from distributed import get_worker
 
-from workers.cluster import SETTINGS, Embedded
+from sweep_service.workers.cluster import SETTINGS, Embedded
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
 // The form of a spec. What of a start it has no field for stays in the spec as it is.
 import { h } from "./dom.js";
-import { fill, symbol } from "./words.js";
+import { fill, longName, symbol } from "./words.js";
 
-const TITLES = { d: "input dimension", p: "width of the student", gamma: "learning rate", k: "width of the teacher", noise: "variance of the label noise", kappa: "p = p0 d^κ", delta: "γ = γ0 d^−δ", activation: "of the student", teacher_activation: "of the teacher" };
-const TEXTS = ["activation", "teacher_activation"];
 const DESIGNS = {
   product: { title: "product of axes", own: [], axes: ["d", "p", "gamma"] },
   scaling: { title: "scaling: p = p0 d^κ, γ = γ0 d^−δ", own: [["p0", "p0", 8], ["gamma0", "γ0", 8], ["p_multiple_of", "p multiple of", ""]], axes: ["d", "kappa", "delta"] },
@@ -87,17 +85,32 @@ export class Form {
     return [...new Set([...DESIGNS[this.design].axes, ...ALWAYS, ...named])].filter((name) => !own.includes(name));
   }
 
+  /** What the registry says of a parameter of a point. */
+  detail(name) {
+    return this.catalogue.parameter_details.find((one) => one.name === name);
+  }
+
+  about(activation) {
+    return this.catalogue.activations.find((one) => one.name === activation)?.about ?? "";
+  }
+
+  defaultOf(name) {
+    const numbers = this.catalogue.inits.flatMap((one) => one.parameters);
+    const found = this.detail(name) ?? numbers.find((one) => `init.${one.name}` === name);
+    return found?.default ?? found?.choices?.[0] ?? 1;
+  }
+
   row(name, given) {
     const kind = given && typeof given === "object" && !Array.isArray(given) ? Object.keys(given)[0] : "list";
-    const label = `${symbol(name)}, ${TITLES[name] ?? name}`, removable = !DESIGNS[this.design].axes.includes(name) && name !== "k";
-    const values = TEXTS.includes(name)
-      ? h("div", {}, this.catalogue.activations.map((one) => h("label", {}, h("input", { type: "checkbox", name: `text.${name}`, value: one.name, title: one.about, checked: [given ?? []].flat().includes(one.name) }), `${one.name} `)))
+    const detail = this.detail(name), label = `${symbol(name)}, ${longName(name) || name}`, removable = !DESIGNS[this.design].axes.includes(name) && name !== "k";
+    const values = detail?.kind === "text"
+      ? h("div", {}, detail.choices.map((one) => h("label", {}, h("input", { type: "checkbox", name: `text.${name}`, value: one, title: this.about(one), checked: [given ?? []].flat().includes(one) }), `${one} `)))
       : kind === "list"
-        ? h("input", { name: `list.${name}`, value: [given ?? []].flat().join(", "), "aria-label": `values of ${label}`, placeholder: { noise: "0" }[name] ?? "5, 20, 100", autocomplete: "off" })
+        ? h("input", { name: `list.${name}`, value: [given ?? []].flat().join(", "), "aria-label": `values of ${label}`, placeholder: String(detail?.default ?? "5, 20, 100"), autocomplete: "off" })
         : h("div", { className: "ends" }, ["first", "last", "how many"].map((what, at) => h("input", { name: `${kind}.${name}.${at}`, value: given[kind]?.[at] ?? "", "aria-label": `${label}: ${what}`, placeholder: what, title: what, inputMode: "decimal" })));
     return h("div", { className: "param field", dataset: { field: `param.${name}`, name } },
-      h("div", { className: "what" }, symbol(name), h("small", {}, TITLES[name] ?? "")),
-      TEXTS.includes(name) ? h("span") : h("select", { name: `kind.${name}`, dataset: { shape: "kind", name }, "aria-label": `how ${label} is given` }, [["list", "values"], ["log", "log-spaced"], ["lin", "evenly spaced"]].map(([key, title]) => h("option", { value: key, selected: key === kind }, title))),
+      h("div", { className: "what" }, symbol(name), h("small", {}, longName(name))),
+      detail?.kind === "text" ? h("span") : h("select", { name: `kind.${name}`, dataset: { shape: "kind", name }, "aria-label": `how ${label} is given` }, [["list", "values"], ["log", "log-spaced"], ["lin", "evenly spaced"]].map(([key, title]) => h("option", { value: key, selected: key === kind }, title))),
       h("div", { className: "values" }, values),
       removable ? h("button", { type: "button", className: "quiet", "aria-label": `without ${label}`, title: "remove", onclick: () => this.without(name) }, "✕") : h("span"),
       h("p", { className: "error", role: "alert" }));
@@ -125,8 +138,7 @@ export class Form {
     if (element.dataset.shape === "design") this.redesign(spec, element.value);
     if (element.dataset.shape === "init") spec.init = { kind: element.value };
     if (element.dataset.shape === "add" && element.value) {
-      if (TEXTS.includes(element.value)) spec.axes = { ...spec.axes, [element.value]: "erf" };
-      else spec.axes = { ...spec.axes, [element.value]: this.catalogue.inits.flatMap((one) => one.parameters).find((one) => `init.${one.name}` === element.value)?.default ?? 1 };
+      spec.axes = { ...spec.axes, [element.value]: this.defaultOf(element.value) };
     }
     if (element.dataset.shape === "kind") this.respace(spec, element.dataset.name, element.value);
     this.show(spec);
@@ -184,7 +196,7 @@ export class Form {
   readRow(row, axes, fixed) {
     const { name } = row.dataset, spaced = [...row.querySelectorAll(".ends input")];
     if (spaced.length) { axes[name] = { [spaced[0].name.split(".")[0]]: spaced.map((one) => value(one.value)) }; return; }
-    const values = TEXTS.includes(name) ? inOrder(this.ticked(`text.${name}`), [this.spec.axes?.[name] ?? []].flat()) : listed(row.querySelector("input").value);
+    const values = this.detail(name)?.kind === "text" ? inOrder(this.ticked(`text.${name}`), [this.spec.axes?.[name] ?? []].flat()) : listed(row.querySelector("input").value);
     if (!values.length) { if (DESIGNS[this.design].axes.includes(name)) axes[name] = ""; return; }
     const old = this.spec.axes?.[name], isAxis = values.length > 1 || (Array.isArray(old) && old.length === 1); // [5] is an axis, 5 is none
     const inAxes = isAxis || DESIGNS[this.design].axes.includes(name) || name.startsWith("init.");

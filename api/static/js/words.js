@@ -2,8 +2,9 @@
 import { $, exact, h, number } from "./dom.js";
 import { get } from "./rest.js";
 
-const SYMBOLS = { gamma: "γ", noise: "Δ", kappa: "κ", delta: "δ", "init.scale": "scale", "init.epsilon": "ε", delta_t: "δt", gamma_over_p: "γ/p" };
-export const symbol = (name) => SYMBOLS[name] ?? name;
+const LABELS = JSON.parse($("#labels").textContent); // from the service's registry of parameters
+export const symbol = (name) => LABELS[name]?.symbol ?? name;
+export const longName = (name) => LABELS[name]?.long_name ?? "";
 export const titled = (text) => text.replaceAll("_", " ");
 
 /** d = 5, γ = 0.1; of several values the first and the last */

@@ -1,1 +1,4 @@
-"""Figures of what the analysis finds, at the size of a column; nothing here uses pyplot."""
+"""How views are drawn with matplotlib, one kind of figure per module; `save` writes the files.
+
+Drawing functions take what an analysis has found and compute nothing themselves.
+"""

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.plots import style
-from sweep_service.arrays import Array
 from sweep_service.errors import InvalidInput
+from sweep_service.numerics.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

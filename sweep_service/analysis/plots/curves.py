@@ -10,7 +10,7 @@ import xarray as xr
 
 from sweep_service.analysis.curves import curves
 from sweep_service.analysis.plots import style
-from sweep_service.arrays import AnyArray, Array
+from sweep_service.numerics.types import AnyArray, Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

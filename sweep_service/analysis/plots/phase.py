@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.plots import shade, style
-from sweep_service.arrays import AnyArray, Array
+from sweep_service.analysis.plots import colormaps, style
 from sweep_service.errors import InvalidInput
+from sweep_service.numerics.types import AnyArray, Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +46,8 @@ def plot_phase_diagram(
     ]
     values = diagram.values
     names: dict[str, str] = {}
-    if shade.is_categorical(values):
-        texts = shade.named(values)
+    if colormaps.is_categorical(values):
+        texts = colormaps.named(values)
         names = style.category_colours(set(texts.ravel()) - {""})
         there = list(names)
         values = np.array([there.index(one) if one else np.nan for one in texts.ravel()]).reshape(texts.shape)
@@ -60,8 +60,8 @@ def plot_phase_diagram(
         if names:
             norm, colours = Normalize(-0.5, len(names) - 0.5), ListedColormap(list(names.values()))
         else:
-            norm, colours = shade.scale(name, values if limits is None else limits)
-            values = shade.clipped(values, norm)
+            norm, colours = colormaps.scale(name, values if limits is None else limits)
+            values = colormaps.clipped(values, norm)
         axes.set_xscale("log" if logs[0] else "linear")
         axes.set_yscale("log" if logs[1] else "linear")
         draw = _grid if diagram.ndim == 2 else _points
@@ -71,11 +71,11 @@ def plot_phase_diagram(
                 axis.set_ticks(range(len(texts)), labels=[style.words(text) for text in texts])
         handles = [style.swatch(style.words(name), colour) for name, colour in names.items()]
         if diagram.ndim == 2 and np.isnan(values).any():
-            handles.append(shade.blank(axes))
+            handles.append(colormaps.blank(axes))
         if contours and {x, y} == {"gamma", "p"}:
             _equal_ratio(axes, x == "gamma")
         if not names:
-            shade.bar(axes, drawn, shade.value_label(diagram))
+            colormaps.bar(axes, drawn, colormaps.value_label(diagram))
         if handles:
             style.legend_below(axes, handles, 3)
         axes.set(xlabel=style.label(x), ylabel=style.label(y))
@@ -125,11 +125,11 @@ def _points(
     x, y = columns
     there = np.isfinite(values)
     drawn = [np.log(column) if log else column for column, log in zip(columns, logs, strict=True)]
-    axes.plot(x[~there], y[~there], "x", color=style.GREY, ms=4, label=shade.BLANK)
-    net = None if categories else shade.net_of(*(column[there] for column in drawn))
+    axes.plot(x[~there], y[~there], "x", color=style.GREY, ms=4, label=colormaps.BLANK)
+    net = None if categories else colormaps.net_of(*(column[there] for column in drawn))
     if net is not None:
         axes.plot(x[there], y[there], ".", color="k", ms=2, zorder=3)
-        return shade.surface(axes, net, values[there], **look, logs=logs)
+        return colormaps.surface(axes, net, values[there], **look, logs=logs)
     return axes.scatter(
         x[there], y[there], c=values[there], s=30, edgecolors="k", linewidths=0.4, zorder=3, **look
     )

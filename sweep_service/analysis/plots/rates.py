@@ -78,4 +78,4 @@ def plot_rates(
 
 
 def _label(name: str) -> str:
-    return style.label(name) if name in style.SYMBOLS else name
+    return style.label(name) if style.is_known(name) else name

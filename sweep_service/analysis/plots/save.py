@@ -11,8 +11,9 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.plots.style import finite, style
-from sweep_service.analysis.stored import parameter, spec_of
+from sweep_service.analysis.runs import parameter, spec_of
 from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.model.parameters import PARAMETERS
 from sweep_service.version import __version__
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ FORMATS: dict[str, dict[str, str]] = {
     "pdf": {"title": "Title", "caption": "Subject", "origin": "Keywords", "program": "Creator"},
 }
 DATES = {"png": (), "svg": ("Date",), "pdf": ("CreationDate",)}
-LETTERS = {"d": "d", "p": "p", "gamma": "γ", "k": "k", "noise": "Δ"}
 
 
 def save(
@@ -83,9 +83,10 @@ def caption(dataset: xr.Dataset, id: str = "") -> str:
     spec = spec_of(dataset)
     activation, teacher = (_values(dataset, name) for name in ("activation", "teacher_activation"))
     said = [f"activation {activation}" if teacher == activation else f"activation {activation} of {teacher}"]
-    said += [
-        f"{letter} = {_values(dataset, name)}" for name, letter in LETTERS.items() if _values(dataset, name)
-    ]
+    for name, one in PARAMETERS.items():
+        values = "" if one.kind == "text" else _values(dataset, name)
+        if values and (one.in_every_key or values != f"{one.default:g}"):
+            said.append(f"{one.symbol} = {values}")
     if start := spec.get("init", {}).get("kind"):
         said.append(f"{start} start")
     if "seed" in dataset.sizes:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sweep_service.arrays import Array
 from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.model.labels import label_of
+from sweep_service.numerics.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,17 +81,8 @@ CATEGORIES = {
     "unspecialised": PURPLE,
     "undecided": GREY,
 }
-SYMBOLS = {
-    "d": ("input dimension", "$d$"),
-    "p": ("student width", "$p$"),
-    "k": ("teacher width", "$k$"),
-    "gamma": ("learning rate", r"$\gamma$"),
-    "noise": ("label noise", r"$\Delta$"),
-    "kappa": ("exponent of the width", r"$\kappa$"),
-    "delta": ("exponent of the learning rate", r"$\delta$"),
-    "delta_t": ("step", r"$\delta t$"),
-    "gamma_over_p": ("", r"$\gamma/p$"),
-    "time": ("time", "$t$"),
+# What quantities are called at an axis, and in a formula; parameters and coordinates have their own labels.
+QUANTITIES = {
     "risk": ("excess risk", "$R$"),
     "specialisation": ("specialisation", ""),
     "cosine": ("mean largest |cosine|", ""),
@@ -106,9 +98,9 @@ SYMBOLS = {
     "specialisation_time": ("time of specialisation", ""),
 }
 LOGARITHMIC = (
-    *("d", "p", "gamma", "noise", "delta_t", "gamma_over_p", "time", "risk", "discrepancy"),
-    *("largest_norm", "mean_orthogonal_norm", "orthogonal_operator_norm", "off_diagonal_rms"),
-)
+    "risk", "discrepancy", "largest_norm", "mean_orthogonal_norm", "orthogonal_operator_norm",
+    "off_diagonal_rms",
+)  # fmt: skip
 TIMES = r"\times"
 CROWDED = 2.0  # decades that have ticks enough at their powers of ten
 ENOUGH = 5.0  # a shorter range than this factor is easier to read on a linear axis
@@ -189,9 +181,20 @@ def blanks(count: int) -> list[Any]:
 # ---- words
 
 
+def title_and_latex(name: str) -> tuple[str, str]:
+    """What stands at an axis, and in a formula; nothing where a name has no words of its own."""
+    label = label_of(name)
+    return QUANTITIES.get(name, ("", "")) if label is None else (label.title, label.latex)
+
+
+def is_known(name: str) -> bool:
+    """Has it words of its own?"""
+    return any(title_and_latex(name))
+
+
 def symbol(name: str) -> str:
     """As in a formula, or the name itself in words."""
-    return SYMBOLS.get(name, ("", ""))[1] or words(name)
+    return title_and_latex(name)[1] or words(name)
 
 
 def words(name: str) -> str:
@@ -201,9 +204,9 @@ def words(name: str) -> str:
 def label(name: str, units: str = "1") -> str:
     """What stands beside an axis, such as "learning rate $\\gamma$"."""
     source, _, rest = name.partition("_")
-    if source in ("sgd", "ode") and rest and name not in SYMBOLS:
+    if source in ("sgd", "ode") and rest and not is_known(name):
         return f"{label(rest, units)} ({'SGD' if source == 'sgd' else 'theory'})"
-    text = " ".join(SYMBOLS[name]).strip() if name in SYMBOLS else words(name)
+    text = " ".join(title_and_latex(name)).strip() or words(name)
     return text if units in ("1", "") else f"{text} ({units})"
 
 
@@ -247,8 +250,10 @@ def title(at: dict[str, Any]) -> str:
 
 def is_log(name: str, values: Any) -> bool:
     """Is an axis of these values better logarithmic? None of them may be zero or below."""
-    numbers = finite(values)
-    if name.removeprefix("sgd_").removeprefix("ode_") not in LOGARITHMIC or numbers.size == 0:
+    numbers, label = finite(values), label_of(name)
+    quantity = name.removeprefix("sgd_").removeprefix("ode_")
+    by_habit = quantity in LOGARITHMIC if label is None else label.logarithmic
+    if not by_habit or numbers.size == 0:
         return False
     return bool(numbers.min() > 0 and numbers.max() >= ENOUGH * numbers.min())
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.plots import shade, style
-from sweep_service.arrays import Array
+from sweep_service.analysis.plots import colormaps, style
 from sweep_service.errors import InvalidInput
+from sweep_service.numerics.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def plot_triangle(
     five contours, evenly spaced in colour. The bar of colours shows where they are.
     """
     name = str(triangle.attrs.get("value", triangle.name or ""))
-    if shade.is_categorical(triangle.values):
+    if colormaps.is_categorical(triangle.values):
         raise InvalidInput("value", name, "is a word at each point: a triangle shows numbers")
     u = np.column_stack([triangle[f"u_{name}"].values for name in SIDES])
     x, y = (u @ CORNERS).T
@@ -60,12 +60,12 @@ def plot_triangle(
     there = np.isfinite(values)
 
     with style.canvas(axes, height=4.0) as (figure, axes):
-        norm, cmap = shade.scale(name, values if limits is None else limits)
-        values = shade.clipped(values, norm)
-        net = shade.net_of(x[there], y[there])
+        norm, cmap = colormaps.scale(name, values if limits is None else limits)
+        values = colormaps.clipped(values, norm)
+        net = colormaps.net_of(x[there], y[there])
         drawn: Any = None
         if net is not None:
-            drawn = shade.surface(axes, net, values[there], norm, cmap)
+            drawn = colormaps.surface(axes, net, values[there], norm, cmap)
             evenly = norm.inverse(np.linspace(0.0, 1.0, 7)[1:-1])
             lines = np.asarray(evenly if levels is None else levels, dtype=float)
             _contours(axes, net, values[there], norm, lines)
@@ -78,7 +78,7 @@ def plot_triangle(
             from matplotlib.cm import ScalarMappable
 
             drawn = ScalarMappable(norm, cmap)
-        bar = shade.bar(axes, drawn, shade.value_label(triangle), location="bottom", shrink=0.9)
+        bar = colormaps.bar(axes, drawn, colormaps.value_label(triangle), location="bottom", shrink=0.9)
         if net is not None:
             bar.add_lines(lines, ["k"] * len(lines), 0.6)
         if markers:
@@ -137,7 +137,7 @@ def _points(
     said = next(
         (triangle[name].values for name in ("auto_regime", "regime") if name in triangle.coords), None
     )
-    regimes = np.full(len(x), "") if said is None or said.ndim == 0 else shade.named(said)
+    regimes = np.full(len(x), "") if said is None or said.ndim == 0 else colormaps.named(said)
     size = 14 if len(x) <= CROWD else 6
     handles, order = [], {name: at for at, name in enumerate(style.REGIME_STYLES)}
     for at, regime in enumerate(sorted(set(regimes), key=lambda one: order.get(one, 99))):

@@ -7,8 +7,8 @@ import xarray as xr
 from sweep_service.analysis.plots import style
 from sweep_service.analysis.plots.collapse import plot_collapse
 from sweep_service.analysis.plots.cosines import plot_cosine_histograms, plot_cosine_plane
-from sweep_service.analysis.plots.plane import plot_plane
 from sweep_service.analysis.plots.rates import plot_rates
+from sweep_service.analysis.plots.scaling_plane import plot_plane
 from sweep_service.errors import InvalidInput
 from tests.analysis.plots.rendering import rendered
 

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from matplotlib.colors import LogNorm, Normalize
 
-from sweep_service.analysis.plots import shade, style
+from sweep_service.analysis.plots import colormaps, style
 from sweep_service.analysis.plots.phase import edges, plot_phase_diagram
 from sweep_service.errors import InvalidInput
 from tests.analysis.plots.rendering import rendered
@@ -89,7 +89,7 @@ def test_one_cell():
     ],
 )
 def test_scales_of_colours(name, values, kind, ends):
-    norm, _ = shade.scale(name, values)
+    norm, _ = colormaps.scale(name, values)
     assert type(norm) is kind
     assert (norm.vmin, norm.vmax) == pytest.approx(ends)
 

@@ -104,10 +104,11 @@ def test_one_thread_at_a_time():
 def test_import_is_light_and_drawing_needs_no_pyplot():
     code = """
 import sys
-from sweep_service.analysis.plots import collapse, cosines, curves, phase, plane, rates, save, triangle
+from sweep_service.analysis.plots import collapse, cosines, curves, phase, rates, save
+from sweep_service.analysis.plots import scaling_plane, triangle
 assert "matplotlib" not in sys.modules
 import io
-save.save(plane.plot_plane(), io.BytesIO())
+save.save(scaling_plane.plot_plane(), io.BytesIO())
 save.save(rates.plot_rates([1, 2], [3, 4]), io.BytesIO(), "pdf")
 assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """

@@ -1,0 +1,4 @@
+"""`sweep doctor`: checks of the machine, the store and the certificates, and the calibration of costs.
+
+Imports `execution` and what is above it.
+"""

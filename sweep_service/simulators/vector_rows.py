@@ -1,0 +1,66 @@
+"""Small sums of rows, four neurons in a vector: what the compiled simulators are made of."""
+
+from __future__ import annotations
+
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.simd import fma, lane, load4, store
+from sweep_service.simulators.activate import activate
+
+
+@kernel(merged=True)
+def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
+    """out[to + j] += sign Σ_e c[at + e step] X[start + e wide + j] for begin <= j < wide, e < count."""
+    j = begin
+    while j + 16 <= wide:  # four sums at once: one alone waits for each of its additions
+        f0, f1 = load4(out, to + j), load4(out, to + j + 4)
+        f2, f3 = load4(out, to + j + 8), load4(out, to + j + 12)
+        for e in range(count):
+            x, share = start + e * wide + j, sign * c[at + e * step]
+            f0, f1 = fma(load4(X, x), share, f0), fma(load4(X, x + 4), share, f1)
+            f2, f3 = fma(load4(X, x + 8), share, f2), fma(load4(X, x + 12), share, f3)
+        store(out, to + j, f0)
+        store(out, to + j + 4, f1)
+        store(out, to + j + 8, f2)
+        store(out, to + j + 12, f3)
+        j += 16
+    for rest in range(j, wide, 4):
+        total = load4(out, to + rest)
+        for e in range(count):
+            total = fma(load4(X, start + e * wide + rest), sign * c[at + e * step], total)
+        store(out, to + rest, total)
+
+
+@kernel()
+def copy_row(source, at, wide, out, to):
+    """out[to + j] = source[at + j] for j < wide; slices would do the same and take seconds to compile."""
+    for j in range(wide):
+        out[to + j] = source[at + j]
+
+
+@kernel(merged=True)
+def answer(code, fields, at, wide, slopes, to):
+    """Σ_i σ(λ_i) over a row of fields; its slopes σ'(λ_i) go into another."""
+    total = 0.0 * load4(fields, at)
+    for i in range(0, wide, 4):
+        value, slope = activate(code, load4(fields, at + i))
+        store(slopes, to + i, slope)
+        total = total + value
+    return (lane(total, 0) + lane(total, 1)) + (lane(total, 2) + lane(total, 3))
+
+
+@kernel()
+def walk(L, T, G, z, C, mask, first, last, rate, root_noise, shares, codes, work):
+    """Steps first..last-1 of a block, in order: L, C (B, wide), T (B, tall), G (B, B) flat, as in `Sequence`.
+
+    What the steps before `first` did is in L already; `work` has room for a row of T.
+    """
+    B, wide = z.size, mask.size
+    tall = T.size // B
+    for b in range(first, last):
+        row = b * wide
+        target = answer(codes[1], T, b * tall, tall, work, 0)
+        add_rows(C, first * wide, wide, b - first, G, b * B + first, 1, 1.0, 0, L, row)
+        reply = answer(codes[0], L, row, wide, C, row)
+        push = rate * (target * shares[1] + root_noise * z[b] - reply * shares[0])
+        for i in range(0, wide, 4):
+            store(C, row + i, push * load4(C, row + i) * load4(mask, i))

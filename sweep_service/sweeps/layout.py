@@ -1,0 +1,166 @@
+"""What a stored sweep looks like: its variables, dimensions, chunks and labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.model.labels import about
+from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES
+from sweep_service.numerics.types import AnyArray
+from sweep_service.status import Status
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.runs import KINDS, Kind, Runs
+
+LAYOUT_VERSION = 1
+CHUNK_BYTES = 2 << 20
+TITLES = {"sgd": "SGD", "ode": "limiting theory"}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One array of a sweep: `leading` dimensions number its runs, the others belong to each run."""
+
+    name: str
+    leading: tuple[str, ...]
+    trailing: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    attributes: Mapping[str, Any]
+    fill: float = 0
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return self.leading + self.trailing
+
+    @cached_property
+    def chunks(self) -> tuple[int, ...]:
+        """About 2 MB, sized for reading: neighbouring runs, or some of the times of a large one."""
+        room = CHUNK_BYTES // np.dtype(self.dtype).itemsize
+        chunks: list[int] = []
+        for dim, size in zip(reversed(self.dims), reversed(self.shape), strict=True):
+            whole = dim in self.trailing and dim != "time"  # never a part of a sample
+            chunks.insert(0, size if whole else max(1, min(size, room)))
+            room //= max(1, size)
+        return tuple(chunks)
+
+    @property
+    def run_shape(self) -> tuple[int, ...]:
+        return self.shape[len(self.leading) :]
+
+    @property
+    def run_bytes(self) -> int:
+        return math.prod(self.run_shape) * np.dtype(self.dtype).itemsize
+
+
+class Layout:
+    """The arrays of a grid's sweep, and where each run stands in them."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid, self.runs = grid, Runs(grid)
+        d, p, k, gamma = (grid.column(name) for name in ("d", "p", "k", "gamma"))
+        self.sizes = {
+            **dict(zip(grid.dims, grid.shape, strict=True)),
+            "regime": len(grid.regimes),
+            "seed": len(grid.seeds),
+            "repeat": len(grid.repeats),
+            "time": len(grid.times),
+            "student": int(p.max()),
+            "student_other": int(p.max()),
+            "teacher": int(k.max()),
+            "cosine_bin": HISTOGRAM_BINS,
+        }
+        self.delta_t, self.gamma_over_p = gamma / (p * d), gamma / p
+
+    def leading(self, kind: Kind) -> tuple[str, ...]:
+        """Dimensions that number the runs of a kind."""
+        dims = self.grid.dims
+        if kind == "sgd":
+            return (*dims, "seed", "repeat")
+        core = 3 if self.grid.is_product else 1  # the regime comes after d, p, gamma
+        return (*dims[:core], "regime", *dims[core:], "seed")
+
+    def places(self, kind: Kind, numbers: AnyArray) -> tuple[AnyArray, ...]:
+        """Indices of runs along the leading dimensions."""
+        first, second, third = np.unravel_index(numbers, self.runs.shape(kind))
+        along = dict(zip(self.grid.dims, np.unravel_index(first, self.grid.shape), strict=True))
+        along |= {"seed": second, "repeat": third} if kind == "sgd" else {"regime": second, "seed": third}
+        return tuple(along[dim] for dim in self.leading(kind))
+
+    @cached_property
+    def variables(self) -> dict[Kind, dict[str, Variable]]:
+        """By kind and by name without its prefix."""
+        return {kind: self._of(kind) for kind in KINDS if self.runs.count(kind)}
+
+    def _of(self, kind: Kind) -> dict[str, Variable]:
+        grid, found = self.grid, {}
+        for name in grid.observables:
+            found[name] = self._variable(kind, name, ("time", *OBSERVABLES[name].dims))
+        if grid.overlaps:
+            found["overlap_student_teacher"] = self._variable(
+                kind, "overlap_student_teacher", ("time", "student", "teacher")
+            )
+            if kind == "sgd" or any(not _mean_field(name) for name in grid.regimes):
+                found["overlap_student"] = self._variable(
+                    kind, "overlap_student", ("time", "student", "student_other")
+                )
+            if kind == "ode" and any(_mean_field(name) or name == "auto" for name in grid.regimes):
+                found["orthogonal_norm"] = self._variable(kind, "orthogonal_norm", ("time", "student"))
+        flags = {
+            "long_name": f"how each run of the {TITLES[kind]} ended",
+            "units": "1",
+            "flag_values": [status.value for status in Status],
+            "flag_meanings": " ".join(status.label for status in Status),
+        }
+        found["seconds"] = self._variable(
+            kind, "seconds", (), {"long_name": "processor time of a run", "units": "s"}
+        )
+        if kind == "sgd":
+            found["steps"] = self._variable(
+                kind, "steps", (), {"long_name": "steps taken by the end of a run", "units": "1"}, "int64"
+            )
+        if kind == "ode" and "auto" in grid.regimes:
+            about_regime = {
+                "long_name": "the regime that auto chose",
+                "units": "1",
+                "flag_values": list(range(len(REGIMES))),
+                "flag_meanings": " ".join(REGIMES),
+            }
+            found["regime"] = self._variable(kind, "regime", (), about_regime, "int8", fill=-1)
+        found["status"] = self._variable(kind, "status", (), flags, "int8")
+        return found
+
+    def _variable(
+        self,
+        kind: Kind,
+        name: str,
+        trailing: tuple[str, ...],
+        attributes: Mapping[str, Any] | None = None,
+        dtype: str = "float64",
+        fill: float | None = None,
+    ) -> Variable:
+        leading = self.leading(kind)
+        shape = tuple(self.sizes[dim] for dim in (*leading, *trailing))
+        labels = attributes or {**about(name), "source": TITLES[kind]}
+        if fill is None:
+            fill = math.nan if dtype == "float64" else 0
+        return Variable(f"{kind}_{name}", leading, trailing, shape, dtype, labels, fill)
+
+    def run_bytes(self, kind: Kind) -> int:
+        """Of one run, uncompressed."""
+        return sum(variable.run_bytes for variable in self.variables[kind].values())
+
+    @property
+    def bytes(self) -> int:
+        """Of all arrays, uncompressed."""
+        return sum(self.run_bytes(kind) * self.runs.count(kind) for kind in self.variables)
+
+
+def _mean_field(regime: str) -> bool:
+    return regime in REGIMES and REGIMES[regime].mean_field

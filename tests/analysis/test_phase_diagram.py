@@ -1,0 +1,333 @@
+"""Phase diagrams against plain NumPy on real sweeps: grids and points, diverged and pending runs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sweep_service.analysis import point_values as module
+from sweep_service.analysis.phase_diagram import REDUCTIONS, as_plain
+from sweep_service.analysis.phase_diagram import phase_diagram as labelled_diagram
+from sweep_service.analysis.point_values import VALUES
+from sweep_service.analysis.selection import variables
+from sweep_service.errors import InvalidInput, Stopped
+from sweep_service.execution import conductor
+from sweep_service.status import Status
+from sweep_service.sweeps import bundles
+from tests.analysis.synthetic import made
+from tests.stored import Until, computed
+
+WILD = {
+    "axes": {
+        "d": [5, 8], "p": [2, 4], "gamma": [0.1, 0.3, 20.0], "activation": ["erf", "square"],
+        "regime": ["classical", "high_dimensional"],
+    },
+    "fixed": {"k": 2},
+    "seeds": {"init": 2, "repeat": 2},
+    "time": {"max": 4.0, "samples": 6, "tail": 5},
+}  # fmt: skip
+SMALL = {**WILD, "axes": {"d": [5, 8], "p": 4, "gamma": [0.1, 0.3]}}
+POINTS = {
+    **WILD,
+    "axes": {"d": [5, 8, 10], "kappa": [0.0, 0.5], "delta": 0.5, "noise": [0.0, 0.1], "regime": "classical"},
+    "scaling": {"p0": 2, "gamma0": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def wild(tmp_path_factory):
+    found = computed(tmp_path_factory.mktemp("wild"), WILD)
+    diverged = (found.sgd_status == Status.DIVERGED).sum(["seed", "repeat"]).values
+    assert {0, 4} <= set(diverged.reshape(-1))  # of four; last bits decide of some that are between
+    return found
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory):
+    return computed(tmp_path_factory.mktemp("points"), POINTS)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """Stopped when some of its runs were done."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundles, "AIM", 0.0)  # one run in each bundle, merged when it ends
+        patch.setattr(conductor, "MERGE_EVERY", -1.0)
+        found = computed(tmp_path_factory.mktemp("half"), SMALL, Until(6), pytest.raises(Stopped))
+    runs = (found.sgd_status > Status.PENDING).sum(["seed", "repeat"]).values
+    assert runs.min() == 0
+    assert set(runs.reshape(-1)) - {0, 4}
+    return found
+
+
+def phase_diagram(*args, **where):
+    """As JSON has it."""
+    return as_plain(labelled_diagram(*args, **where))
+
+
+def mean_of(numbers):
+    """Of what is there, and how many that is."""
+    there = numbers[~np.isnan(numbers)]
+    return (float(np.mean(there)), len(there)) if len(there) else (np.nan, 0)
+
+
+def expected(dataset, name, at, times):
+    """A mean over time for each run, then over the runs; NumPy's mean is NaN where one value is."""
+    array = dataset[name].sel(at)
+    values = array.transpose(*array.dims).values[..., np.isin(dataset.time.values, times)]
+    ended = np.isin(dataset[f"{name[:3]}_status"].sel(at).values, [Status.DONE, Status.DIVERGED])
+    return mean_of(np.where(ended, np.mean(values, axis=-1), np.nan).reshape(-1))
+
+
+def assert_grid(found, dataset, name, at, times):
+    x, y = found["x"]["name"], found["y"]["name"]
+    assert found["form"] == "grid"
+    assert found["x"]["values"] == dataset[x].values.tolist()
+    assert found["y"]["values"] == dataset[y].values.tolist()
+    for row, down in enumerate(found["y"]["values"]):
+        for column, right in enumerate(found["x"]["values"]):
+            mean, runs = expected(dataset, name, {**at, x: right, y: down}, times)
+            np.testing.assert_allclose(found["value"]["values"][row][column], mean, rtol=1e-13)
+            assert found["value"]["runs"][row][column] == runs
+
+
+# ---- products
+
+
+@pytest.mark.parametrize(("x", "y"), [("gamma", "d"), ("d", "gamma")])
+@pytest.mark.parametrize("activation", ["erf", "square"])
+def test_sgd_on_a_grid(wild, x, y, activation):
+    found = phase_diagram(wild, x, y, p="4", activation=activation)
+    last_half = [time for time in wild.time.values.tolist() if time >= 2.0]
+    assert len(last_half) >= 5
+    assert_grid(found, wild, "sgd_risk", {"p": 4, "activation": activation}, last_half)
+    assert found["x"]["long_name"] == wild[x].attrs["long_name"]
+    assert (found["value"]["name"], found["value"]["units"]) == ("sgd_risk", "1")
+    assert "excess risk" in found["value"]["long_name"]
+    assert found["at"] == {"p": 4, "activation": activation}
+    time = {"from": last_half[0], "to": 4.0, "samples": len(last_half)}
+    assert found["reduced"] == {"seed": 2, "repeat": 2, "time": time}
+    json.dumps(found)
+    if activation == "square":
+        assert np.isnan(found["value"]["values"]).any()
+
+
+@pytest.mark.parametrize("how", REDUCTIONS)
+def test_an_axis_may_be_reduced(wild, how):
+    """Over both p; NaN where no run of any p lasted, and no word about it."""
+    rest = {"activation": "square", "p": how}
+    found = labelled_diagram(wild, "gamma", "d", **rest)
+    parts = [labelled_diagram(wild, "gamma", "d", activation="square", p=p) for p in (2, 4)]
+    both = np.stack([part.values for part in parts])
+    assert np.isnan(both).any()
+    there = np.ma.masked_invalid(both)
+    expected = (np.ma.median if how == "median" else getattr(np.ma, how))(there, axis=0).filled(np.nan)
+    np.testing.assert_allclose(found.values, expected, rtol=1e-13)
+    np.testing.assert_array_equal(found["runs"], sum(part["runs"] for part in parts))
+    assert np.isnan(found["standard_error"]).all() == (how != "mean")
+    assert found.attrs["at"]["p"] == [2, 4]
+    assert found.attrs["long_name"].startswith(f"{how} over p of ")
+    json.dumps(as_plain(found))
+
+
+def test_the_error_of_a_mean_over_an_axis_is_that_of_the_means_of_the_starts(wild):
+    """A seed begins at the same start for all gamma: what it adds there does not average out."""
+    found = labelled_diagram(wild, "p", "d", activation="erf", gamma="mean")
+    late = wild.sgd_risk.sel(activation="erf").where(wild.time >= 2.0, drop=True).mean("time", skipna=False)
+    assert np.isfinite(late).all()
+    starts = late.mean(["gamma", "repeat"])
+    np.testing.assert_allclose(found, starts.mean("seed").transpose("d", "p"), rtol=1e-12)
+    error = starts.std("seed", ddof=1) / np.sqrt(2)
+    np.testing.assert_allclose(found["standard_error"], error.transpose("d", "p"), rtol=1e-9)
+    both = labelled_diagram(wild, "regime", "d", "ode_risk", activation="erf", gamma="mean", p="mean")
+    late = wild.ode_risk.sel(activation="erf").where(wild.time >= 2.0, drop=True).mean(["time", "gamma", "p"])
+    error = (late.std("seed", ddof=1) / np.sqrt(2)).transpose("d", "regime")
+    np.testing.assert_allclose(both["standard_error"], error, rtol=1e-9)
+
+
+def test_a_mean_over_an_axis_where_runs_are_missing():
+    """Seeds of which no place has what another has are independent; a place with one of them has no error."""
+    dataset = made(
+        lambda time: 1.0, {"d": [5, 6], "p": [2, 4], "gamma": [0.1, 0.2, 0.3]}, seeds=6, scatter=0.1
+    )
+    risk = dataset["sgd_risk"]
+    each = risk.where(risk.time >= 50.0).mean("time").isel(repeat=0)
+    for at, seeds in enumerate(([0, 1], [2, 3], [4, 5])):
+        dataset["sgd_status"][{"gamma": at}] = Status.PENDING
+        dataset["sgd_status"][{"gamma": at, "seed": seeds}] = Status.DONE
+    there = each.where(dataset["sgd_status"].isel(repeat=0) == Status.DONE)
+    errors = there.std("seed", ddof=1) / np.sqrt(2)
+    found = labelled_diagram(dataset, "p", "d", gamma="mean")
+    np.testing.assert_allclose(found, there.mean("seed").mean("gamma").transpose("d", "p"), rtol=1e-12)
+    wanted = ((errors**2).sum("gamma") ** 0.5 / 3).transpose("d", "p")
+    np.testing.assert_allclose(found["standard_error"], wanted, rtol=1e-9)
+    dataset["sgd_status"][{"gamma": 0, "seed": 0, "d": 0}] = Status.FAILED
+    found = labelled_diagram(dataset, "p", "d", gamma="mean")
+    assert np.isnan(found["standard_error"]).values.tolist() == [[True, True], [False, False]]
+    assert found["runs"].values.tolist() == [[5, 5], [6, 6]]
+
+
+@pytest.mark.parametrize(
+    ("where", "field"),
+    [({"gamma": "mean", "p": 2}, "gamma"), ({"seed": "max", "p": 2}, "seed"),
+     ({"p": "mode"}, "p"), ({"p": "mean", "value": "sgd_phase"}, "p")],
+)  # fmt: skip
+def test_what_cannot_be_reduced(wild, where, field):
+    with pytest.raises(InvalidInput) as problem:
+        labelled_diagram(wild, "gamma", "d", activation="erf", **where)
+    assert problem.value.field == field
+
+
+def test_a_theory_on_a_grid(wild):
+    found = phase_diagram(wild, "gamma", "p", "ode_cosine", d=8, activation="erf", regime="classical")
+    last_half = [time for time in wild.time.values.tolist() if time >= 2.0]
+    assert_grid(found, wild, "ode_cosine", {"d": 8, "activation": "erf", "regime": "classical"}, last_half)
+    assert found["at"] == {"d": 8, "regime": "classical", "activation": "erf"}
+    assert set(found["reduced"]) == {"seed", "time"}
+
+
+def test_words_may_be_axes(wild):
+    found = phase_diagram(wild, "regime", "activation", "ode_risk", d=8, gamma=0.1, p=4)
+    assert found["x"]["values"] == ["classical", "high_dimensional"]
+    last_half = [time for time in wild.time.values.tolist() if time >= 2.0]
+    assert_grid(found, wild, "ode_risk", {"d": 8, "gamma": 0.1, "p": 4}, last_half)
+
+
+def test_times_may_be_selected(wild):
+    at = {"p": 4, "activation": "square"}
+    times = wild.time.values.tolist()
+    found = phase_diagram(wild, "gamma", "d", time=times[2] * 1.001, **at)
+    assert found["reduced"]["time"] == {"from": times[2], "to": times[2], "samples": 1}
+    assert_grid(found, wild, "sgd_risk", at, times[2:3])
+    found = phase_diagram(wild, "gamma", "d", time=f":{times[3]}", **at)
+    assert_grid(found, wild, "sgd_risk", at, times[:4])
+
+
+def test_axes_may_be_cut(wild):
+    whole = phase_diagram(wild, "gamma", "d", p=4, activation="erf")
+    part = phase_diagram(wild, "gamma", "d", p=4, activation="erf", gamma="0.3:", d=8)
+    assert part["x"]["values"] == [0.3, 20.0]
+    assert part["value"]["values"] == [whole["value"]["values"][1][1:]]
+
+
+def test_a_value_without_its_prefix(wild):
+    at = {"p": 4, "activation": "erf"}
+    risk = phase_diagram(wild, "gamma", "d", "sgd_risk", **at)["value"]["values"]
+    assert phase_diagram(wild, "gamma", "d", "risk", **at)["value"]["values"] == risk
+    np.testing.assert_allclose(phase_diagram(wild, "gamma", "d", "final_risk", **at)["value"]["values"], risk)
+    theory = phase_diagram(wild, "gamma", "d", "ode_risk", regime="classical", **at)["value"]["values"]
+    assert phase_diagram(wild, "gamma", "d", "risk", regime="classical", **at)["value"]["values"] == theory
+
+
+def test_what_has_no_time_is_not_reduced_over_it(wild):
+    found = phase_diagram(wild, "gamma", "d", "sgd_steps", p=2, activation="erf")
+    steps = wild.sgd_steps.sel(p=2, activation="erf").mean(["seed", "repeat"]).transpose("d", "gamma")
+    assert found["value"]["values"] == steps.values.tolist()
+    assert found["reduced"] == {"seed": 2, "repeat": 2}
+
+
+def test_the_share_of_diverged_runs(wild):
+    found = phase_diagram(wild, "gamma", "d", "sgd_diverged", p=4, activation="square")
+    share = (wild.sgd_status.sel(p=4, activation="square") == Status.DIVERGED).mean(["seed", "repeat"])
+    assert found["value"]["values"] == share.transpose("d", "gamma").values.tolist()
+    assert found["value"]["values"][1] == [0.0, 0.0, 1.0]
+
+
+def test_pending_runs_are_left_out(half):
+    last_half = [time for time in half.time.values.tolist() if time >= 2.0]
+    assert_grid(phase_diagram(half, "gamma", "d"), half, "sgd_risk", {"p": 4}, last_half)
+    found = phase_diagram(half, "gamma", "d", "sgd_diverged")
+    runs = (half.sgd_status > Status.PENDING).sum(["seed", "repeat"]).isel(p=0).values
+    assert found["value"]["runs"] == runs.tolist()
+    np.testing.assert_array_equal(found["value"]["values"], np.where(runs > 0, 0.0, np.nan))
+
+
+def test_blocks_change_nothing(wild, monkeypatch):
+    whole = phase_diagram(wild, "gamma", "d", p=4, activation="erf")
+    monkeypatch.setattr(module, "ROOM", 20)
+    assert phase_diagram(wild, "gamma", "d", p=4, activation="erf") == whole
+
+
+# ---- points
+
+
+def test_points_have_a_list(points):
+    found = phase_diagram(points, "d", "kappa", noise=0.1)
+    assert found["form"] == "points"
+    assert found["x"] == {"name": "d", "long_name": "input dimension", "units": "1"}
+    assert "values" not in found["value"]
+    assert found["at"] == {"delta": 0.5, "noise": 0.1}
+    here = np.flatnonzero(points.noise.values == 0.1)
+    assert len(found["points"]) == len(here) == 6
+    late = points.time.values >= 2.0
+    for one, place in zip(found["points"], here, strict=True):
+        assert one["x"] == points.d.values[place]
+        assert one["y"] == points.kappa.values[place]
+        mean, runs = mean_of(np.mean(points.sgd_risk.values[place][..., late], axis=-1).reshape(-1))
+        assert one["runs"] == runs == 4
+        np.testing.assert_allclose(one["value"], mean, rtol=1e-13)
+    json.dumps(found)
+
+
+def test_points_of_a_theory(points):
+    found = phase_diagram(points, "d", "p", "ode_risk", noise=0, time=4)
+    assert found["at"]["regime"] == "classical"
+    here = np.flatnonzero(points.noise.values == 0.0)
+    values = points.ode_risk.values[here, 0, :, -1].mean(axis=-1)
+    np.testing.assert_allclose([one["value"] for one in found["points"]], values, rtol=1e-13)
+
+
+def test_points_at_one_place_must_be_told_apart(points):
+    with pytest.raises(
+        InvalidInput, match=r"differs where d and kappa do not: select one of 0, 0\.1"
+    ) as found:
+        phase_diagram(points, "d", "kappa")
+    assert found.value.field == "noise"
+    with pytest.raises(InvalidInput) as found:
+        phase_diagram(points, "d", "regime", noise=0)
+    assert found.value.field == "y"
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "value", "where", "field", "words"),
+    [
+        ("gama", "d", "sgd_risk", {}, "x", "did you mean 'gamma'?"),
+        ("gamma", "seed", "sgd_risk", {}, "y", "activation, d, gamma, p"),
+        ("gamma", "regime", "sgd_risk", {}, "y", "one of"),
+        ("gamma", "delta_t", "sgd_risk", {}, "y", "one of"),
+        ("gamma", "gamma", "sgd_risk", {}, "y", "differ"),
+        ("gamma", "d", "sgd_risc", {}, "value", "did you mean 'sgd_risk'?"),
+        ("gamma", "d", "sgd_status", {}, "value", "sgd_diverged"),
+        ("gamma", "d", "ode_overlap_student", {}, "value", "ode_risk"),
+        ("gamma", "d", "sgd_risk", {}, "p", "select one of 2, 4"),
+        ("gamma", "d", "sgd_risk", {"p": 4}, "activation", "select one of erf, square"),
+        ("gamma", "d", "ode_risk", {"p": 4, "activation": "erf"}, "regime", "classical, high_dimensional"),
+        ("gamma", "d", "sgd_risk", {"p": 3}, "p", "2, 4"),
+        ("gamma", "d", "sgd_risk", {"q": 3}, "selection", "one of"),
+        ("gamma", "d", "sgd_risk", {"dataset": 3}, "selection", "one of"),
+        ("gamma", "d", "sgd_risk", {"time": "9:"}, "time", "stored"),
+        (
+            *("gamma", "d", "relative_discrepancy"),
+            *({"p": 4, "activation": "erf", "regime": "classical", "time": "1:"}, "time", "begin at 0"),
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(wild, x, y, value, where, field, words):
+    with pytest.raises(InvalidInput) as found:
+        phase_diagram(wild, x, y, value, **where)
+    assert found.value.field == field
+    assert words in str(found.value)
+
+
+def test_values_that_need_what_is_not_there_are_not_offered(wild, half):
+    alone = variables(wild, "sgd_risk")
+    missing = [name for name, value in VALUES.items() if set(value.needs) - {"sgd_risk"}]
+    assert {"discrepancy", "sgd_diverged", "sgd_phase", "sgd_bound"} < set(missing)
+    for name in missing:
+        with pytest.raises(InvalidInput, match="value"):
+            phase_diagram(alone, "gamma", "d", name)
+    with pytest.raises(InvalidInput, match="value"):
+        phase_diagram(half, "gamma", "d", "ode_diverged")

@@ -1,0 +1,39 @@
+"""A regime is independent of what it says: change a parameter, compare the trajectory."""
+
+import numpy as np
+import pytest
+
+from sweep_service.dynamics.integrate import integrate
+from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.regimes import REGIMES
+
+# One start for every d. Rates, noises and dimensions are such that no term that they enter is small.
+POINT = {"d": 20, "p": 4, "k": 2, "gamma": 0.5, "noise": 0.1, "activation": "erf"}
+OTHER = {
+    "d": 30, "p": 6, "k": 3, "gamma": 0.9, "noise": 0.3, "activation": "tanh", "teacher_activation": "relu",
+}  # fmt: skip
+DRAWN = {"kind": "gaussian", "orthonormal_teacher": True, "shared": {"d0": 10}}
+STARTS = {"mean_field_projected": {"kind": "informed", "shared": True}}  # it exists for no other
+# Declared as if they counted, which costs time and is never wrong: Ξ is the law in d0 dimensions where the
+# start is shared, and the PDE is one at p = ∞.
+HARMLESS = {"mean_field": ("d",), "mean_field_pde": ("d", "p", "gamma", "noise")}
+
+
+def risk(regime, options, **change):
+    point = {**POINT, "init": STARTS.get(regime, DRAWN), **change}
+    keep = {"observables": ["risk"], "overlaps": False}
+    found = integrate(point, times=[0.0, 0.5, 2.0], regime=regime, regime_options=options, **keep)
+    return found.risk.values
+
+
+@pytest.mark.parametrize("finite_d", [False, True], ids=["as it is", "finite d"])
+@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("regime", REGIMES)
+def test_what_is_declared_is_what_is_so(regime, name, finite_d):
+    options = {"finite_d_factor": finite_d, "particles": 64, "qmc_points": 256}
+    ignored = REGIMES[regime].ignored(RegimeOptions.parse(options))
+    same = np.array_equal(risk(regime, options), risk(regime, options, **{name: OTHER[name]}))
+    if name in ignored:
+        assert same, f"{regime} says that it does not depend on {name}, and does"
+    elif name not in HARMLESS.get(regime, ()):
+        assert not same

@@ -1,0 +1,216 @@
+"""Files as objects: the conformance of the local backend, and what is particular to files."""
+
+import errno
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from sweep_service.errors import InvalidInput, NotFound
+from sweep_service.store import files
+from sweep_service.store import local as module
+from sweep_service.store.local import ABANDONED, LocalObjects
+from tests.store.conformance import StoreConformance, StoreMachine
+
+
+class TestLocalObjects(StoreConformance):
+    @pytest.fixture
+    def objects(self, tmp_path):
+        store = LocalObjects(tmp_path / "new" / "store")
+        store.prepare()
+        return store
+
+    def opening(self, objects):
+        imported = "from sweep_service.store.local import LocalObjects"
+        return f"{imported}\nobjects = LocalObjects({str(objects.root)!r})"
+
+
+class LocalMachine(StoreMachine):
+    def start(self):
+        self.root = Path(tempfile.mkdtemp())
+        return LocalObjects(self.root)
+
+    def teardown(self):
+        if hasattr(self, "root"):
+            shutil.rmtree(self.root)
+
+    def crash(self, objects, name, content):
+        objects._fresh(name, content)
+
+    def recover(self, objects):
+        objects.sweep()
+        assert not list(self.root.rglob("*.partial"))
+
+
+LocalMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestLocalStates = LocalMachine.TestCase
+
+
+def test_orphans_are_not_listed_and_are_swept(tmp_path):
+    objects = LocalObjects(tmp_path)
+    objects.put("a", b"1")
+    objects.put("folder/b", b"2")
+    for name in ("a", "folder/b", "folder/new"):
+        objects._fresh(name, b"never finished")
+    assert len(list(tmp_path.rglob("*.partial"))) == 3
+    assert list(objects.list()) == ["a", "folder/b"]
+    assert objects.sweep() == 3
+    assert objects.sweep() == 0
+    assert not list(tmp_path.rglob("*.partial"))
+    assert objects.get("a") == b"1"
+    assert objects.get("folder/b") == b"2"
+
+
+def test_a_writer_that_is_killed_leaves_an_orphan_that_is_swept(tmp_path):
+    code = f"""
+import os, signal
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from sweep_service.store.local import LocalObjects
+LocalObjects({str(tmp_path)!r}).put("a", b"new")
+"""
+    objects = LocalObjects(tmp_path)
+    objects.put("a", b"old")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert objects.get("a") == b"old"
+    assert list(objects.list()) == ["a"]
+    assert objects.sweep() == 1
+
+
+def left_by(folder, process, host=module._HOST):
+    """A file as a writer would leave it: the name of one of ours, with its process and machine changed."""
+    _, fresh = LocalObjects(folder)._fresh("a", b"half")
+    ours = f".{module._HOST}-{os.getpid()}-"
+    assert ours in fresh.name
+    return fresh.rename(fresh.with_name(fresh.name.replace(ours, f".{host}-{process}-")))
+
+
+@pytest.fixture
+def sleeper():
+    """A process that lives until the end of its input."""
+    code = "import sys; sys.stdin.read()"
+    living = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    yield living
+    living.stdin.close()
+    living.wait()
+
+
+def test_sweep_leaves_what_somebody_may_still_be_writing(tmp_path, sleeper):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    alive, dead, ours = (left_by(tmp_path, process) for process in (sleeper.pid, ended.pid, os.getpid()))
+    elsewhere, abandoned = (left_by(tmp_path, ended.pid, host="0badcafe") for _ in range(2))
+    for path, age in ((elsewhere, ABANDONED - 600.0), (abandoned, ABANDONED + 600.0), (alive, 9 * ABANDONED)):
+        then = path.stat().st_mtime - age
+        os.utime(path, (then, then))
+    nameless = tmp_path / "a.partial"
+    nameless.write_bytes(b"")
+    assert LocalObjects(tmp_path).sweep() == 4
+    assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])
+    assert not any(path.exists() for path in (dead, ours, abandoned, nameless))
+    sleeper.stdin.close()
+    sleeper.wait()
+    assert LocalObjects(tmp_path).sweep() == 1
+    assert list(tmp_path.iterdir()) == [elsewhere]
+
+
+def test_datasets_that_were_never_complete_are_swept(tmp_path):
+    objects = LocalObjects(tmp_path)
+    (tmp_path / "half.zarr.partial" / "c").mkdir(parents=True)
+    objects._fresh("a", b"")
+    assert objects.sweep() == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("call", ["put", "create"])
+def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_answer(tmp_path, monkeypatch, call):
+    objects, log = LocalObjects(tmp_path), []
+    objects.put("folder/other", b"")
+    fsync = os.fsync
+
+    def synced(handle):
+        log.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "content")
+        fsync(handle)
+
+    for name in ("replace", "link"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *paths, real=real: (log.append("name"), real(*paths)))
+    monkeypatch.setattr(os, "fsync", synced)
+    getattr(objects, call)("folder/a", b"content")
+    assert log == ["content", "name", "folder"]
+
+
+def test_a_new_folder_is_on_the_disk_as_well(tmp_path, monkeypatch):
+    objects, synced = LocalObjects(tmp_path), []
+    for place in (files, module):
+        monkeypatch.setattr(place, "sync", synced.append)
+    objects.put("new/deep/a", b"")
+    assert {Path(path) for path in synced} >= {tmp_path, tmp_path / "new", tmp_path / "new" / "deep"}
+
+
+@pytest.mark.parametrize("call", ["put", "create"])
+def test_a_full_disk_leaves_the_old_content_and_no_orphan(tmp_path, monkeypatch, call):
+    objects = LocalObjects(tmp_path)
+    objects.put("a", b"old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no room"):
+        getattr(objects, call)("a", b"new")
+    assert objects.get("a") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_listing_a_folder_looks_into_no_other(tmp_path, monkeypatch):
+    objects, seen = LocalObjects(tmp_path), []
+    objects.put("s.parts/a.npz", b"")
+    objects.put("s.zarr/c/0/0", b"")  # a dataset has thousands of these, and parts are listed every second
+    for name in ("scandir", "listdir"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda path=".", real=real: (seen.append(str(path)), real(path))[1])
+    assert list(objects.list("s.parts/")) == ["s.parts/a.npz"]
+    assert not [path for path in seen if ".zarr" in path]
+
+
+@pytest.mark.parametrize("name", ["folder", "folder/deep", "folder/a/below", "folder/a/far/below"])
+def test_an_object_is_no_folder_and_a_folder_no_object(tmp_path, name):
+    objects = LocalObjects(tmp_path)
+    for there in ("folder/a", "folder/deep/b"):
+        objects.put(there, there.encode())
+    before = sorted(tmp_path.rglob("*"))
+    for call in (objects.put, objects.create):
+        with pytest.raises(InvalidInput, match="is taken by a folder, or lies below an object") as info:
+            call(name, b"new")
+        assert (info.value.field, info.value.value) == ("name", name)
+    with pytest.raises(NotFound, match=name):
+        objects.get(name)
+    objects.delete(name)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert objects.get("folder/a") == b"folder/a"
+
+
+def test_a_folder_that_comes_back_while_it_is_looked_for_is_read(tmp_path, monkeypatch):
+    """Or a worker that asks at this moment would think that the object is not there, and leave."""
+    objects = LocalObjects(tmp_path / "here")
+    objects.prepare()
+    objects.put("a", b"content")
+    (tmp_path / "here").rename(tmp_path / "away")
+    require = objects._require
+
+    def back():
+        if (tmp_path / "away").exists():
+            (tmp_path / "away").rename(tmp_path / "here")
+        require()
+
+    monkeypatch.setattr(objects, "_require", back)
+    assert objects.get("a") == b"content"
+    with pytest.raises(NotFound):
+        objects.get("b")

@@ -1,0 +1,270 @@
+"""Estimates: what a sweep will cost, what to think twice about, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sweep_service.doctor import calibration
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import InvalidInput, LimitExceeded
+from sweep_service.execution.submission import Submission
+from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.point import Point
+from sweep_service.store.folder import DataFolder
+from sweep_service.sweeps.bundles import bundles
+from sweep_service.sweeps.costs import RECORDING, Calibration, ode_work, sgd_work
+from sweep_service.sweeps.estimate import Estimate, Limits, estimate
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.runs import Copies, Runs
+from sweep_service.sweeps.spec import SweepSpec
+
+BASE = {
+    "axes": {"d": [10, 40], "p": [2, 8], "gamma": 0.1, "regime": ["classical", "high_dimensional"]},
+    "fixed": {"k": 2},
+    "seeds": {"init": 3, "repeat": 2},
+    "time": {"max": 10.0, "samples": 5},
+    "observables": ["risk", "cosine"],
+}
+
+
+def grid(**change):
+    return Grid.of(SweepSpec.parse({**BASE, **change}))
+
+
+def priced(one, known):
+    """As if nothing were stored."""
+    layout = Layout(one)
+    wanted = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
+    return estimate(layout, wanted, sum(map(len, wanted.values())), known)
+
+
+def found(**change):
+    return priced(grid(**change), Calibration())
+
+
+# Counts
+
+
+def test_points_and_runs_are_counted():
+    one = found()
+    assert one.points == 4
+    assert one.runs == 4 * 3 * 2 + 4 * 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("change", "runs"),
+    [({"simulate": False}, 24), ({"axes": {"d": 10, "p": 2, "gamma": 0.1}}, 6), ({"seeds": 1}, 4 + 8)],
+)
+def test_only_what_is_asked_for_is_counted(change, runs):
+    assert found(**change).runs == runs
+
+
+def test_steps_are_those_of_every_chain_to_the_last_time():
+    steps = sum(10.0 / (0.1 / (p * d)) for d in (10, 40) for p in (2, 8)) * 6
+    assert found().sgd_steps == pytest.approx(steps, rel=1e-12)
+    assert found(simulate=False).sgd_steps == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"observables": ["overlaps"]}, {"simulate": False}, {"axes": {**BASE["axes"], "regime": "auto"}}],
+    ids=repr,
+)
+def test_bytes_are_those_of_the_arrays(change):
+    layout = Layout(grid(**change))
+    variables = [variable for some in layout.variables.values() for variable in some.values()]
+    arrays = sum(np.zeros(variable.shape, variable.dtype).nbytes for variable in variables)
+    assert found(**change).bytes == layout.bytes == arrays
+
+
+def test_bytes_of_a_small_sweep_by_hand():
+    one = found(axes={"d": 10, "p": 2, "gamma": 0.1}, observables=["risk"], seeds=3)
+    # of each run: the risk at six times, seconds, steps, status
+    assert one.bytes == 3 * (6 * 8 + 8 + 8 + 1)
+
+
+def test_copies_are_computed_once():
+    one = found(init={"kind": "informed", "shared": True}, seeds=2)
+    # the two theories know no d: half of 16 runs
+    assert one.copies == 8
+    assert one.reused == 0
+    assert one.runs == 8 + 16
+
+
+def test_stored_runs_cost_nothing():
+    layout = Layout(grid())
+    everything = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
+    nothing = {kind: some[:0] for kind, some in everything.items()}
+    full, half, none = (
+        estimate(layout, wanted, sum(map(len, everything.values())), Calibration())
+        for wanted in (everything, {**everything, "sgd": everything["sgd"][:12]}, nothing)
+    )
+    assert (none.core_seconds, none.sgd_steps) == (0.0, 0.0)
+    assert none.reused == none.runs == full.runs
+    assert full.reused == full.copies == none.copies == 0
+    assert half.reused == 12
+    assert 0 < half.core_seconds < full.core_seconds
+    assert 0 < half.sgd_steps < full.sgd_steps
+    assert none.bytes == full.bytes
+
+
+def test_seconds_are_those_of_the_bundles():
+    layout = Layout(grid())
+    wanted = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
+    total = sum(bundle.cost for bundle in bundles(layout, wanted, Calibration()))
+    assert found().core_seconds == pytest.approx(total, rel=1e-9)
+
+
+def test_a_slow_machine_makes_it_dearer():
+    slow = Calibration({"sgd/S1": 10.0, "sgd/S2": 10.0, "sgd/S3": 10.0})
+    assert priced(grid(), slow).core_seconds > 1.5 * found().core_seconds
+
+
+def test_what_the_doctor_measures_prices_every_class_of_work(tmp_path, monkeypatch):
+    few = [(given, steps // 50, chains) for given, steps, chains in calibration.SGD]
+    monkeypatch.setattr(calibration, "SGD", few)
+    monkeypatch.setattr(calibration, "REPEATS", 1)
+    folder = DataFolder(tmp_path / "new")
+    folder.put_calibration(Calibration({"of/another": 3.0}))
+    factors = calibration.measure(folder)
+    used = {ode_work(point, regime) for point in POINTS for regime in ("auto", *REGIMES)}
+    used |= {RECORDING, *(sgd_work(point) for point in POINTS)}
+    assert used | {"of/another"} <= set(factors)
+    assert all(math.isfinite(factor) and factor > 0.0 for factor in factors.values())
+    assert folder.calibration().factors == factors
+    one = priced(grid(), folder.calibration())
+    assert math.isfinite(one.core_seconds)
+    assert one.core_seconds > 0.0
+
+
+POINTS = [
+    Point.parse({"d": d, "p": p, "k": k, "gamma": 1.0, "activation": activation})
+    for d, p in ((5, 2), (5, 400), (20, 20), (300, 10), (2000, 100))
+    for k in (1, 2, 3)
+    for activation in ACTIVATIONS
+]
+
+
+def test_the_dearest_point_is_named():
+    dearest = found().dearest
+    assert (dearest["d"], dearest["p"]) == (40, 8)
+    assert 0 < dearest["core_seconds"] <= found().core_seconds
+
+
+def test_an_estimate_is_plain_data():
+    content = found().content()
+    assert set(content) == set(Estimate.__dataclass_fields__)
+    assert content["points"] == 4
+
+
+# Warnings
+
+
+def axes(regime="classical", **some):
+    return {"axes": {"d": 100, "p": 4, "gamma": 0.1, **some, "regime": regime}}
+
+
+WARNED = [
+    ("δt = 0.25 > 0.1: no guarantee", axes(d=10, p=2, gamma=5.0)),
+    ("p = 3 is no multiple of k = 2", axes(p=3)),
+    ("gradient flow departs from SGD", axes(gamma=0.8)),
+    ("mean field at p = 4", axes("mean_field")),
+    ("mean field neglects the sampling term", axes("mean_field", gamma=0.8)),
+    ("label noise enters as γΔ/p", {**axes("mean_field_pde"), "fixed": {"k": 2, "noise": 0.1}}),
+    (
+        "label noise leaves the teacher's span",
+        {**axes("mean_field_projected"), "fixed": {"k": 2, "noise": 1}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "change"), WARNED)
+def test_where_a_theory_is_stretched_there_is_a_warning(text, change):
+    (warning,) = [one for one in found(**change).warnings if text in one]
+    assert "points" not in warning  # of a single point there is nothing to count
+
+
+@pytest.mark.parametrize("regime", ["classical", "high_dimensional", "classical_noise"])
+def test_where_a_theory_is_at_home_there_is_no_warning(regime):
+    assert found(**axes(regime)).warnings == ()
+
+
+@pytest.mark.parametrize("regime", [["classical"], ["classical", "high_dimensional"]], ids=["one", "two"])
+def test_a_warning_says_at_how_many_points_it_holds(regime):
+    warnings = found(**axes(regime, d=[5, 50, 100], p=2, gamma=2.0)).warnings
+    (steps,) = [one for one in warnings if "δt" in one]
+    assert steps.endswith("(such at 1 of 3 points)")
+
+
+def test_warnings_that_differ_by_their_numbers_are_one():
+    warnings = found(**axes(p=[3, 5, 7, 8])).warnings
+    (uneven,) = [one for one in warnings if "multiple" in one]
+    assert uneven.endswith("(such at 3 of 4 points)")
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "regime"),
+    [
+        ("multiple of k", {"p": 3}, None),
+        ("multiple of k", {"p": 3}, "auto"),
+        ("δt", {"d": 10, "p": 2, "gamma": 5.0}, "auto"),
+    ],
+)
+def test_a_point_is_warned_about_whatever_is_computed_there(text, change, regime):
+    some = {name: value for name, value in axes(regime, **change)["axes"].items() if value is not None}
+    assert any(text in one for one in found(axes=some).warnings)
+
+
+def test_a_run_of_hours_is_warned_about():
+    warnings = found(axes={"d": 10**5, "p": 1000, "gamma": 0.1}, time={"max": 1e3}).warnings
+    assert any("one SGD run takes" in one and "hours" in one for one in warnings)
+
+
+# Limits
+
+ESTIMATE = Estimate(
+    points=10, runs=100, reused=0, copies=0, sgd_steps=1.0, core_seconds=3600.0, bytes=1000, dearest={},
+    warnings=(),
+)  # fmt: skip
+EXACT = {"points": 10, "runs": 100, "core_hours": 1.0, "bytes": 1000}
+
+
+def test_what_is_exactly_at_the_limits_is_accepted():
+    ESTIMATE.require(Limits(**EXACT), free_bytes=1000)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_is_beyond_a_limit_is_refused_with_its_name(name):
+    with pytest.raises(LimitExceeded) as info:
+        ESTIMATE.require(Limits(**{**EXACT, name: EXACT[name] * 0.9}), free_bytes=1000)
+    assert info.value.field == name
+    assert f"must be at most {EXACT[name] * 0.9:.6g}" in info.value.allowed
+    assert isinstance(info.value, InvalidInput)
+
+
+def test_a_full_disk_is_a_limit():
+    with pytest.raises(LimitExceeded) as info:
+        ESTIMATE.require(Limits(), free_bytes=999)
+    assert info.value.field == "bytes"
+
+
+def test_the_default_limits_accept_the_base_sweep():
+    found().require(Limits(), free_bytes=1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"seeds": {"init": 100_000, "repeat": 100_000}}, "runs"),
+        ({"axes": {"d": {"lin": [5, 700, 696]}, "p": {"lin": [1, 300, 300]}, "gamma": 0.1}}, "points"),
+    ],
+)
+def test_too_much_is_refused_before_every_run_is_looked_at(change, name, monkeypatch, tmp_path):
+    monkeypatch.setattr(Runs, "keys", property(lambda runs: pytest.fail("keys of too many runs")))
+    monkeypatch.setattr(Grid, "points", ())  # which is not what is tested here
+    submission = Submission(SweepSpec.parse({**BASE, **change}))
+    with pytest.raises(LimitExceeded) as info:
+        submission.look(DataFolder(tmp_path), None, Limits())
+    assert info.value.field == name

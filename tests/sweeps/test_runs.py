@@ -1,0 +1,326 @@
+"""Runs: a key says everything that the numbers of a run depend on, and nothing else."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweep_service import integrate
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import InvalidInput
+from sweep_service.sweeps.grids import Grid
+from sweep_service.sweeps.runs import KEY, Copies, Runs
+from sweep_service.sweeps.spec import SweepSpec
+
+BASE = {
+    "axes": {"d": [8, 12], "p": [2, 4], "gamma": [0.1, 1.0], "regime": ["classical", "high_dimensional"]},
+    "fixed": {"k": 2, "noise": 0.1},
+    "init": {"kind": "informed", "shared": True},
+    "seeds": {"init": 2, "repeat": 3},
+    "time": {"max": 1.0, "min": 0.1, "samples": 3},
+}
+
+
+def grid(**change):
+    return Grid.of(SweepSpec.parse({**BASE, **change}))
+
+
+def labelled(found):
+    """Keys by what a run is: kind, values of its point, seed, and repeat or regime."""
+    runs, keys = Runs(found), {}
+    points = [tuple(sorted({**found.fixed, **found.row(index)}.items())) for index in range(len(found))]
+    sgd = itertools.product(points, found.seeds, found.repeats) if found.simulate else ()
+    ode = itertools.product(points, found.regimes, found.seeds)
+    for kind, labels in (("sgd", list(sgd)), ("ode", list(ode))):
+        assert len(labels) == runs.count(kind) == len(runs.keys[kind])
+        keys |= {(kind, *label): bytes(key) for label, key in zip(labels, runs.keys[kind], strict=True)}
+    return keys
+
+
+def keys_of(kind="ode", regime="classical", point=None, init=None, options=None, seed=0):
+    """The one key of one run."""
+    point = {"d": 8, "p": 4, "gamma": 0.1, **(point or {})}
+    fixed = {"k": 2, "noise": 0.1, **{name: point.pop(name) for name in list(point) if name not in "dpgamma"}}
+    found = grid(
+        axes={**point, "regime": regime}, fixed=fixed, seeds=[seed], init=init or BASE["init"],
+        regime_options=options or {},
+    )  # fmt: skip
+    return bytes(Runs(found).keys[kind][0])
+
+
+# Numbers
+
+
+def test_runs_are_numbered_with_the_last_index_fastest():
+    runs = Runs(grid())
+    assert runs.shape("sgd") == (8, 2, 3)
+    assert runs.shape("ode") == (8, 2, 2)
+    assert (runs.count("sgd"), runs.count("ode")) == (48, 32)
+    assert {kind: keys.dtype for kind, keys in runs.keys.items()} == {"sgd": KEY, "ode": KEY}
+
+
+@pytest.mark.parametrize(
+    ("change", "counts"),
+    [
+        ({"simulate": False}, (0, 32)),
+        ({"axes": {"d": 8, "p": 4, "gamma": 1.0}}, (6, 0)),
+        ({"simulate": False, "seeds": {"init": 1, "repeat": 9}}, (0, 16)),
+    ],
+)
+def test_there_are_no_runs_of_what_is_not_asked_for(change, counts):
+    runs = Runs(grid(**change))
+    assert (runs.count("sgd"), runs.count("ode")) == counts
+    assert (len(runs.keys["sgd"]), len(runs.keys["ode"])) == counts
+
+
+# Adding and reordering
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.data())
+def test_adding_and_reordering_never_change_the_key_of_an_old_run(data):
+    def more(old, extra):
+        return data.draw(st.permutations([*old, *data.draw(st.lists(extra, max_size=2, unique=True))]))
+
+    old = grid()
+    new = grid(
+        axes={
+            "d": more([8, 12], st.integers(13, 99)),
+            "p": more([2, 4], st.integers(5, 9)),
+            "gamma": more([0.1, 1.0], st.floats(2.0, 9.0)),
+            "regime": more(BASE["axes"]["regime"], st.sampled_from(["auto", "mean_field"])),
+        },
+        seeds={
+            "init": more([0, 1], st.integers(2, 9)),
+            "repeat": more([0, 1, 2], st.integers(3, 9)),
+        },
+        observables=data.draw(st.sampled_from([None, ["risk"], ["overlaps"], ["cosine_histogram"]])),
+        name=data.draw(st.text("ab")),
+    )
+    assert labelled(old).items() <= labelled(new).items()
+
+
+def test_a_run_has_the_same_key_in_every_design():
+    product = labelled(grid(axes={"d": 8, "p": 4, "gamma": 0.1, "regime": "classical"}))
+    listed = labelled(grid(points=[{"d": 8, "p": 4, "gamma": 0.1}], axes={"regime": "classical"}))
+    assert product == listed
+
+
+def test_an_axis_of_a_constant_changes_no_key():
+    plain = labelled(grid())
+    with_axis = grid(
+        axes={**BASE["axes"], "noise": [0.1, 0.2], "init.epsilon": [0.1]}, fixed={"k": 2}, init=PLANTED
+    )
+    without = grid(init=PLANTED)
+    some = {bytes(key) for key in Runs(with_axis).keys["sgd"]}
+    assert {bytes(key) for key in Runs(without).keys["sgd"]} < some
+    assert not some & set(plain.values())
+
+
+PLANTED = {"kind": "planted", "shared": True}
+
+
+# SGD
+
+
+def test_keys_of_sgd_differ_for_every_point_seed_and_repeat():
+    found = grid(axes={**BASE["axes"], "noise": [0.0, 0.1], "activation": ["erf", "relu"]}, fixed={"k": 2})
+    keys = Runs(found).keys["sgd"]
+    assert len(np.unique(keys)) == len(keys) == 8 * 4 * 6
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"d": 9}, {"p": 6}, {"gamma": 0.2}, {"k": 1}, {"noise": 0.2}, {"activation": "relu"},
+        {"activation": "relu", "teacher_activation": "erf"},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_every_parameter_is_in_the_key_of_sgd(change):
+    assert keys_of("sgd", point=change) != keys_of("sgd")
+
+
+@pytest.mark.parametrize("kind", ["sgd", "ode"])
+@pytest.mark.parametrize(
+    "start",
+    [{"kind": "informed"}, PLANTED, {**PLANTED, "epsilon": 0.2}, {**BASE["init"], "teacher": {"rho": 0.5}}],
+    ids=repr,
+)  # fmt: skip
+def test_the_start_is_in_the_key(kind, start):
+    assert keys_of(kind, init=start) != keys_of(kind)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "ode"])
+def test_the_seed_is_in_the_key(kind):
+    assert keys_of(kind, seed=1) != keys_of(kind, seed=0)
+
+
+@pytest.mark.parametrize("change", [{"max": 2.0}, {"min": 0.2}, {"samples": 4}, {"tail": 2}], ids=repr)
+@pytest.mark.parametrize("kind", ["sgd", "ode"])
+def test_the_times_are_in_the_key(kind, change):
+    one, other = grid(), grid(time={**BASE["time"], **change})
+    assert not np.any(Runs(one).keys[kind] == Runs(other).keys[kind])
+
+
+@pytest.mark.parametrize("observables", [["risk"], ["overlaps"], ["cosine", "off_diagonal_rms"]], ids=repr)
+def test_observables_are_not_in_the_key(observables):
+    assert labelled(grid(observables=observables)) == labelled(grid())
+
+
+@pytest.mark.parametrize("option", [{"finite_d_factor": True}, {"qmc_points": 64}], ids=repr)
+def test_options_of_the_theory_are_in_the_keys_of_odes_only(option):
+    one, other = Runs(grid()), Runs(grid(regime_options=option))
+    assert np.all(one.keys["sgd"] == other.keys["sgd"])
+    assert not np.any(one.keys["ode"] == other.keys["ode"])
+
+
+@pytest.mark.parametrize("change", [{"gamma": 0.3}, {"noise": 0.3}, {"activation": "relu"}], ids=repr)
+def test_points_that_differ_in_their_dynamics_start_alike_and_have_their_own_keys(change):
+    base = {"d": 8, "p": 4, "gamma": 0.1, "k": 2, "noise": 0.1, "activation": "erf"}
+    one, other = (
+        grid(axes={"regime": "high_dimensional"}, fixed=values, init={"kind": "gaussian"}).point(0)
+        for values in (base, {**base, **change})
+    )
+    assert one.init.key(one.shape, 3) == other.init.key(other.shape, 3)
+    np.testing.assert_array_equal(one.start(3).overlaps.Q, other.start(3).overlaps.Q)
+    for kind in ("sgd", "ode"):
+        assert keys_of(kind, "high_dimensional", change) != keys_of(kind, "high_dimensional")
+
+
+def test_weights_are_for_python_only():
+    """The same overlaps in other coordinates walk another path, and no key could tell."""
+    init = {"kind": "weights", "W": np.eye(3, 5).tolist(), "W_star": np.eye(2, 5).tolist()}
+    with pytest.raises(InvalidInput) as info:
+        grid(axes={"d": 5, "p": 3, "gamma": 0.5}, init=init, seeds=1)
+    assert info.value.field == "init.kind"
+
+
+# ODEs: what a theory does not look at is not in its key
+
+# of d, gamma and noise: what a regime must not look at, and what it must
+ONCE = {
+    "classical": ({"d", "gamma", "noise"}, set()),
+    "classical_noise": ({"d"}, {"gamma", "noise"}),
+    "high_dimensional": ({"d"}, {"gamma", "noise"}),
+    "mean_field": (set(), {"d", "gamma", "noise"}),
+    "mean_field_high_dimensional": ({"d"}, {"gamma", "noise"}),
+    "mean_field_projected": ({"d"}, set()),  # q ≡ 0: there is no D and nothing that noise could move
+    "mean_field_pde": (set(), {"d"}),
+    "auto": (set(), {"d", "gamma", "noise"}),
+}
+OTHER = {"d": 12, "gamma": 0.2, "noise": 0.2}
+
+
+def test_every_regime_is_named_here():
+    assert set(ONCE) == {"auto", *REGIMES}
+
+
+@pytest.mark.parametrize("regime", ONCE)
+@pytest.mark.parametrize("name", OTHER)
+def test_a_theory_is_computed_once_over_what_it_does_not_look_at(regime, name):
+    same = keys_of(regime=regime, point={name: OTHER[name]}) == keys_of(regime=regime)
+    ignored, needed = ONCE[regime]
+    assert same or name not in ignored
+    assert not same or name not in needed
+
+
+@pytest.mark.parametrize("regime", ONCE)
+def test_a_start_that_is_drawn_for_each_d_is_never_shared(regime):
+    init = {"kind": "gaussian"}
+    assert keys_of(regime=regime, init=init) != keys_of(regime=regime, init=init, point={"d": 12})
+
+
+GIVEN = {
+    "kind": "overlaps", "M": [[0.1, 0.2], [0.3, 0.1], [0.0, 0.4]], "Q": [[1, 0.2, 0], [0.2, 1, 0], [0, 0, 1]],
+    "P": [[1, 0], [0, 1]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("regime", [name for name, (ignored, _) in ONCE.items() if "d" in ignored])
+def test_given_overlaps_are_one_start_for_all_d(regime):
+    found = grid(axes={"d": [8, 12, 40], "p": 3, "gamma": [0.1, 0.2], "regime": regime}, init=GIVEN, seeds=1)
+    keys = {kind: keys.reshape(3, 2) for kind, keys in Runs(found).keys.items()}
+    assert np.all(keys["ode"] == keys["ode"][0])
+    assert len(np.unique(keys["sgd"])) == 6
+    if regime == "mean_field_projected":  # which is for starts in the teacher's span
+        return
+    one, other = (
+        integrate(found.point(index), times=[0.0, 2.0], regime=regime, overlaps=True) for index in (0, 4)
+    )
+    for variable in one.data_vars:
+        np.testing.assert_array_equal(one[variable], other[variable], err_msg=variable)
+
+
+@pytest.mark.parametrize("name", ["M", "Q", "P"])
+def test_every_given_overlap_is_in_the_key(name):
+    changed = {**GIVEN, name: (1.01 * np.array(GIVEN[name])).tolist()}
+    for kind in ("sgd", "ode"):
+        assert keys_of(kind, point={"p": 3}, init=changed) != keys_of(kind, point={"p": 3}, init=GIVEN)
+
+
+@pytest.mark.parametrize("regime", ["high_dimensional", "classical_noise", "mean_field_high_dimensional"])
+def test_the_finite_d_factor_brings_d_into_the_key(regime):
+    option = {"finite_d_factor": True}
+    assert keys_of(regime=regime, options=option) != keys_of(regime=regime, options=option, point={"d": 12})
+
+
+@pytest.mark.parametrize("regime", ONCE)
+@pytest.mark.parametrize("change", [{"p": 6}, {"k": 1}, {"activation": "relu"}], ids=repr)
+def test_every_theory_looks_at_widths_and_activations(regime, change):
+    assert keys_of(regime=regime, point=change) != keys_of(regime=regime)
+
+
+def test_regimes_have_keys_of_their_own():
+    assert len({keys_of(regime=regime) for regime in ONCE}) == len(ONCE)
+
+
+@pytest.mark.parametrize("finite_d", [False, True])
+@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("regime", REGIMES)
+def test_equal_keys_of_a_theory_mean_equal_numbers(regime, name, finite_d):
+    options = {"finite_d_factor": finite_d}
+    base = {"d": 8, "p": 4, "gamma": 0.1, "k": 2, "noise": 0.1, "init": BASE["init"]}
+    one, other = (
+        integrate(point, times=[0.0, 0.5, 2.0], regime=regime, regime_options=options, overlaps=True)
+        for point in (base, {**base, name: OTHER[name]})
+    )
+    equal = all(np.array_equal(one[variable], other[variable]) for variable in one.data_vars)
+    same = keys_of(regime=regime, options=options, point={name: OTHER[name]}) == keys_of(
+        regime=regime, options=options
+    )
+    assert equal or not same
+
+
+# Copies
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.integers(0, 6), max_size=30), st.randoms(use_true_random=False))
+def test_copies_reach_every_run_exactly_once(names, order):
+    keys = np.array([bytes([name]) * 16 for name in names], dtype=KEY)
+    copies = Copies(keys)
+    first = copies.unique()
+    assert first.tolist() == sorted({names.index(name) for name in names})
+    rows, numbers = copies.expand(first)
+    assert sorted(numbers.tolist()) == list(range(len(names)))
+    assert [names[first[row]] for row in rows] == [names[number] for number in numbers]
+
+    some = np.array(
+        order.sample(first.tolist(), len(first) // 2), dtype=np.int64
+    )  # any of them, in any order
+    rows, numbers = copies.expand(some)
+    assert [names[some[row]] for row in rows] == [names[number] for number in numbers]
+    wanted = {names[number] for number in some}
+    assert sorted(numbers.tolist()) == [number for number, name in enumerate(names) if name in wanted]
+
+
+def test_copies_of_a_theory_without_d_are_computed_once():
+    keys = Runs(grid()).keys["ode"]
+    # classical: p and seed; high_dimensional: gamma as well; neither knows d
+    assert len(Copies(keys).unique()) == 2 * 2 + 2 * 2 * 2
+    rows, numbers = Copies(keys).expand(Copies(keys).unique())
+    assert sorted(numbers.tolist()) == list(range(32))
+    assert np.all(keys[Copies(keys).unique()][rows] == keys[numbers])

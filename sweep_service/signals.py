@@ -29,6 +29,7 @@ class Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._hear)
         signal.signal(signal.SIGALRM, self._hear_again)
+        sys.unraisablehook = _report_unless_interrupt
 
     def _hear(self, number: int, frame: Any) -> None:
         if self.asked:
@@ -42,12 +43,18 @@ class Stop:
             raise Interrupt
 
     def _hear_again(self, number: int, frame: Any) -> None:
-        """Python drops an exception that is raised while an object is finalised: then it must come again."""
+        """Raise again, because Python drops an exception that is raised while an object is finalised."""
         raise Interrupt
 
     def handled(self) -> None:
         """For who catches an `Interrupt` of a wait: no other one comes."""
         signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _report_unless_interrupt(problem: Any) -> None:
+    """Stay silent about an `Interrupt` that was dropped: the timer raises it again."""
+    if not isinstance(problem.exc_value, Interrupt):
+        sys.__unraisablehook__(problem)
 
 
 stop = Stop()  # of this process

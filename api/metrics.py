@@ -137,15 +137,15 @@ class Metrics(Meter):
             return
 
     def _ledger(self) -> Iterator[Metric]:
-        states, runs, bundles, left = Tally[str](), Tally[str](), Tally[str](), 0.0
+        states, runs, bundles, left = Tally[str](), Tally[Status](), Tally[str](), 0.0
         for sweep, totals in self.engine.board.page():
             states[sweep.state.value] += 1
             runs.update(totals["counts"])
-            runs[Status.PENDING.label] += sweep.runs - sum(totals["counts"].values())
+            runs[Status.PENDING] += sweep.runs - sum(totals["counts"].values())
             bundles.update(totals["bundles"])
             left += totals["cost_left"] if not sweep.state.ended else 0.0
         yield _labelled("sweep_sweeps", "Sweeps", "state", {one.value: states[one.value] for one in State})
-        yield _labelled("sweep_runs", "Runs", "status", {one.label: runs[one.label] for one in Status})
+        yield _labelled("sweep_runs", "Runs", "status", {one.label: runs[one] for one in Status})
         names = [one.name.lower() for one in Progress]
         yield _labelled("sweep_bundles", "Bundles", "progress", {name: bundles[name] for name in names})
         yield GaugeMetricFamily("sweep_queue_seconds", "Processor time that is left, as predicted", left)

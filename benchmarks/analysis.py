@@ -12,7 +12,7 @@ from sweep_service.analysis.accessor import METHODS
 from sweep_service.status import Status
 from sweep_service.store.dataset import coordinates
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 
 LIMIT = 1.0  # seconds of a phase diagram
@@ -57,10 +57,10 @@ def stored(d: int, gamma: int) -> xr.Dataset:
         "fixed": {"k": 2, "noise": 1e-3}, "init": {"kind": "informed"},
         "time": {"max": 100.0, "samples": 60}, "observables": ["risk", "specialisation", "largest_norm"],
     })  # fmt: skip
-    layout = Layout(Grid.of(spec, checked=True))
-    dataset = coordinates(layout).assign_attrs(spec=spec.model_dump_json())
+    plan = SweepPlan(Grid.of(spec, checked=True))
+    dataset = coordinates(plan.schema).assign_attrs(spec=spec.model_dump_json())
     random, times = np.random.default_rng(0), dataset["time"].values
-    for some in layout.variables.values():
+    for some in plan.schema.variables.values():
         for name, variable in some.items():
             if name == "status":
                 values = np.full(variable.shape, Status.DONE, variable.dtype)

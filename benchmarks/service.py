@@ -19,6 +19,7 @@ from numcodecs import Zstd
 
 from benchmarks.harness import Row
 from sweep_service.cli.demo import service as serving
+from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep
 from sweep_service.sweeps.bundles import Bundle
@@ -68,7 +69,7 @@ def fill(root: Path, sweeps: int) -> None:
         name, then = f"20260101-000000-{at:08x}", f"2026-01-01T00:00:00.{at:03d}+00:00"
         some = [Bundle((Job("sgd", place, 0, (0,), (0,)),), 5.0) for place in range(20)]
         ledger.add(Sweep(name, "", f"number {at}", State.COMPLETED, then, then, None, "", 20, 0), some)
-        ledger.merged(name, {one.key: (5.0, {"done": 1}) for one in some})
+        ledger.merged(name, {one.key: (5.0, {Status.DONE: 1}) for one in some})
     ledger.close()
 
 

@@ -22,8 +22,9 @@ from sweep_service.store.parts import Part
 from sweep_service.sweeps.bundles import Bundle
 from sweep_service.sweeps.grids import Grid
 from sweep_service.sweeps.jobs import Job
-from sweep_service.sweeps.layout import Layout
-from sweep_service.sweeps.runs import KEY, Kind
+from sweep_service.sweeps.keys import KEY
+from sweep_service.sweeps.plan import SweepPlan
+from sweep_service.sweeps.runs import Kind
 from sweep_service.sweeps.spec import SweepSpec
 
 NAME = "scale"
@@ -34,15 +35,15 @@ MERGE_LIMIT, OPEN_LIMIT, CURVE_LIMIT, MEMORY_LIMIT = 2e-4, 1.0, 0.05, 1000.0
 
 def store(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as root:
-        folder, ledger, layout = waiting(Path(root), spec(20 if quick else 1000, 10 if quick else 100))
-        points = len(layout.grid)
+        folder, ledger, plan = waiting(Path(root), spec(20 if quick else 1000, 10 if quick else 100))
+        points = len(plan.grid)
         began, wall = time.process_time(), time.perf_counter()
         Merger(folder, ledger).merge(NAME)
         merged, wall = time.process_time() - began, time.perf_counter() - wall
-        assert ledger.totals(NAME)["counts"] == {"done": 2 * points}
+        assert ledger.totals(NAME)["counts"] == {Status.DONE: 2 * points}
         ledger.close()
         began = time.process_time()
-        at_once(Path(root) / "once.zarr", layout)
+        at_once(Path(root) / "once.zarr", plan)
         once = time.process_time() - began
         yield Row(
             f"store/merge-{points}", f"{points} points from parts of {RUNS} runs", merged,
@@ -84,24 +85,24 @@ def spec(d: int, gamma: int, **other: Any) -> dict[str, Any]:
     }
 
 
-def waiting(root: Path, content: dict[str, Any]) -> tuple[DataFolder, Ledger, Layout]:
+def waiting(root: Path, content: dict[str, Any]) -> tuple[DataFolder, Ledger, SweepPlan]:
     """A sweep none of whose runs is shared, computed but not merged: its parts hold random numbers."""
     folder, asked = DataFolder(root), SweepSpec.parse(content)
     folder.objects.prepare()
     folder.objects.put(f"{NAME}.json", asked.model_dump_json().encode())
-    layout = Layout(Grid.of(asked, checked=True))
-    folder.create_dataset(NAME, layout, {})
-    counts = {kind: layout.runs.count(kind) for kind in layout.variables}
+    plan = SweepPlan(Grid.of(asked, checked=True))
+    folder.create_dataset(NAME, plan, {})
+    counts = {kind: plan.runs.count(kind) for kind in plan.schema.variables}
     folder.put_keys(NAME, {kind: distinct(counts.get(kind, 0)) for kind in ("sgd", "ode")})
     some, rng = [], np.random.default_rng(0)
     for kind, count in counts.items():
         for begin in range(0, count, RUNS):
             some.append(Bundle((Job(kind, begin, 0, (0,), (0,)),), 5.0))  # its name is all that is needed
-            part = synthetic(layout, kind, np.arange(begin, min(count, begin + RUNS)), rng)
+            part = synthetic(plan, kind, np.arange(begin, min(count, begin + RUNS)), rng)
             folder.objects.put(f"{NAME}.parts/{some[-1].key}.npz", part.pack())
     ledger, now = folder.ledger(), utc_now()
     ledger.add(Sweep(NAME, "", "", State.RUNNING, now, now, None, "", sum(counts.values()), 0), some)
-    return folder, ledger, layout
+    return folder, ledger, plan
 
 
 def distinct(count: int) -> np.ndarray[Any, Any]:
@@ -109,10 +110,10 @@ def distinct(count: int) -> np.ndarray[Any, Any]:
     return np.arange(2 * count, dtype="<u8").view(KEY)
 
 
-def synthetic(layout: Layout, kind: Kind, numbers: np.ndarray[Any, Any], rng: np.random.Generator) -> Part:
+def synthetic(plan: SweepPlan, kind: Kind, numbers: np.ndarray[Any, Any], rng: np.random.Generator) -> Part:
     """A part as a bundle would leave it, without the work."""
     values: dict[str, Any] = {}
-    for name, variable in layout.variables[kind].items():
+    for name, variable in plan.schema.variables[kind].items():
         shape = (len(numbers), *variable.shape[len(variable.leading) :])
         if name == "status":
             values[name] = np.full(shape, Status.DONE, np.int8)
@@ -123,10 +124,10 @@ def synthetic(layout: Layout, kind: Kind, numbers: np.ndarray[Any, Any], rng: np
     return Part({kind: numbers}, {kind: values}, ())
 
 
-def at_once(path: Path, layout: Layout) -> None:
+def at_once(path: Path, plan: SweepPlan) -> None:
     """The same risks, from memory, chunk by chunk in order."""
     group = zarr.open_group(path, mode="w")
-    for some in layout.variables.values():
+    for some in plan.schema.variables.values():
         risk = some["risk"]
         array = group.create_array(risk.name, shape=risk.shape, chunks=risk.chunks, dtype=risk.dtype)
         array[...] = np.random.default_rng(0).random(risk.shape)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum
+from typing import Any
+
+import numpy as np
 
 
 class Status(IntEnum):
@@ -13,3 +17,9 @@ class Status(IntEnum):
     @property
     def label(self) -> str:
         return self.name.lower()
+
+
+def count_statuses(values: Any) -> Counter[Status]:
+    """How often each status occurs in an array of stored values."""
+    statuses, counts = np.unique(values, return_counts=True)
+    return Counter({Status(int(s)): int(n) for s, n in zip(statuses, counts, strict=True)})

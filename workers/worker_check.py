@@ -11,7 +11,7 @@ from sweep_service.errors import NotFound, StoreGone, is_passing
 from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.simulators.simulate import simulate
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.layout import LAYOUT_VERSION
+from sweep_service.sweeps.schema import LAYOUT_VERSION
 from sweep_service.version import __version__
 
 NONCE = "nonce"

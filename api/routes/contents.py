@@ -45,14 +45,13 @@ def map(engine: Here, request: Request, id: Id) -> Response:
 
 def counted(engine: Engine, id: str) -> dict[str, Any]:
     dataset = engine.folder.dataset(id)
-    grid, runs = dataset.layout.grid, dataset.layout.runs
-    kinds = list(dataset.layout.variables)
-    statuses = np.concatenate([dataset.status(kind).reshape(len(grid), -1) for kind in kinds], axis=1)
+    grid, runs = dataset.plan.grid, dataset.plan.runs
+    statuses = np.concatenate([dataset.status(kind).reshape(len(grid), -1) for kind in runs.kinds], axis=1)
     counts = {status.label: np.count_nonzero(statuses == status, axis=1) for status in Status}
     return {
         "points": len(grid),
         "dims": list(grid.dims),
         "shape": list(grid.shape),
-        "runs": sum(runs.count(kind) for kind in kinds) // len(grid),
+        "runs": runs.total // len(grid),
         "counts": {label: count.tolist() for label, count in counts.items() if count.any()},
     }

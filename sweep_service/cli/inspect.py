@@ -95,9 +95,8 @@ def rerun(
     from sweep_service.status import Status
 
     folder = data_folder(data)
-    layout = folder.layout(Here(folder).find(sweep))
-    kind, _, number = run.partition("-")
-    result = alone(layout, kind, number)
+    plan = folder.plan(Here(folder).find(sweep))
+    result = alone(plan, plan.runs.find(run))
     status = Status(int(result.values["status"][0])).label
     trace = "".join(failure.trace for failure in result.failures)
     say(as_json, {"run": run, "status": status, "trace": trace}, trace or status)

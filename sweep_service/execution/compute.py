@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,29 +17,28 @@ from sweep_service.simulators.checkpoint import Checkpoint
 from sweep_service.simulators.simulate import run_chains
 from sweep_service.status import Status
 from sweep_service.sweeps.jobs import Failure, Job, Result, empty_values
-from sweep_service.sweeps.layout import Layout
-from sweep_service.sweeps.runs import Kind
-from sweep_service.validation import whole
+from sweep_service.sweeps.plan import SweepPlan
+from sweep_service.sweeps.runs import Run
 
 # Not the fault of a run: asked to stop, or no room on the disk.
 PASSED_ON = (Stopped, OSError)
 
 
 def compute(
-    layout: Layout,
+    plan: SweepPlan,
     job: Job,
     stopped: Callable[[], bool] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Result:
     """Compute a job. What fails is a status with its trace; only `Stopped` ends it early."""
-    return _sgd(layout, job, stopped, checkpoint) if job.kind == "sgd" else _ode(layout, job, stopped)
+    return _sgd(plan, job, stopped, checkpoint) if job.kind == "sgd" else _ode(plan, job, stopped)
 
 
 def _sgd(
-    layout: Layout, job: Job, stopped: Callable[[], bool] | None, checkpoint: Checkpoint | None
+    plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None, checkpoint: Checkpoint | None
 ) -> Result:
-    grid = layout.grid
-    values = empty_values(layout, "sgd", job.runs)
+    grid = plan.grid
+    values = empty_values(plan.schema, "sgd", job.runs)
     call = partial(
         run_chains,
         grid.point(job.point),
@@ -66,28 +64,24 @@ def _sgd(
         if checkpoint is not None:
             checkpoint.clear()
         if job.runs > 1:  # let the others not suffer for one
-            return _one_by_one(layout, job, stopped)
+            return _one_by_one(plan, job, stopped)
         values["status"][:] = Status.FAILED
-        return Result(values, _failures(layout, job, error, [0]))
+        return Result(values, _failures(plan, job, error, [0]))
     _fill(values, found.values)
     values["status"][:], values["steps"][:] = found.ends.status, found.ends.steps
     values["seconds"][:] = found.ends.seconds
     return Result(values)
 
 
-def _one_by_one(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result:
-    found = [
-        _sgd(layout, replace(job, seeds=(seed,), repeats=(repeat,)), stopped, None)
-        for seed in job.seeds
-        for repeat in job.repeats
-    ]
+def _one_by_one(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) -> Result:
+    found = [_sgd(plan, single, stopped, None) for single in job.singly()]
     values = {name: np.concatenate([one.values[name] for one in found]) for name in found[0].values}
     return Result(values, tuple(failure for one in found for failure in one.failures))
 
 
-def _ode(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result:
-    grid, regime = layout.grid, layout.grid.regimes[job.regime]
-    values = empty_values(layout, "ode", len(job.seeds))
+def _ode(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) -> Result:
+    grid, regime = plan.grid, plan.grid.regimes[job.regime]
+    values = empty_values(plan.schema, "ode", len(job.seeds))
     failures: list[Failure] = []
     for row, place in enumerate(job.seeds):
         try:
@@ -108,7 +102,7 @@ def _ode(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result
             continue
         except Exception as error:
             values["status"][row] = Status.FAILED
-            failures += _failures(layout, job, error, [row])
+            failures += _failures(plan, job, error, [row])
             continue
         # Particles of the p = ∞ law are no neurons, and have no place in the dataset.
         _fill(
@@ -121,24 +115,9 @@ def _ode(layout: Layout, job: Job, stopped: Callable[[], bool] | None) -> Result
     return Result(values, tuple(failures))
 
 
-def alone(layout: Layout, kind: str, number: str) -> Result:
-    """One run by its name, without its neighbours."""
-    if kind not in layout.variables:
-        raise InvalidInput("run", f"{kind}-{number}", f"must begin with {' or '.join(layout.variables)}")
-    known: Kind = "sgd" if kind == "sgd" else "ode"
-    place = whole(
-        int(number) if number.isascii() and number.isdigit() else number,
-        "run",
-        0,
-        layout.runs.count(known) - 1,
-    )
-    first, second, third = (int(at) for at in np.unravel_index(place, layout.runs.shape(known)))
-    job = (
-        Job("sgd", first, 0, (second,), (third,))
-        if known == "sgd"
-        else Job("ode", first, second, (third,), (0,))
-    )
-    return compute(layout, job)
+def alone(plan: SweepPlan, run: Run) -> Result:
+    """One run, without those that it was bundled with."""
+    return compute(plan, Job.of(run))
 
 
 def _fill(room: Mapping[str, AnyArray], found: Mapping[str, AnyArray]) -> None:
@@ -147,8 +126,8 @@ def _fill(room: Mapping[str, AnyArray], found: Mapping[str, AnyArray]) -> None:
         room[name][tuple(slice(0, size) for size in found[name].shape)] = found[name]
 
 
-def _failures(layout: Layout, job: Job, error: Exception, rows: Any) -> tuple[Failure, ...]:
-    numbers, trace = job.numbers(layout), "".join(traceback.format_exception(error))
+def _failures(plan: SweepPlan, job: Job, error: Exception, rows: Any) -> tuple[Failure, ...]:
+    numbers, trace = job.numbers(plan.runs), "".join(traceback.format_exception(error))
     return tuple(
         Failure(job.kind, int(numbers[row]), f"{type(error).__name__}: {error}", trace) for row in rows
     )

@@ -12,7 +12,7 @@ import errno
 import logging
 import re
 import time as clock
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -139,11 +139,10 @@ class Conductor:
         return adopted
 
     def _adopt(self, name: str) -> str:
-        layout, about = self.folder.layout(name), self.folder.dataset(name).attributes
-        runs = sum(layout.runs.count(kind) for kind in layout.variables)
+        plan, about = self.folder.plan(name), self.folder.dataset(name).attributes
         sweep = Sweep(
-            name, layout.grid.key.digest, self.folder.spec(name).name, State.PAUSED,
-            about.get("created", utc_now()), utc_now(), about.get("extends"), "adopted", runs, 0,
+            name, plan.grid.key.digest, self.folder.spec(name).name, State.PAUSED,
+            about.get("created", utc_now()), utc_now(), about.get("extends"), "adopted", plan.runs.total, 0,
         )  # fmt: skip
         self.ledger.add(sweep, [])
         self.merger.merge(name)
@@ -280,7 +279,7 @@ class Conductor:
         log.warning(told, receipt.bundle, attempts, receipt.error, extra={"event": "bundle_failed", **about})
         if attempts >= MOST_ATTEMPTS:  # it becomes a part whose runs have all failed
             bundle = self.ledger.bundle(receipt.sweep, receipt.bundle)
-            part = Part.failed(self.folder.layout(receipt.sweep), bundle.jobs, receipt.error)
+            part = Part.failed(self.folder.plan(receipt.sweep), bundle.jobs, receipt.error)
             # not in place of one that a worker wrote that was thought dead
             self.folder.objects.create(part_name(receipt.sweep, bundle.key), part.pack())
             self.ended.setdefault(receipt.sweep, set()).add(receipt.bundle)
@@ -289,25 +288,25 @@ class Conductor:
         if self.ledger.totals(sweep)["bundles_left"]:
             return
         counts = self.counts(sweep)
-        if Status.PENDING.label in counts:  # bundles were lost on the way, by a crash
+        if Status.PENDING in counts:  # bundles were lost on the way, by a crash
             self._requeue(sweep)
             return
         self.merger.keep_learned()
         fault("finish:state")
         ends = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
-        state = next((state for status, state in ends if status.label in counts), State.COMPLETED)
+        state = next((state for status, state in ends if status in counts), State.COMPLETED)
         self.ledger.set_state(sweep, state)
         self.folder.clear_parts(sweep)
         self.merger.forget(sweep)
 
-    def counts(self, sweep: str) -> dict[str, int]:
+    def counts(self, sweep: str) -> Counter[Status]:
         """Runs by status, as stored."""
         return self.folder.dataset(sweep).counts()
 
     def _recount(self, sweep: str) -> None:
         """Let the ledger know what is stored, where bundles alone do not say it."""
         counts = self.counts(sweep)
-        counts.pop(Status.PENDING.label, None)
+        counts.pop(Status.PENDING, None)
         self.ledger.recount(sweep, counts)
 
     def cancel(self, sweep: str) -> Sweep:
@@ -340,7 +339,7 @@ class Conductor:
     def retry(self, sweep: str) -> Sweep:
         """Compute failed and cancelled runs again."""
         state = self.ledger.sweep(sweep).state
-        is_whole = state is State.COMPLETED and set(self.counts(sweep)) <= {one.label for one in FINAL}
+        is_whole = state is State.COMPLETED and set(self.counts(sweep)) <= set(FINAL)
         if state.ended and not is_whole:
             for old in (Status.FAILED, Status.CANCELLED):
                 self._mark(sweep, old, Status.PENDING)
@@ -376,9 +375,9 @@ class Conductor:
             kind: np.intersect1d(
                 np.flatnonzero(dataset.status(kind) == Status.PENDING), copies[kind].unique()
             )
-            for kind in dataset.layout.variables
+            for kind in dataset.plan.runs.kinds
         }
-        self.ledger.add_bundles(sweep, bundles(dataset.layout, left, self.folder.calibration()))
+        self.ledger.add_bundles(sweep, bundles(dataset.plan, left, self.folder.calibration()))
         self.ledger.set_state(sweep, State.QUEUED)
 
     def _hindrance(self, error: Exception) -> str:
@@ -395,7 +394,7 @@ class Conductor:
 
     def _mark(self, sweep: str, old: Status, new: Status) -> None:
         dataset = self.folder.dataset(sweep)
-        for kind in dataset.layout.variables:
+        for kind in dataset.plan.runs.kinds:
             numbers = np.flatnonzero(dataset.status(kind) == old)
             if len(numbers):
                 dataset.write(kind, numbers, {"status": np.full(len(numbers), new, dtype=np.int8)})

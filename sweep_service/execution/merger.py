@@ -21,7 +21,7 @@ from sweep_service.execution.hooks import Meter
 from sweep_service.faults import fault
 from sweep_service.numerics.types import AnyArray
 from sweep_service.simulators.selection import choose_engine
-from sweep_service.status import Status
+from sweep_service.status import Status, count_statuses
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger
@@ -35,8 +35,9 @@ from sweep_service.sweeps.costs import (
     sgd_work,
     stepping,
 )
-from sweep_service.sweeps.layout import Layout
-from sweep_service.sweeps.runs import Copies, Kind
+from sweep_service.sweeps.keys import Copies
+from sweep_service.sweeps.plan import SweepPlan
+from sweep_service.sweeps.runs import Kind, run_name
 
 ENDING = ".npz"
 MERGE_BYTES = 64 << 20  # of parts at once
@@ -72,7 +73,7 @@ class Merger:
                 name = names.pop(0)
                 content = objects.get(name)
                 try:
-                    parts[name] = Part.unpack(content, dataset.layout)
+                    parts[name] = Part.unpack(content, dataset.plan)
                 except Damaged as error:  # its bundle is still pending, and is computed again
                     about = {"event": "part_damaged", "sweep": sweep, "part": name}
                     log.warning("%s is removed: %s", name, error, extra=about)
@@ -89,11 +90,11 @@ class Merger:
                 if name in parts or name.removeprefix(prefix).partition(".")[0] in merged:
                     objects.delete(name)
             fault("merge:removed")
-            self._count(sweep, dataset.layout, list(parts.values()), size, clock.monotonic() - began)
+            self._count(sweep, dataset.plan, list(parts.values()), size, clock.monotonic() - began)
 
-    def _count(self, sweep: str, layout: Layout, parts: list[Part], size: int, seconds: float) -> None:
+    def _count(self, sweep: str, plan: SweepPlan, parts: list[Part], size: int, seconds: float) -> None:
         for part in parts:
-            for engine, runs, steps, busy in _done(layout, part):
+            for engine, runs, steps, busy in _done(plan, part):
                 self.meter.computed(engine, runs, steps, busy)
         self.meter.merged(len(parts), size, seconds)
         if seconds > LONG:
@@ -101,13 +102,13 @@ class Merger:
             told = "merging %d parts took %.1f s"
             log.warning(told, len(parts), seconds, extra={"event": "merge_slow", **about})
 
-    def _sums(self, sweep: str, part: Part) -> tuple[float, dict[str, int]]:
+    def _sums(self, sweep: str, part: Part) -> tuple[float, Counter[Status]]:
         """The seconds that a part took, and its runs and their copies by status."""
-        counts: Counter[str] = Counter()
+        counts: Counter[Status] = Counter()
         for kind, numbers in part.numbers.items():
             rows, _ = self.copies(sweep)[kind].expand(numbers)
-            counts.update(Status(int(status)).label for status in part.values[kind]["status"][rows])
-        return sum(float(np.nansum(v["seconds"])) for v in part.values.values()), dict(counts)
+            counts += count_statuses(part.values[kind]["status"][rows])
+        return sum(float(np.nansum(v["seconds"])) for v in part.values.values()), counts
 
     def _store(self, dataset: SweepDataset, sweep: str, parts: list[Part]) -> None:
         for kind in sorted({kind for part in parts for kind in part.numbers}):
@@ -115,12 +116,12 @@ class Merger:
             numbers = np.concatenate([part.numbers[kind] for part in mine])
             values = {
                 name: np.concatenate([part.values[kind][name] for part in mine])
-                for name in dataset.layout.variables[kind]
+                for name in dataset.plan.schema.variables[kind]
             }
             self.write(dataset, sweep, kind, numbers, values)
         for part in parts:
             self._keep_failures(sweep, part)
-            self._learn(dataset.layout, part)
+            self._learn(dataset.plan, part)
         fault("merge:failures")
 
     def write(
@@ -134,37 +135,36 @@ class Merger:
     def _keep_failures(self, sweep: str, part: Part) -> None:
         """A capsule for each run that failed: error, trace, copies, and a command that runs it alone."""
         for failure in part.failures:
-            name = f"{failure.kind}-{failure.number}"
+            name = run_name(failure.kind, failure.number)
             _, runs = self.copies(sweep)[failure.kind].expand(np.array([failure.number]))
             command = shlex.join(["sweep", "rerun", sweep, name, "--data", self.folder.where])
             content = json.dumps({**asdict(failure), "runs": runs.tolist(), "command": command})
             self.folder.objects.put(f"{sweep}.failures/{name}.json", content.encode())
 
-    def _learn(self, layout: Layout, part: Part) -> None:
+    def _learn(self, plan: SweepPlan, part: Part) -> None:
         """Add up what some of the runs took and what they were predicted to take, by class of work."""
-        grid, plain = layout.grid, Calibration()
+        grid, plain = plan.grid, Calibration()
         last, samples = float(grid.times[-1]), len(grid.times)
         some = np.random.default_rng(0)  # which of them does not matter, but for not being every other one
         for kind in part.numbers:
             done = part.values[kind]["status"] == Status.DONE  # the others took less, or nothing
             numbers, seconds = part.numbers[kind][done], part.values[kind]["seconds"][done]
-            first, second, _ = np.unravel_index(numbers, layout.runs.shape(kind))
-            group = first * max(1, len(grid.regimes)) + (second if kind == "ode" else 0)
+            runs = plan.runs.table(kind, numbers)
+            group = runs.point * (len(grid.regimes) + 1) + runs.regime
             for one in some.permutation(np.unique(group))[:MOST_LEARNED]:
                 mine = group == one
-                index, place = int(first[mine][0]), int(second[mine][0])
-                point, runs = grid.point(index), int(np.sum(mine))
+                run, count = runs[mine].run(0), int(np.sum(mine))
+                point = grid.point(run.point)
                 if kind == "sgd":
-                    steps = stepping(point, last / point.delta_t, runs)
-                    price = steps + (records := recording(point, samples, runs))
+                    steps = stepping(point, last / point.delta_t, count)
+                    price = steps + (records := recording(point, samples, count))
                     work = sgd_work(point) if steps > records else RECORDING
                 else:
-                    work = ode_work(point, grid.regimes[place])
-                    price = ode_seconds(
-                        point, grid.regimes[place], last, samples, plain, grid.options.qmc_points
-                    )
+                    regime = grid.regimes[run.regime]
+                    work = ode_work(point, regime)
+                    price = ode_seconds(point, regime, last, samples, plain, grid.options.qmc_points)
                 measured, predicted = self.reported.get(work, (0.0, 0.0))
-                self.reported[work] = (measured + float(seconds[mine].sum()), predicted + price * runs)
+                self.reported[work] = (measured + float(seconds[mine].sum()), predicted + price * count)
 
     def keep_learned(self) -> None:
         """Let estimates to come know what runs took."""
@@ -172,15 +172,15 @@ class Merger:
         self.reported.clear()
 
 
-def _done(layout: Layout, part: Part) -> Iterator[tuple[str, int, int, float]]:
+def _done(plan: SweepPlan, part: Part) -> Iterator[tuple[str, int, int, float]]:
     """Simulator or regime, runs, steps and seconds of what a part has; it never has two simulators."""
     for kind, numbers in part.numbers.items():
-        values, (points, second, _) = part.values[kind], np.unravel_index(numbers, layout.runs.shape(kind))
+        values, runs = part.values[kind], plan.runs.table(kind, numbers)
         busy = np.nan_to_num(values["seconds"])
-        if kind == "sgd" and len(numbers):
-            engine = choose_engine(layout.grid.point(int(points[0]))).name
-            yield engine, len(numbers), int(values["steps"].sum()), float(busy.sum())
+        if kind == "sgd" and len(runs):
+            engine = choose_engine(plan.grid.point(runs.run(0).point)).name
+            yield engine, len(runs), int(values["steps"].sum()), float(busy.sum())
         elif kind == "ode":
-            for place in np.unique(second):
-                mine = second == place
-                yield layout.grid.regimes[place], int(mine.sum()), 0, float(busy[mine].sum())
+            for regime in np.unique(runs.regime):
+                mine = runs.regime == regime
+                yield plan.grid.regimes[regime], int(mine.sum()), 0, float(busy[mine].sum())

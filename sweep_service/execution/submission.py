@@ -17,15 +17,16 @@ from sweep_service.errors import UNREADABLE, LimitExceeded, SweepError
 from sweep_service.execution.merger import MERGE_BYTES, Merger
 from sweep_service.faults import fault
 from sweep_service.numerics.types import AnyArray
-from sweep_service.status import Status
+from sweep_service.status import Status, count_statuses
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
 from sweep_service.store.provenance import provenance
 from sweep_service.sweeps.bundles import bundles
 from sweep_service.sweeps.estimate import Estimate, Limits, estimate
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
-from sweep_service.sweeps.runs import KINDS, Copies, Kind
+from sweep_service.sweeps.keys import Copies
+from sweep_service.sweeps.plan import SweepPlan
+from sweep_service.sweeps.runs import Kind
 from sweep_service.sweeps.spec import SweepSpec
 
 log = logging.getLogger(__name__)
@@ -40,8 +41,7 @@ class Submission:
 
     def __init__(self, spec: SweepSpec) -> None:
         self.spec, self.grid = spec, Grid.of(spec)
-        self.layout = Layout(self.grid)
-
+        self.plan = SweepPlan(self.grid)
         self.reuse: list[tuple[str, Found]] | None = None
 
     def existing(self, ledger: Ledger) -> Sweep | None:
@@ -55,12 +55,11 @@ class Submission:
 
     def look(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         """Find what of it is stored, say what the rest will cost, and refuse what is beyond the limits."""
-        runs = self.layout.runs
-        limits.require(len(self.grid), sum(runs.count(kind) for kind in KINDS))
-        self.left = {kind: Copies(runs.keys[kind]).unique() for kind in self.layout.variables}
+        limits.require(len(self.grid), self.plan.runs.total)
+        self.left = {kind: Copies(self.plan.keys[kind]).unique() for kind in self.plan.runs.kinds}
         distinct = sum(map(len, self.left.values()))
         self.reuse = self._reusable(folder, ledger) if ledger is not None else []
-        found = estimate(self.layout, self.left, distinct, folder.calibration())
+        found = estimate(self.plan, self.left, distinct, folder.calibration())
         found.require(limits, folder.room())
         return found
 
@@ -87,7 +86,7 @@ class Submission:
                     continue
                 dataset = folder.dataset(sweep.id)
                 for kind, (theirs, ours) in shared.items():
-                    if self._needed() <= set(dataset.layout.variables.get(kind, {})):
+                    if self._needed() <= set(dataset.plan.schema.variables.get(kind, {})):
                         done = np.isin(dataset.status(kind)[theirs], FINAL)
                         if np.any(done):
                             here[kind] = (theirs[done], ours[done])
@@ -104,9 +103,7 @@ class Submission:
         """Runs that are left and that another sweep has too."""
         found: Found = {}
         for kind, numbers in self.left.items():
-            _, ours, theirs = np.intersect1d(
-                self.layout.runs.keys[kind][numbers], keys[kind], return_indices=True
-            )
+            _, ours, theirs = np.intersect1d(self.plan.keys[kind][numbers], keys[kind], return_indices=True)
             if len(ours):
                 found[kind] = (theirs, numbers[ours])
         return found
@@ -136,20 +133,20 @@ class Submission:
         fault("submit:disown")
         folder.objects.put(f"{name}.json", self.spec.model_dump_json().encode())
         fault("submit:spec")
-        folder.put_keys(name, self.layout.runs.keys)
+        folder.put_keys(name, self.plan.keys)
         fault("submit:keys")
         about = provenance(self.spec, self.grid, extends)
-        dataset = folder.create_dataset(name, self.layout, about)
+        dataset = folder.create_dataset(name, self.plan, about)
         fault("submit:dataset")
-        reused, counts = 0, Counter[str]()
+        reused, counts = 0, Counter[Status]()
         for source, found in self.reuse or ():
             for kind, numbers, values in self._copied(folder, source, found):
                 rows, targets = merger.write(dataset, name, kind, numbers, values)
-                counts.update(Status(int(status)).label for status in values["status"][rows])
+                counts += count_statuses(values["status"][rows])
                 reused += len(targets)
         fault("submit:reuse")
-        some = bundles(self.layout, self.left, folder.calibration())
-        runs = sum(self.layout.runs.count(kind) for kind in self.layout.variables)
+        some = bundles(self.plan, self.left, folder.calibration())
+        runs = self.plan.runs.total
         state, now = State.QUEUED if some else State.COMPLETED, utc_now()
         sweep = Sweep(
             name, self.grid.key.digest, self.spec.name, state, now, now, extends, "", runs, reused, priority
@@ -162,11 +159,11 @@ class Submission:
     ) -> Iterator[tuple[Kind, AnyArray, dict[str, AnyArray]]]:
         """Numbers and values of runs of an earlier sweep; what cannot be read after all is left to do."""
         for kind, (theirs, ours) in found.items():
-            block = max(1, MERGE_BYTES // self.layout.run_bytes(kind))
+            block = max(1, MERGE_BYTES // self.plan.schema.run_bytes(kind))
             for at in range(0, len(ours), block):
                 few = slice(at, at + block)
                 try:
-                    values = folder.dataset(source).read(kind, theirs[few], self.layout.variables[kind])
+                    values = folder.dataset(source).read(kind, theirs[few], self.plan.schema.variables[kind])
                 except UNREADABLE as error:
                     log.warning("%s cannot be reused: %s", source, error)
                     self.left[kind] = np.union1d(self.left[kind], ours[few])

@@ -22,15 +22,15 @@ def describe(folder: DataFolder, ledger: Ledger, sweep: Sweep, most: int | None 
 
 def view(sweep: Sweep, totals: Mapping[str, Any], threads: float = 0.0) -> dict[str, Any]:
     """A row of the ledger and its totals, with the time that so many threads need for the rest."""
-    counts = dict(totals["counts"])
+    counts: dict[Status, int] = dict(totals["counts"])
     if left := sweep.runs - sum(counts.values()):
-        counts = {Status.PENDING.label: left, **counts}
+        counts = {Status.PENDING: left, **counts}
     done, rest = totals["cost_done"], totals["cost_left"]
     whole = done + rest + totals["cost_dropped"]
     speed = totals["seconds"] / done if done else 1.0  # predictions are off by a factor, which shows
     return {
         **row(sweep),
-        "counts": counts,
+        "counts": {status.label: number for status, number in counts.items()},
         "progress": done / whole if whole else 1.0,
         "eta_seconds": rest * speed / threads if threads and not sweep.state.ended else None,
         "core_seconds": totals["seconds"],

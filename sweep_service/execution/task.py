@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from sweep_service.errors import NotFound
 from sweep_service.execution.compute import compute
@@ -22,7 +22,7 @@ from sweep_service.store.objects import Objects
 from sweep_service.store.parts import Part
 from sweep_service.sweeps.bundles import Bundle
 from sweep_service.sweeps.jobs import Job, Result, failed_result
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 
 MOST_DEATHS = 3  # of processes that were computing a run
 DEADLY = f"the process that computed this run died, {MOST_DEATHS} times"
@@ -114,18 +114,18 @@ def part_name(sweep: str, bundle: str) -> str:
 def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
     """Compute a bundle and write its part; runs that fail are part of it, `Stopped` passes through."""
     folder = DataFolder(task.root)
-    layout, stem = folder.layout(task.sweep), f"{task.sweep}.parts/{task.bundle.key}"
+    plan, stem = folder.plan(task.sweep), f"{task.sweep}.parts/{task.bundle.key}"
     crumb = Crumb(folder.objects, f"{stem}.crumb")
     crumb.begin()
     content, keep = _unwritten.pop(stem, None), True
     try:
         if content is None:
             jobs, results = list[Job](), list[Result]()
-            for job in _singly(task.bundle) if crumb.careful else task.bundle.jobs:
+            for job in task.bundle.singly() if crumb.careful else task.bundle.jobs:
                 checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{len(jobs)}.checkpoint")
                 jobs.append(job)
-                results.append(_computed(layout, job, crumb, stopped, checkpoint))
-            part = Part.of(layout, jobs, results)
+                results.append(_computed(plan, job, crumb, stopped, checkpoint))
+            part = Part.of(plan, jobs, results)
             content, keep = part.pack(), not part.failures  # which a retry would find again
         fault("task:computed")
         folder.objects.put(f"{stem}.npz", content)
@@ -140,24 +140,16 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
 
 
 def _computed(
-    layout: Layout, job: Job, crumb: Crumb, stopped: Callable[[], bool] | None, checkpoint: ObjectCheckpoint
+    plan: SweepPlan, job: Job, crumb: Crumb, stopped: Callable[[], bool] | None, checkpoint: ObjectCheckpoint
 ) -> Result:
     if crumb.careful:
-        run, mark = job.name(layout), checkpoint.mark()
+        run, mark = job.names(plan.runs)[0], checkpoint.mark()
         if crumb.blames(run, mark):
             checkpoint.clear()
-            return failed_result(layout, job, DEADLY)
+            return failed_result(plan, job, DEADLY)
         crumb.at(run, mark)
-    poison(lambda: [f"{job.kind}-{number}" for number in job.numbers(layout)])
-    result = compute(layout, job, stopped, checkpoint)
+    poison(lambda: job.names(plan.runs))
+    result = compute(plan, job, stopped, checkpoint)
     if crumb.careful:
-        crumb.acquit(job.name(layout))
+        crumb.acquit(job.names(plan.runs)[0])
     return result
-
-
-def _singly(bundle: Bundle) -> Iterator[Job]:
-    """Its jobs, run by run: their numbers do not depend on their company."""
-    for job in bundle.jobs:
-        for seed in job.seeds:
-            for repeat in job.repeats:
-                yield replace(job, seeds=(seed,), repeats=(repeat,))

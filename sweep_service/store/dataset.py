@@ -16,11 +16,12 @@ from sweep_service.errors import TooNew, reading
 from sweep_service.faults import fault
 from sweep_service.model.labels import about
 from sweep_service.numerics.types import AnyArray
-from sweep_service.status import Status
+from sweep_service.status import Status, count_statuses
 from sweep_service.store.objects import Objects
 from sweep_service.sweeps.grids import POINT
-from sweep_service.sweeps.layout import LAYOUT_VERSION, Layout, Variable
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.runs import Kind
+from sweep_service.sweeps.schema import LAYOUT_VERSION, Schema, Variable
 
 STATUS = "status"
 
@@ -28,8 +29,8 @@ STATUS = "status"
 class SweepDataset:
     """The one writer of a sweep's arrays."""
 
-    def __init__(self, objects: Objects, name: str, layout: Layout) -> None:
-        self.name, self.layout = name, layout
+    def __init__(self, objects: Objects, name: str, plan: SweepPlan) -> None:
+        self.name, self.plan = name, plan
         self.store = objects.chunks(name)
         with reading(name):
             self.group = zarr.open_group(self.store, mode="r+")
@@ -39,17 +40,17 @@ class SweepDataset:
 
     @classmethod
     def create(
-        cls, objects: Objects, name: str, layout: Layout, attributes: Mapping[str, Any]
+        cls, objects: Objects, name: str, plan: SweepPlan, attributes: Mapping[str, Any]
     ) -> SweepDataset:
         """Arrays of their final shape, filled with nothing."""
-        labels = coordinates(layout).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
+        labels = coordinates(plan.schema).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
         with objects.making(name) as store, warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", zarr.errors.ZarrUserWarning
             )  # consolidation is not in version 3 yet
             labels.to_zarr(store, mode="w", consolidated=False, zarr_format=3)
             group = zarr.open_group(store, mode="r+")
-            for some in layout.variables.values():
+            for some in plan.schema.variables.values():
                 for variable in some.values():
                     group.create_array(
                         variable.name,
@@ -61,7 +62,7 @@ class SweepDataset:
                         attributes=dict(variable.attributes),
                     )
             zarr.consolidate_metadata(store)
-        return cls(objects, name, layout)
+        return cls(objects, name, plan)
 
     def write(
         self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray], rows: AnyArray | None = None
@@ -70,9 +71,9 @@ class SweepDataset:
 
         `rows` says which row of the values is each run's, where several runs have the same.
         """
-        places = self.layout.places(kind, numbers)
+        places = self.plan.positions(kind, numbers)
         rows = np.arange(len(numbers)) if rows is None else rows
-        variables = self.layout.variables[kind]
+        variables = self.plan.schema.variables[kind]
         for name in sorted(values, key=lambda name: name == STATUS):
             if name == STATUS:
                 self.store.sync()
@@ -98,10 +99,10 @@ class SweepDataset:
 
     def read(self, kind: Kind, numbers: AnyArray, room: Mapping[str, Variable]) -> dict[str, AnyArray]:
         """Values (run, ...) of runs with these numbers, in the shapes of another sweep's variables."""
-        places = self.layout.places(kind, numbers)
+        places = self.plan.positions(kind, numbers)
         found: dict[str, AnyArray] = {}
         for name, variable in room.items():
-            mine = self.layout.variables[kind].get(name)
+            mine = self.plan.schema.variables[kind].get(name)
             theirs = variable.run_shape
             values = found[name] = np.full((len(numbers), *theirs), variable.fill, variable.dtype)
             if mine is None:  # none of these runs has it
@@ -118,14 +119,14 @@ class SweepDataset:
         """Where it comes from."""
         return {name: str(value) for name, value in self.group.attrs.items()}
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Counter[Status]:
         """Runs by status."""
-        found: Counter[str] = Counter()
-        for kind in self.layout.variables:
+        counts: Counter[Status] = Counter()
+        for kind in self.plan.runs.kinds:
             values = self._block(f"{kind}_{STATUS}")
             with reading(f"{self.name}/{kind}_{STATUS}"):
-                found.update(_labels(values))
-        return dict(found)
+                counts += count_statuses(values)
+        return counts
 
     def _array(self, name: str) -> zarr.Array[Any]:
         with reading(f"{self.name}/{name}"):
@@ -141,12 +142,7 @@ class SweepDataset:
     def status(self, kind: Kind) -> AnyArray:
         """The status of each run, in the order of their numbers."""
         array = self._block(f"{kind}_{STATUS}")
-        return array[self.layout.places(kind, np.arange(self.layout.runs.count(kind)))]
-
-
-def _labels(values: AnyArray) -> dict[str, int]:
-    found, numbers = np.unique(values, return_counts=True)
-    return {Status(int(v)).label: int(n) for v, n in zip(found, numbers, strict=True)}
+        return array[self.plan.positions(kind)]
 
 
 def by_chunk(
@@ -170,15 +166,15 @@ def by_chunk(
         yield runs, where, tuple(place[runs] - c for place, c in zip(places, corner, strict=True))
 
 
-def coordinates(layout: Layout) -> xr.Dataset:
+def coordinates(schema: Schema) -> xr.Dataset:
     """Every dimension labelled, and delta_t and gamma/p at every point."""
-    grid = layout.grid
-    dims = {dim for some in layout.variables.values() for v in some.values() for dim in v.dims}
+    grid = schema.grid
+    dims = {dim for some in schema.variables.values() for v in some.values() for dim in v.dims}
     found: dict[str, Any] = {"seed": list(grid.seeds), "repeat": list(grid.repeats), "time": grid.times}
     found["regime"] = np.array(grid.regimes, dtype=object)
     for dim in ("student", "student_other", "teacher"):
-        found[dim] = np.arange(layout.sizes[dim])
-    found["cosine_bin"] = (2.0 * np.arange(layout.sizes["cosine_bin"]) + 1.0) / layout.sizes[
+        found[dim] = np.arange(schema.sizes[dim])
+    found["cosine_bin"] = (2.0 * np.arange(schema.sizes["cosine_bin"]) + 1.0) / schema.sizes[
         "cosine_bin"
     ] - 1.0
     dataset = xr.Dataset(
@@ -192,6 +188,6 @@ def coordinates(layout: Layout) -> xr.Dataset:
         dataset = dataset.assign_coords(
             {name: xr.Variable(name if grid.is_product else POINT, column, about(name))}
         )
-    for name, where in (("delta_t", layout.delta_t), ("gamma_over_p", layout.gamma_over_p)):
+    for name, where in (("delta_t", schema.delta_t), ("gamma_over_p", schema.gamma_over_p)):
         dataset = dataset.assign_coords({name: xr.Variable(grid.dims, where, about(name))})
     return dataset

@@ -42,7 +42,7 @@ from sweep_service.store.locks import file_lock
 from sweep_service.store.objects import ROOT, Objects, nothing
 from sweep_service.sweeps.costs import Calibration
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.runs import KINDS, Kind
 from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.validation import number
@@ -159,17 +159,17 @@ class DataFolder:
 
         return xr.open_zarr(self.objects.chunks(f"{sweep}.zarr"), chunks=None)
 
-    def create_dataset(self, sweep: str, layout: Layout, attributes: Mapping[str, Any]) -> SweepDataset:
-        return SweepDataset.create(self.objects, f"{sweep}.zarr", layout, attributes)
+    def create_dataset(self, sweep: str, plan: SweepPlan, attributes: Mapping[str, Any]) -> SweepDataset:
+        return SweepDataset.create(self.objects, f"{sweep}.zarr", plan, attributes)
 
     def dataset(self, sweep: str) -> SweepDataset:
-        return SweepDataset(self.objects, f"{sweep}.zarr", self.layout(sweep))
+        return SweepDataset(self.objects, f"{sweep}.zarr", self.plan(sweep))
 
     def spec(self, sweep: str) -> SweepSpec:
         return _spec(self.objects, sweep)
 
-    def layout(self, sweep: str) -> Layout:
-        return _layout(self.where, sweep)
+    def plan(self, sweep: str) -> SweepPlan:
+        return _plan(self.where, sweep)
 
     def keys(self, sweep: str) -> dict[Kind, AnyArray]:
         name = f"{sweep}.keys"
@@ -242,8 +242,8 @@ def _objects(place: Path | str) -> Objects:
 
 
 @lru_cache(maxsize=8)  # a worker meets the same sweep again and again
-def _layout(where: str, sweep: str) -> Layout:
-    return Layout(Grid.of(_spec(_objects(place_of(where)), sweep), checked=True))
+def _plan(where: str, sweep: str) -> SweepPlan:
+    return SweepPlan(Grid.of(_spec(_objects(place_of(where)), sweep), checked=True))
 
 
 def _spec(objects: Objects, sweep: str) -> SweepSpec:

@@ -47,7 +47,7 @@ class Progress(IntEnum):
     PENDING, MERGED, DROPPED = range(3)
 
 
-ENDS = tuple(status.label for status in Status if status is not Status.PENDING)
+ENDS = tuple(status for status in Status if status is not Status.PENDING)  # a column of bundles for each
 
 _tables = sa.MetaData()
 _about = sa.Table("about", _tables, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
@@ -79,7 +79,7 @@ _bundles = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Float, nullable=False, default=0.0),
     sa.Column("error", sa.Text, nullable=False, default=""),
-    *(sa.Column(label, sa.Integer, nullable=False, default=0) for label in ENDS),  # runs by status
+    *(sa.Column(status.label, sa.Integer, nullable=False, default=0) for status in ENDS),  # runs by status
     sa.Index("bundles_by_progress", "sweep", "progress", "place"),
 )
 _events = sa.Table(
@@ -176,7 +176,9 @@ class Ledger:
             yield now
         self.changed(sweep)
 
-    def add(self, sweep: Sweep, bundles: Iterable[Bundle], counts: Mapping[str, int] | None = None) -> None:
+    def add(
+        self, sweep: Sweep, bundles: Iterable[Bundle], counts: Mapping[Status, int] | None = None
+    ) -> None:
         """A sweep, its bundles, and its runs by status so far, in one transaction."""
         row = {name: getattr(sweep, name) for name in Sweep.__annotations__} | {"state": sweep.state.value}
         with self._changing(sweep.id) as now:
@@ -301,7 +303,7 @@ class Ledger:
             row = now.execute(query).one()
         return Bundle.of(row.jobs, row.cost)
 
-    def merged(self, sweep: str, bundles: Mapping[str, tuple[float, Mapping[str, int]]]) -> None:
+    def merged(self, sweep: str, bundles: Mapping[str, tuple[float, Mapping[Status, int]]]) -> None:
         """Mark bundles as merged, each with the seconds it took and its runs by status."""
         mark = (
             _bundles.update()
@@ -321,7 +323,7 @@ class Ledger:
                 if state is not None:
                     _tell(now, sweep, "progress", state)
 
-    def recount(self, sweep: str, counts: Mapping[str, int]) -> None:
+    def recount(self, sweep: str, counts: Mapping[Status, int]) -> None:
         """Runs by status from now on, in place of what was known before."""
         with self._changing(sweep) as now:
             now.execute(_bundles.update().where(_bundles.c.sweep == sweep).values(_all_ends({})))
@@ -365,7 +367,7 @@ class Ledger:
                 sa.func.count(sa.func.nullif(_bundles.c.key, STORED)),
                 sa.func.sum(_bundles.c.cost),
                 sa.func.sum(_bundles.c.seconds),
-                *(sa.func.sum(_bundles.c[label]) for label in ENDS),
+                *(sa.func.sum(_bundles.c[status.label]) for status in ENDS),
             )
             .where(_bundles.c.sweep.in_(sweeps))
             .group_by(_bundles.c.sweep, _bundles.c.progress)
@@ -380,7 +382,7 @@ class Ledger:
 def _summed(by_progress: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
     """Of (number, cost, seconds, runs of each status) by the progress of bundles."""
     left, merged, dropped = (by_progress.get(progress, [0, 0.0, 0.0]) for progress in Progress)
-    sums = {label: sum(int(row[3 + at]) for row in by_progress.values()) for at, label in enumerate(ENDS)}
+    sums = {status: sum(int(row[3 + at]) for row in by_progress.values()) for at, status in enumerate(ENDS)}
     return {
         "bundles_left": int(left[0]),
         "bundles": {one.name.lower(): int(by_progress.get(one, [0])[0]) for one in Progress},
@@ -388,11 +390,11 @@ def _summed(by_progress: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
         "cost_left": float(left[1]),
         "cost_dropped": float(dropped[1]),
         "seconds": float(merged[2]),
-        "counts": {label: number for label, number in sums.items() if number},
+        "counts": {status: number for status, number in sums.items() if number},
     }
 
 
-def _put_stored(now: sa.Connection, sweep: str, counts: Mapping[str, int]) -> None:
+def _put_stored(now: sa.Connection, sweep: str, counts: Mapping[Status, int]) -> None:
     row = {
         "sweep": sweep, "key": STORED, "place": -1, "jobs": "", "cost": 0.0, "progress": Progress.MERGED,
         **_all_ends(counts),
@@ -408,12 +410,13 @@ def _tell(now: sa.Connection, sweep: str, kind: str, state: str, reason: str = "
 def _from_1(now: sa.Connection) -> None:
     """Version 1 had no events, and left runs that came from earlier sweeps out of its counts."""
     for row in now.execute(sa.select(_sweeps)).mappings().all():
-        _put_stored(now, row["id"], {Status.DONE.label: row["reused"]})
+        _put_stored(now, row["id"], {Status.DONE: row["reused"]})
         _tell(now, row["id"], "state", row["state"], row["reason"])
 
 
-def _all_ends(counts: Mapping[str, int]) -> dict[str, int]:
-    return {label: counts.get(label, 0) for label in ENDS}
+def _all_ends(counts: Mapping[Status, int]) -> dict[str, int]:
+    """The columns of a row."""
+    return {status.label: counts.get(status, 0) for status in ENDS}
 
 
 def utc_now(later: timedelta = timedelta()) -> str:

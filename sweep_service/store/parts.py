@@ -14,7 +14,7 @@ from sweep_service.errors import Damaged
 from sweep_service.numerics.npz import arrays_in
 from sweep_service.numerics.types import AnyArray
 from sweep_service.sweeps.jobs import Failure, Job, Result, failed_result
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.runs import KINDS, Kind
 
 
@@ -27,23 +27,23 @@ class Part:
     failures: tuple[Failure, ...]
 
     @classmethod
-    def of(cls, layout: Layout, jobs: Sequence[Job], results: Sequence[Result]) -> Part:
+    def of(cls, plan: SweepPlan, jobs: Sequence[Job], results: Sequence[Result]) -> Part:
         numbers: dict[Kind, AnyArray] = {}
         values: dict[Kind, dict[str, AnyArray]] = {}
         for kind in KINDS:
             mine = [(job, result) for job, result in zip(jobs, results, strict=True) if job.kind == kind]
             if mine:
-                numbers[kind] = np.concatenate([job.numbers(layout) for job, _ in mine])
+                numbers[kind] = np.concatenate([job.numbers(plan.runs) for job, _ in mine])
                 values[kind] = {
                     name: np.concatenate([result.values[name] for _, result in mine])
-                    for name in layout.variables[kind]
+                    for name in plan.schema.variables[kind]
                 }
         return cls(numbers, values, tuple(failure for result in results for failure in result.failures))
 
     @classmethod
-    def failed(cls, layout: Layout, jobs: Sequence[Job], error: str) -> Part:
+    def failed(cls, plan: SweepPlan, jobs: Sequence[Job], error: str) -> Part:
         """All runs of these jobs, failed for a reason that no run gave."""
-        return cls.of(layout, jobs, [failed_result(layout, job, error) for job in jobs])
+        return cls.of(plan, jobs, [failed_result(plan, job, error) for job in jobs])
 
     def pack(self) -> bytes:
         arrays: dict[str, Any] = {
@@ -57,15 +57,15 @@ class Part:
         return file.getvalue()
 
     @classmethod
-    def unpack(cls, content: bytes, layout: Layout) -> Part:
+    def unpack(cls, content: bytes, plan: SweepPlan) -> Part:
         """Read what `pack` wrote, if it still fits the arrays that it is for."""
         try:
             part = cls._unpacked(content)
             for kind, numbers in part.numbers.items():
-                runs = layout.runs.count(kind)
+                runs = plan.runs.count(kind)
                 wanted = {
                     name: (variable.dtype, (len(numbers), *variable.run_shape))
-                    for name, variable in layout.variables[kind].items()
+                    for name, variable in plan.schema.variables[kind].items()
                 }
                 there = {name: (str(array.dtype), array.shape) for name, array in part.values[kind].items()}
                 is_list = numbers.ndim == 1 and numbers.dtype.kind == "i"

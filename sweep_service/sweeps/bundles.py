@@ -28,8 +28,9 @@ from sweep_service.sweeps.costs import (
     sgd_work,
 )
 from sweep_service.sweeps.jobs import Job
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.runs import Kind
+from sweep_service.sweeps.schema import Schema
 
 AIM = 5.0  # seconds of work in a bundle
 LEAST = 0.5  # of a small sweep, so that it has
@@ -71,6 +72,11 @@ class Bundle:
         jobs = [[job.kind, job.point, job.regime, job.seeds, job.repeats] for job in self.jobs]
         return json.dumps(jobs, separators=(",", ":"))
 
+    def singly(self) -> Iterator[Job]:
+        """Its jobs, run by run."""
+        for job in self.jobs:
+            yield from job.singly()
+
     @classmethod
     def of(cls, text: str, cost: float = 0.0, work: str = "") -> Bundle:
         jobs = (
@@ -80,11 +86,11 @@ class Bundle:
         return cls(tuple(jobs), cost, work)
 
 
-def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration) -> list[Bundle]:
+def bundles(plan: SweepPlan, wanted: Mapping[Kind, AnyArray], known: Calibration) -> list[Bundle]:
     """The runs with these numbers, each once."""
-    whole = [one for kind, numbers in wanted.items() for one in _jobs(layout, kind, numbers, known)]
+    whole = [one for kind, numbers in wanted.items() for one in _jobs(plan, kind, numbers, known)]
     aim = min(AIM, max(LEAST, sum(one.cost for one in whole) / ENOUGH))
-    most = {kind: most_runs(layout, kind) for kind in wanted}
+    most = {kind: most_runs(plan.schema, kind) for kind in wanted}
     classes: dict[tuple[str, bool], list[tuple[Job, float]]] = {}
     for one in whole:
         for piece in _pieces(one, aim, most[one.job.kind]):
@@ -94,9 +100,9 @@ def bundles(layout: Layout, wanted: Mapping[Kind, AnyArray], known: Calibration)
     return sorted(found, key=lambda bundle: -round(math.log2(max(bundle.cost, 1e-3))))
 
 
-def most_runs(layout: Layout, kind: Kind) -> int:
+def most_runs(schema: Schema, kind: Kind) -> int:
     """As many runs of a kind as a part may hold."""
-    return max(1, min(MOST_RUNS, MOST_BYTES // layout.run_bytes(kind)))
+    return max(1, min(MOST_RUNS, MOST_BYTES // schema.run_bytes(kind)))
 
 
 def _packed(
@@ -115,35 +121,28 @@ def _packed(
         yield Bundle(tuple(waiting), cost, work)
 
 
-def _jobs(layout: Layout, kind: Kind, numbers: AnyArray, known: Calibration) -> Iterator[Priced]:
+def _jobs(plan: SweepPlan, kind: Kind, numbers: AnyArray, known: Calibration) -> Iterator[Priced]:
     """Runs of a point (and regime) that form a rectangle of seeds and repeats."""
-    grid, last, samples = layout.grid, float(layout.grid.times[-1]), len(layout.grid.times)
-    if len(numbers) == 0:
-        return
-    first, second, third = np.unravel_index(np.sort(numbers), layout.runs.shape(kind))
-    group = first if kind == "sgd" else first * len(grid.regimes) + second
-    begins = np.flatnonzero(np.diff(group, prepend=-1))
-    for begin, end in zip(begins, [*begins[1:], len(group)], strict=True):
-        index = int(first[begin])
-        point = grid.points[index]
+    grid, last, samples = plan.grid, float(plan.grid.times[-1]), len(plan.grid.times)
+    for index, regime, runs in plan.runs.table(kind, np.sort(numbers)).by_point_and_regime():
+        point, seeds = grid.points[index], runs.seed.tolist()
         if kind == "ode":
-            regime = int(second[begin])
             name = grid.regimes[regime]
             each = ode_seconds(point, name, last, samples, known, grid.options.qmc_points)
-            job = Job("ode", index, regime, tuple(third[begin:end].tolist()), (0,))
+            job = Job("ode", index, regime, tuple(seeds), (0,))
             yield Priced(job, ode_work(point, name), partial(_alike, each))
             continue
         steps = last / point.delta_t
         each_of = partial(sgd_price, point, steps, samples, known=known)
         lanes = in_lanes(point, steps, samples, LANES, known)
         asked: dict[int, list[int]] = {}
-        for seed, repeat in zip(second[begin:end].tolist(), third[begin:end].tolist(), strict=True):
+        for seed, repeat in zip(seeds, runs.repeat.tolist(), strict=True):
             asked.setdefault(seed, []).append(repeat)
         rows: dict[tuple[int, ...], list[int]] = {}
         for seed, some in asked.items():
             rows.setdefault(tuple(some), []).append(seed)
-        for repeats, seeds in rows.items():
-            yield Priced(Job("sgd", index, 0, tuple(seeds), repeats), sgd_work(point), each_of, lanes)
+        for repeats, same in rows.items():
+            yield Priced(Job("sgd", index, 0, tuple(same), repeats), sgd_work(point), each_of, lanes)
 
 
 def _alike(each: float, runs: int) -> float:

@@ -14,7 +14,7 @@ from sweep_service.dynamics.auto import point_warnings, theory_warnings
 from sweep_service.errors import LimitExceeded, TooManySweeps
 from sweep_service.numerics.types import AnyArray
 from sweep_service.sweeps.costs import Calibration, ode_seconds, sgd_price
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.runs import Kind
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
@@ -69,16 +69,16 @@ class Estimate:
                 raise LimitExceeded(name, f"{found:.6g}", f"must be at most {most:.6g} here")
 
 
-def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], distinct: int, known: Calibration) -> Estimate:
-    """Of the runs with these numbers, out of so many that differ: the others are there already."""
-    grid = layout.grid
-    left = {kind: _per_point(layout, kind, wanted[kind]) for kind in wanted}
+def estimate(plan: SweepPlan, wanted: Mapping[Kind, AnyArray], distinct: int, known: Calibration) -> Estimate:
+    """Estimate the cost of the runs in `wanted`; `distinct` counts unique runs, including reusable ones."""
+    grid = plan.grid
+    left = {kind: _per_point(plan, kind, wanted[kind]) for kind in wanted}
     steps, total = 0.0, 0.0
     dearest: tuple[float, int] = (-1.0, 0)
     notes: Counter[str] = Counter()
     for index, point in enumerate(grid.points):
         cost, said = 0.0, set(point_warnings(point))
-        chains = int(left["sgd"][index].sum()) if "sgd" in left else 0
+        chains = int(left["sgd"][index, 0]) if "sgd" in left else 0
         if chains:
             each = float(grid.times[-1]) / point.delta_t
             steps += each * chains
@@ -99,12 +99,12 @@ def estimate(layout: Layout, wanted: Mapping[Kind, AnyArray], distinct: int, kno
         dearest = max(dearest, (cost, index))
     return Estimate(
         points=len(grid),
-        runs=(runs := sum(layout.runs.count(kind) for kind in layout.variables)),
+        runs=plan.runs.total,
         reused=distinct - sum(map(len, wanted.values())),
-        copies=runs - distinct,
+        copies=plan.runs.total - distinct,
         sgd_steps=steps,
         core_seconds=total,
-        bytes=layout.bytes,
+        bytes=plan.schema.bytes,
         dearest={**grid.row(dearest[1]), "core_seconds": dearest[0]},
         warnings=tuple(_summed(notes, len(grid))),
     )
@@ -121,9 +121,9 @@ def _summed(notes: Mapping[str, int], points: int) -> Iterator[str]:
         yield f"{text} (such at {min(count, points)} of {points} points)" if points > 1 else text
 
 
-def _per_point(layout: Layout, kind: Kind, numbers: AnyArray) -> AnyArray:
-    """Runs wanted at each point: (points, seeds) of SGD, (points, regimes) of ODEs."""
-    shape = layout.runs.shape(kind)
-    asked = np.zeros(shape, dtype=np.int64)
-    asked.reshape(-1)[numbers] = 1
-    return asked.sum(axis=2)
+def _per_point(plan: SweepPlan, kind: Kind, numbers: AnyArray) -> AnyArray:
+    """How many runs are wanted at each point and regime, (points, regimes); SGD has one column."""
+    runs = plan.runs.table(kind, numbers)
+    counts = np.zeros((len(plan.grid), max(1, len(plan.grid.regimes))), dtype=np.int64)
+    np.add.at(counts, (runs.point, np.maximum(runs.regime, 0)), 1)
+    return counts

@@ -1,111 +1,134 @@
-"""Runs: the smallest things with a result and a key, numbered along the axes of a grid.
+"""Runs as a table: one column each for kind, point, regime, seed and repeat.
 
-SGD runs are numbered (point, seed, repeat) and ODE runs (point, regime, seed), last index fastest.
-A run's key says everything that its numbers depend on, and nothing else: equal keys, equal numbers.
+The columns hold positions in the lists of a grid. Each kind of run has its own numbers, which stored keys,
+parts and failure records use: SGD runs are numbered over (point, seed, repeat) and theory runs over
+(point, regime, seed), the last position fastest.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from sweep_service.dynamics.options import RegimeOptions
-from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.identity import Key
-from sweep_service.model.point import Point
+from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray
-from sweep_service.simulators.selection import choose_engine
-from sweep_service.simulators.simulate import stream_key
 from sweep_service.sweeps.grids import Grid
+from sweep_service.validation import whole
 
 Kind = Literal["sgd", "ode"]
 KINDS: tuple[Kind, ...] = ("sgd", "ode")
-KEY = np.dtype("V16")  # half of a SHA-256: enough that no two of 1e12 runs meet
+NONE = -1  # the regime of an SGD run, and the repeat of a theory run
+
+# The columns that number the runs of each kind.
+NUMBERED_BY: dict[Kind, tuple[str, str, str]] = {
+    "sgd": ("point", "seed", "repeat"),
+    "ode": ("point", "regime", "seed"),
+}
+
+
+class Run(NamedTuple):
+    """One row of a `RunTable`."""
+
+    kind: Kind
+    point: int
+    regime: int
+    seed: int
+    repeat: int
 
 
 @dataclass(frozen=True)
-class Runs:
-    """The runs of a grid."""
+class RunTable:
+    """Columns of equal length, one row per run; `kind` holds positions in `KINDS`."""
+
+    kind: AnyArray
+    point: AnyArray
+    regime: AnyArray
+    seed: AnyArray
+    repeat: AnyArray
+
+    @classmethod
+    def of(cls, kind: Kind, **columns: AnyArray) -> RunTable:
+        """A table of runs of one kind, from the columns that number them."""
+        arrays = np.broadcast_arrays(*(np.asarray(columns[name], np.int64) for name in NUMBERED_BY[kind]))
+        given = {name: array.reshape(-1) for name, array in zip(NUMBERED_BY[kind], arrays, strict=True)}
+        none = np.full(arrays[0].size, NONE)
+        rest = {name: none for name in ("regime", "repeat") if name not in given}
+        return cls(kind=np.full(arrays[0].size, KINDS.index(kind), np.int8), **given, **rest)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def __getitem__(self, rows: AnyArray | slice) -> RunTable:
+        return RunTable(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def by_point_and_regime(self) -> Iterator[tuple[int, int, RunTable]]:
+        """Its rows of each point and regime, which must stand together: their positions and the rows."""
+        if len(self) == 0:
+            return
+        is_first = np.ones(len(self), dtype=bool)
+        is_first[1:] = (np.diff(self.point) != 0) | (np.diff(self.regime) != 0)
+        begins = np.flatnonzero(is_first)
+        for begin, end in zip(begins, [*begins[1:], len(self)], strict=True):
+            yield int(self.point[begin]), int(self.regime[begin]), self[begin:end]
+
+    def run(self, row: int) -> Run:
+        kind, *positions = (int(getattr(self, field.name)[row]) for field in fields(self))
+        return Run(KINDS[kind], *positions)
+
+
+@dataclass(frozen=True)
+class RunNumbers:
+    """The numbers of a grid's runs: from numbers to rows of a table, and back."""
 
     grid: Grid
 
-    def shape(self, kind: Kind) -> tuple[int, int, int]:
-        grid = self.grid
-        if kind == "sgd":
-            return len(grid), len(grid.seeds), len(grid.repeats) if grid.simulate else 0
-        return len(grid), len(grid.regimes), len(grid.seeds)
+    def shape(self, kind: Kind) -> tuple[int, ...]:
+        """The lengths of the columns that number the runs of a kind."""
+        sizes = {
+            "point": len(self.grid),
+            "regime": len(self.grid.regimes),
+            "seed": len(self.grid.seeds),
+            "repeat": len(self.grid.repeats) if self.grid.simulate else 0,
+        }
+        return tuple(sizes[name] for name in NUMBERED_BY[kind])
 
     def count(self, kind: Kind) -> int:
         return int(np.prod(self.shape(kind)))
 
-    @cached_property
-    def keys(self) -> dict[Kind, AnyArray]:
-        """The key of each run, in the order of their numbers."""
-        times = Key.of(times=self.grid.times).digest
-        return {
-            "sgd": np.array(list(self._sgd_keys(times)), dtype=KEY),
-            "ode": np.array(list(self._ode_keys(times)), dtype=KEY),
-        }
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds that have runs."""
+        return tuple(kind for kind in KINDS if self.count(kind))
 
-    def _sgd_keys(self, times: str) -> Iterator[bytes]:
-        grid = self.grid
-        for point in grid.points if grid.simulate else ():
-            simulator = choose_engine(point).kind
-            for seed in grid.seeds:
-                for repeat in grid.repeats:
-                    stream = stream_key(point, seed, repeat).digest
-                    yield _digest("sgd", stream, times, simulator.name, simulator.version)
+    @property
+    def total(self) -> int:
+        return sum(self.count(kind) for kind in KINDS)
 
-    def _ode_keys(self, times: str) -> Iterator[bytes]:
-        grid = self.grid
-        options = Key.of(options=grid.options.content()).digest
-        last: Point | None = None
-        for point in grid.points if grid.regimes else ():
-            if last is None or point.init is not last.init or point.shape != last.shape:
-                starts, last = [point.init.key(point.shape, seed).digest for seed in grid.seeds], point
-            for regime in grid.regimes:
-                physics = ode_content(point, regime, grid.options)
-                version = regime_version(regime)
-                for start in starts:
-                    yield _digest("ode", regime, physics, start, options, times, version)
+    def table(self, kind: Kind, numbers: AnyArray | None = None) -> RunTable:
+        """The runs with these numbers, or all runs of a kind in the order of their numbers."""
+        numbers = np.arange(self.count(kind)) if numbers is None else numbers
+        positions = np.unravel_index(numbers, self.shape(kind))
+        return RunTable.of(kind, **dict(zip(NUMBERED_BY[kind], positions, strict=True)))
 
+    def numbers(self, kind: Kind, runs: RunTable) -> AnyArray:
+        """The numbers of runs of one kind."""
+        columns = tuple(getattr(runs, name) for name in NUMBERED_BY[kind])
+        return np.ravel_multi_index(columns, self.shape(kind))
 
-def ode_content(point: Point, regime: str, options: RegimeOptions) -> str:
-    """What of a point a regime looks at beside its start: a theory without d is computed once for all d."""
-    ignored = REGIMES[regime].ignored(options) if regime in REGIMES else ()
-    return Key.of(**{name: value for name, value in point.content.items() if name not in ignored}).digest
+    def find(self, name: str) -> Run:
+        """The run with a name such as sgd-12, as failures and messages show it."""
+        text, _, digits = name.partition("-")
+        kind = next((kind for kind in self.kinds if kind == text), None)
+        if kind is None:
+            raise InvalidInput("run", name, f"must begin with {' or '.join(self.kinds)}")
+        given = int(digits) if digits.isascii() and digits.isdigit() else digits
+        number = whole(given, "run", 0, self.count(kind) - 1)
+        return self.table(kind, np.array([number])).run(0)
 
 
-def regime_version(name: str) -> int:
-    """Of a regime; that of auto, which may choose any of them, is raised with each of theirs."""
-    return REGIMES[name].version if name in REGIMES else 1 + sum(one.version - 1 for one in REGIMES.values())
-
-
-def _digest(*parts: str | int) -> bytes:
-    return hashlib.sha256("/".join(map(str, parts)).encode()).digest()[: KEY.itemsize]
-
-
-class Copies:
-    """Runs of a sweep with equal keys: computed once, stored at each."""
-
-    def __init__(self, keys: AnyArray) -> None:
-        _, self.first, self.group = np.unique(keys, return_index=True, return_inverse=True)
-        self.order = np.argsort(self.group, kind="stable")
-        self.begin = np.searchsorted(self.group[self.order], np.arange(len(self.first) + 1))
-
-    def unique(self) -> AnyArray:
-        """The first run of each key."""
-        return np.sort(self.first)
-
-    def expand(self, numbers: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """For runs that were computed: the rows of their values, and the numbers they belong to."""
-        groups = self.group[numbers]
-        counts = self.begin[groups + 1] - self.begin[groups]
-        rows = np.repeat(np.arange(len(numbers)), counts)
-        offset = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, self.order[self.begin[groups][rows] + offset]
+def run_name(kind: Kind, number: int) -> str:
+    """How messages and failure records name a run."""
+    return f"{kind}-{number}"

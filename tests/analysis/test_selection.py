@@ -11,7 +11,7 @@ from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.local import LocalObjects
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 
 GAMMAS = [0.01, 0.1, 0.3, 1.0, 3.0]
@@ -40,8 +40,8 @@ POINTS = {
 
 def opened(root, spec):
     """A stored sweep as it is before its first run, with SGD's risk told apart by its places."""
-    layout = Layout(Grid.of(SweepSpec.parse(spec)))
-    made = SweepDataset.create(LocalObjects(root), "s.zarr", layout, {"title": "t"})
+    plan = SweepPlan(Grid.of(SweepSpec.parse(spec)))
+    made = SweepDataset.create(LocalObjects(root), "s.zarr", plan, {"title": "t"})
     array = made.group["sgd_risk"]
     array[...] = np.arange(np.prod(array.shape), dtype=float).reshape(array.shape)
     return xr.open_zarr(root / "s.zarr", chunks=None)

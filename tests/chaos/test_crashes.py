@@ -39,10 +39,10 @@ import sweep_service.execution.task as tasks
 bundling.AIM = {aim}
 conducting.MERGE_EVERY = -1.0
 plain = tasks.compute
-def counted(layout, job, *rest):
-    found = plain(layout, job, *rest)
+def counted(plan, job, *rest):
+    found = plain(plan, job, *rest)
     with open("jobs", "a") as file:
-        file.write(json.dumps([layout.grid.key.digest[:8], asdict(job)], sort_keys=True) + "\\n")
+        file.write(json.dumps([plan.grid.key.digest[:8], asdict(job)], sort_keys=True) + "\\n")
     return found
 tasks.compute = counted
 """

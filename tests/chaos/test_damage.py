@@ -9,6 +9,7 @@ from sweep_service.errors import Damaged
 from sweep_service.execution import conductor as conducting_module
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
+from sweep_service.status import Status
 from sweep_service.store import folder as folders
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
@@ -70,7 +71,7 @@ DAMAGES = {
 
 def damage(conductor, sweep, what):
     DAMAGES[what](conductor.folder.objects.root / sweep)
-    folders._layout.cache_clear()  # as in a process that has not met it
+    folders._plan.cache_clear()  # as in a process that has not met it
     conductor.merger.forget(sweep)
 
 
@@ -107,7 +108,9 @@ def test_what_cannot_be_read_is_computed_again_for_the_next(tmp_path, caplog, wh
         assert f"{first.id} cannot be reused" in caplog.text
         assert second.reused == 0
         assert conductor.run(second.id).state is State.COMPLETED
-        assert conductor.counts(second.id) == {"done": 12} == conductor.ledger.totals(second.id)["counts"]
+        assert (
+            conductor.counts(second.id) == {Status.DONE: 12} == conductor.ledger.totals(second.id)["counts"]
+        )
 
 
 def test_a_look_at_a_damaged_sweep_says_what_is_wrong(tmp_path):

@@ -11,6 +11,7 @@ from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.execution.task import ObjectCheckpoint, Task, part_name, run_task
 from sweep_service.simulators import simulate
+from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.sweeps import bundles as bundling
@@ -94,7 +95,7 @@ def test_what_comes_again_while_a_sweep_runs_is_merged_to_the_same_values(tmp_pa
         write_late(conductor, tasks[:5])  # of which some are merged already
         ended = conductor.run(sweep)
         assert ended.state is State.COMPLETED
-        assert conductor.ledger.totals(sweep)["counts"] == {"done": ended.runs}
+        assert conductor.ledger.totals(sweep)["counts"] == {Status.DONE: ended.runs}
         seconds = ["sgd_seconds", "ode_seconds"]
         xr.testing.assert_equal(stored(conductor, sweep).drop_vars(seconds), wanted.drop_vars(seconds))
         assert not [name for name in files(conductor, sweep) if name.endswith(".parts")]
@@ -108,9 +109,9 @@ def test_parts_of_a_sweep_that_the_ledger_has_lost_are_kept(tmp_path):
     (tmp_path / "ledger.sqlite").unlink()
     with conducting(tmp_path) as conductor:
         assert conductor.folder.objects.get(part_name(sweep, tasks[-1].bundle.key))
-        done = conductor.folder.dataset(sweep).counts()["done"]
+        done = conductor.folder.dataset(sweep).counts()[Status.DONE]
         assert conductor.rebuild() == [sweep]
-        assert conductor.folder.dataset(sweep).counts()["done"] > done
+        assert conductor.folder.dataset(sweep).counts()[Status.DONE] > done
 
 
 class Failing(SerialExecutor):
@@ -125,7 +126,7 @@ def test_a_part_that_is_there_is_better_than_none(tmp_path):
     with Conductor(folder, Failing()) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         assert conductor.run(sweep.id).state is State.COMPLETED
-        assert conductor.counts(sweep.id) == {"done": sweep.runs}
+        assert conductor.counts(sweep.id) == {Status.DONE: sweep.runs}
 
 
 def test_runs_that_come_again_are_counted_once(tmp_path, monkeypatch):

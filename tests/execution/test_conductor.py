@@ -26,7 +26,7 @@ from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.sweeps import bundles as bundling
 from sweep_service.sweeps.estimate import Limits
-from sweep_service.sweeps.runs import Copies
+from sweep_service.sweeps.keys import Copies
 from sweep_service.sweeps.spec import SweepSpec
 
 SMALL = {
@@ -65,9 +65,9 @@ def computed(monkeypatch):
     jobs = []
     plain = tasks.compute
 
-    def counted(layout, job, *rest):
-        jobs.append((layout.grid.key.digest, job))
-        return plain(layout, job, *rest)
+    def counted(plan, job, *rest):
+        jobs.append((plan.grid.key.digest, job))
+        return plain(plan, job, *rest)
 
     monkeypatch.setattr(tasks, "compute", counted)
     return jobs
@@ -150,13 +150,13 @@ def assert_holds(there, found, kind, names):
 
 
 def assert_equals_direct_calls(conductor, sweep):
-    dataset, layout = stored(conductor, sweep), conductor.folder.layout(sweep.id)
-    grid, checked = layout.grid, 0
+    dataset, plan = stored(conductor, sweep), conductor.folder.plan(sweep.id)
+    grid, checked = plan.grid, 0
     bookkeeping = {"status", "steps", "seconds", "regime"}
     for index, point in enumerate(grid.points):
         asked = {"times": grid.times, "observables": grid.observables, "overlaps": grid.overlaps}
-        for kind in layout.variables:
-            names = set(layout.variables[kind]) - bookkeeping
+        for kind in plan.schema.variables:
+            names = set(plan.schema.variables[kind]) - bookkeeping
             inner = grid.repeats if kind == "sgd" else grid.regimes
             for seed in grid.seeds:
                 for other in inner:
@@ -247,7 +247,7 @@ def test_a_regime_that_is_undefined_somewhere_is_skipped_there(conductor):
 def test_runs_that_are_equal_inside_a_sweep_are_computed_once(conductor, computed):
     """From a shared start the high-dimensional limit of a classical theory does not look at d."""
     sweep = done(conductor, spec(simulate=False, axes={**SMALL["axes"], "regime": "high_dimensional"}))
-    grid = conductor.folder.layout(sweep.id).grid
+    grid = conductor.folder.plan(sweep.id).grid
     keys = conductor.folder.keys(sweep.id)["ode"]
     assert len(Copies(keys).unique()) == len(keys) // len(grid.axes["d"])
     assert sum(runs_in(computed).values()) == len(keys) // 2
@@ -271,7 +271,7 @@ def test_a_sweep_within_an_old_one_is_complete_at_once(conductor, computed):
     computed.clear()
     sweep, new = conductor.submit(with_axes(d=5))
     assert (new, sweep.state, computed) == (True, State.COMPLETED, [])
-    assert conductor.counts(sweep.id) == {"done": sweep.runs}
+    assert conductor.counts(sweep.id) == {Status.DONE: sweep.runs}
     assert_equals_direct_calls(conductor, sweep)
 
 
@@ -381,7 +381,7 @@ def interrupted(root, computed, after=2):
         sweep, _ = conductor.submit(spec(**FEW))
         with pytest.raises(Stopped):
             conductor.run(sweep.id)
-        assert 0 < conductor.counts(sweep.id)["pending"] < sweep.runs
+        assert 0 < conductor.counts(sweep.id)[Status.PENDING] < sweep.runs
         return sweep
 
 
@@ -392,7 +392,7 @@ def test_cancelling_keeps_what_is_computed(tmp_path, computed, small_bundles):
         assert conductor.cancel(sweep.id).state is State.CANCELLED
         after = stored(conductor, sweep)
         counts = conductor.counts(sweep.id)
-        assert set(counts) == {"done", "cancelled"}
+        assert set(counts) == {Status.DONE, Status.CANCELLED}
         done_before = before.sgd_status == Status.DONE
         xr.testing.assert_equal(after.where(done_before).sgd_risk, before.where(done_before).sgd_risk)
         jobs = len(computed)
@@ -406,7 +406,7 @@ def test_cancelled_runs_can_be_computed_after_all(tmp_path, computed, small_bund
     sweep = interrupted(tmp_path, computed)
     with conducting(tmp_path) as conductor:
         conductor.cancel(sweep.id)
-        kept, before = conductor.counts(sweep.id)["done"], len(computed)
+        kept, before = conductor.counts(sweep.id)[Status.DONE], len(computed)
         conductor.retry(sweep.id)
         ended = conductor.run(sweep.id)
         assert ended.state is State.COMPLETED
@@ -460,13 +460,15 @@ def test_failed_runs_leave_capsules_and_can_be_retried(
 
     computed.clear()
     conductor.retry(sweep.id)
-    assert conductor.counts(sweep.id)["pending"] == int(broken.sum())
+    assert conductor.counts(sweep.id)[Status.PENDING] == int(broken.sum())
     ended = conductor.run(sweep.id)
     assert ended.state is State.COMPLETED
     assert set(runs_in(computed).values()) == {1}
     assert {(job.kind, job.seeds) for _, job in computed} == {(kind, (1,))}
     assert capsules_of(conductor, sweep) == []
-    assert conductor.ledger.totals(sweep.id)["counts"] == conductor.counts(sweep.id) == {"done": sweep.runs}
+    assert (
+        conductor.ledger.totals(sweep.id)["counts"] == conductor.counts(sweep.id) == {Status.DONE: sweep.runs}
+    )
     assert_equals_direct_calls(conductor, ended)
 
 
@@ -478,7 +480,7 @@ def test_the_ledger_counts_a_retried_run_once(conductor, monkeypatch):
     assert conductor.ledger.totals(sweep.id)["counts"] == conductor.counts(sweep.id)
     conductor.retry(sweep.id)
     conductor.run(sweep.id)
-    assert conductor.ledger.totals(sweep.id)["counts"] == {"done": sweep.runs}
+    assert conductor.ledger.totals(sweep.id)["counts"] == {Status.DONE: sweep.runs}
 
 
 def capsules_of(conductor, sweep):
@@ -502,11 +504,11 @@ def test_a_bundle_that_breaks_its_task_is_tried_again_and_then_given_up(
 ):
     plain, tries = tasks.compute, Counter()
 
-    def broken(layout, job, *rest):
+    def broken(plan, job, *rest):
         tries[job] += 1
         if job.kind == "sgd" and job.point == 1:
             raise MemoryError("no more")
-        return plain(layout, job, *rest)
+        return plain(plan, job, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(tasks, "compute", broken)
@@ -514,7 +516,7 @@ def test_a_bundle_that_breaks_its_task_is_tried_again_and_then_given_up(
     assert sweep.state is State.INCOMPLETE
     assert {tries[job] for job in tries if job.kind == "sgd" and job.point == 1} == {MOST_ATTEMPTS}
     assert {tries[job] for job in tries if job.kind == "ode" or job.point != 1} == {1}
-    assert conductor.counts(sweep.id) == {"done": sweep.runs - 2, "failed": 2}
+    assert conductor.counts(sweep.id) == {Status.DONE: sweep.runs - 2, Status.FAILED: 2}
     capsules = [json.loads(conductor.folder.objects.get(name)) for name in capsules_of(conductor, sweep)]
     assert [c["error"] for c in capsules] == ["MemoryError: no more"] * 2
     conductor.retry(sweep.id)
@@ -712,7 +714,7 @@ def test_a_cancellation_that_dies_can_be_given_again(tmp_path, monkeypatch, step
     with conducting(tmp_path) as conductor:
         conductor.tick()
         assert conductor.cancel(sweep.id).state in (State.CANCELLED, State.COMPLETED)
-        assert "pending" not in conductor.counts(sweep.id)
+        assert Status.PENDING not in conductor.counts(sweep.id)
 
 
 def test_a_removal_that_dies_harms_no_rebuild(tmp_path, monkeypatch):
@@ -889,9 +891,9 @@ def test_a_cancelled_sweep_keeps_what_was_computed_but_not_merged(tmp_path, smal
         sweep, _ = conductor.submit(spec())
         for _ in range(3):
             conductor.tick()
-        assert conductor.counts(sweep.id) == {"pending": sweep.runs}
+        assert conductor.counts(sweep.id) == {Status.PENDING: sweep.runs}
         conductor.cancel(sweep.id)
-        assert conductor.counts(sweep.id)["done"] >= 3
+        assert conductor.counts(sweep.id)[Status.DONE] >= 3
 
 
 def test_a_capsule_names_the_copies_of_its_run(tmp_path, monkeypatch):
@@ -966,7 +968,7 @@ def test_what_was_computed_when_it_was_paused_is_not_computed_again(tmp_path, co
         for _ in range(3):
             conductor.tick()
         conductor.pause(sweep.id)
-        assert conductor.counts(sweep.id).keys() == {"pending"}  # nothing is merged yet
+        assert conductor.counts(sweep.id).keys() == {Status.PENDING}  # nothing is merged yet
         conductor.resume(sweep.id)
         assert conductor.run(sweep.id).state is State.COMPLETED
     assert set(runs_in(computed).values()) == {1}
@@ -983,7 +985,7 @@ def test_who_hears_that_a_sweep_is_cancelled_can_count(tmp_path, monkeypatch):
 
         monkeypatch.setattr(conductor.ledger, "set_state", told)
         conductor.cancel(sweep.id)
-        assert counts == [{"cancelled": sweep.runs}]
+        assert counts == [{Status.CANCELLED: sweep.runs}]
 
 
 def test_there_is_nothing_to_compute_again_in_a_whole_sweep(conductor):
@@ -993,7 +995,7 @@ def test_there_is_nothing_to_compute_again_in_a_whole_sweep(conductor):
     shutil.rmtree(path)  # but there is now
     assert conductor.retry(before.id).state is State.QUEUED
     assert conductor.run(before.id).state is State.COMPLETED
-    assert conductor.counts(before.id) == {"done": before.runs}
+    assert conductor.counts(before.id) == {Status.DONE: before.runs}
 
 
 def test_a_submission_that_fails_leaves_nothing(conductor, monkeypatch):

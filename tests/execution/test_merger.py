@@ -34,8 +34,8 @@ from sweep_service.store.parts import Part
 from sweep_service.sweeps.bundles import Bundle
 from sweep_service.sweeps.grids import Grid
 from sweep_service.sweeps.jobs import Failure, Job
-from sweep_service.sweeps.layout import Layout
-from sweep_service.sweeps.runs import KEY, Copies
+from sweep_service.sweeps.keys import KEY, Copies
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 
 ROOT = Path(sweep_service.__file__).parents[1]
@@ -56,30 +56,27 @@ class Killed(BaseException):
 def prepared(root, spec=BASE, size=5):
     """A submitted sweep `s`, its runs in bundles of `size` jobs, and the part of each bundle."""
     asked, folder = SweepSpec.parse(spec), DataFolder(root)
-    layout = Layout(Grid.of(asked))
+    plan = SweepPlan(Grid.of(asked))
     folder.objects.prepare()
     folder.objects.put("s.json", asked.model_dump_json().encode())
-    folder.put_keys("s", layout.runs.keys)
-    folder.create_dataset("s", layout, {})
+    folder.put_keys("s", plan.keys)
+    folder.create_dataset("s", plan, {})
     jobs = []
-    for kind in layout.variables:
-        for number in Copies(layout.runs.keys[kind]).unique():
-            first, second, third = (int(at) for at in np.unravel_index(number, layout.runs.shape(kind)))
-            sgd = Job("sgd", first, 0, (second,), (third,))
-            jobs.append(sgd if kind == "sgd" else Job("ode", first, second, (third,), (0,)))
+    for kind in plan.schema.variables:
+        jobs += [Job.of(plan.runs.find(f"{kind}-{number}")) for number in Copies(plan.keys[kind]).unique()]
     some = [Bundle(tuple(jobs[at : at + size]), 1.0) for at in range(0, len(jobs), size)]
     ledger, now = folder.ledger(), utc_now()
     ledger.add(Sweep("s", "", "", State.RUNNING, now, now, None, "", 36, 0), some)
     rng = np.random.default_rng(0)
-    parts = {bundle.key: synthetic(layout, bundle, rng) for bundle in some}
-    return SimpleNamespace(folder=folder, layout=layout, ledger=ledger, bundles=some, parts=parts)
+    parts = {bundle.key: synthetic(plan, bundle, rng) for bundle in some}
+    return SimpleNamespace(folder=folder, plan=plan, ledger=ledger, bundles=some, parts=parts)
 
 
-def synthetic(layout, bundle, rng):
+def synthetic(plan, bundle, rng):
     found = [
-        scale.synthetic(layout, kind, np.concatenate(numbers), rng)
+        scale.synthetic(plan, kind, np.concatenate(numbers), rng)
         for kind in ("sgd", "ode")
-        if (numbers := [job.numbers(layout) for job in bundle.jobs if job.kind == kind])
+        if (numbers := [job.numbers(plan.runs) for job in bundle.jobs if job.kind == kind])
     ]
     numbers = {kind: array for part in found for kind, array in part.numbers.items()}
     return Part(numbers, {kind: array for part in found for kind, array in part.values.items()}, ())
@@ -138,7 +135,7 @@ def test_all_runs_are_merged_and_the_parts_go(sweep):
     assert waiting(sweep) == []
     totals = sweep.ledger.totals("s")
     assert totals["bundles_left"] == 0
-    assert totals["counts"] == {"done": 24 + 24}
+    assert totals["counts"] == {Status.DONE: 24 + 24}
     seconds = [values["seconds"].sum() for part in sweep.parts.values() for values in part.values.values()]
     assert totals["seconds"] == pytest.approx(sum(seconds))
 
@@ -149,7 +146,7 @@ def test_values_are_those_of_the_parts(sweep):
     dataset = sweep.folder.dataset("s")
     for part in sweep.parts.values():
         for kind, numbers in part.numbers.items():
-            found = dataset.read(kind, numbers, sweep.layout.variables[kind])
+            found = dataset.read(kind, numbers, sweep.plan.schema.variables[kind])
             for name, array in part.values[kind].items():
                 np.testing.assert_array_equal(found[name], array, err_msg=name)
 
@@ -174,7 +171,7 @@ def test_the_theory_without_noise_is_stored_at_every_rate(sweep):
     assert not np.any(classical.isel(time=-1, d=0, gamma=0, seed=0) == classical.isel(time=-1, d=1, seed=0))
     noisy = opened(sweep).ode_risk.sel(regime="classical_noise")
     assert not np.any(noisy.isel(gamma=1) == noisy.isel(gamma=0))
-    unique = Copies(sweep.layout.runs.keys["ode"]).unique()
+    unique = Copies(sweep.plan.keys["ode"]).unique()
     assert len(unique) == 3 * 2 + 3 * 2 * 2  # (d, seed) of one regime, (d, gamma, seed) of the other
 
 
@@ -189,7 +186,7 @@ def test_a_shared_start_is_stored_at_every_dimension(tmp_path):
     assert not np.any(noisy.isel(gamma=1) == noisy.isel(gamma=0))
     assert np.all(ds.ode_status == Status.DONE)
     assert len(np.unique(ds.sgd_risk)) == ds.sgd_risk.size  # every run of SGD is its own
-    assert sweep.ledger.totals("s")["counts"] == {"done": 48}
+    assert sweep.ledger.totals("s")["counts"] == {Status.DONE: 48}
     sweep.ledger.close()
 
 
@@ -197,15 +194,14 @@ def test_copies_are_what_each_of_them_would_compute(tmp_path):
     """Equal keys must mean equal numbers: all runs computed alone, against the merged ones."""
     sweep = prepared(tmp_path, {**BASE, "init": {"kind": "informed", "shared": True}, "simulate": False})
     for bundle in sweep.bundles:
-        results = [compute(sweep.layout, job) for job in bundle.jobs]
-        sweep.parts[bundle.key] = Part.of(sweep.layout, bundle.jobs, results)
+        results = [compute(sweep.plan, job) for job in bundle.jobs]
+        sweep.parts[bundle.key] = Part.of(sweep.plan, bundle.jobs, results)
     put(sweep)
     merge(sweep)
     dataset = sweep.folder.dataset("s")
-    for number in range(0, sweep.layout.runs.count("ode"), 3):
-        first, second, third = (int(at) for at in np.unravel_index(number, sweep.layout.runs.shape("ode")))
-        alone = compute(sweep.layout, Job("ode", first, second, (third,), (0,)))
-        stored = dataset.read("ode", np.array([number]), sweep.layout.variables["ode"])
+    for number in range(0, sweep.plan.runs.count("ode"), 3):
+        alone = compute(sweep.plan, Job.of(sweep.plan.runs.find(f"ode-{number}")))
+        stored = dataset.read("ode", np.array([number]), sweep.plan.schema.variables["ode"])
         np.testing.assert_array_equal(stored["risk"], alone.values["risk"])
     sweep.ledger.close()
 
@@ -276,7 +272,7 @@ def test_death_at_any_point_and_a_second_merge_give_the_same(sweep, reference, m
     assert waiting(sweep) == []
     totals = sweep.ledger.totals("s")
     assert totals["bundles_left"] == 0
-    assert totals["counts"] == {"done": 48}
+    assert totals["counts"] == {Status.DONE: 48}
 
 
 def test_death_while_parts_are_removed_counts_no_run_twice(sweep, monkeypatch):
@@ -296,7 +292,7 @@ def test_death_while_parts_are_removed_counts_no_run_twice(sweep, monkeypatch):
     assert len(waiting(sweep)) == len(sweep.parts) - 2
     merge(sweep)
     totals = sweep.ledger.totals("s")
-    assert totals["counts"] == {"done": 48}
+    assert totals["counts"] == {Status.DONE: 48}
     seconds = [values["seconds"].sum() for part in sweep.parts.values() for values in part.values.values()]
     assert totals["seconds"] == pytest.approx(sum(seconds))
 
@@ -354,7 +350,7 @@ def test_every_fault_point_is_somewhere():
 def failing(sweep):
     """The first bundle, with all of its runs failed."""
     bundle = sweep.bundles[0]
-    sweep.parts[bundle.key] = Part.failed(sweep.layout, bundle.jobs, "KilledWorker: three times")
+    sweep.parts[bundle.key] = Part.failed(sweep.plan, bundle.jobs, "KilledWorker: three times")
     return bundle
 
 
@@ -363,7 +359,7 @@ def test_failures_become_capsules_with_a_command(tmp_path):
     bundle = failing(sweep)
     put(sweep)
     merge(sweep)
-    numbers = np.concatenate([job.numbers(sweep.layout) for job in bundle.jobs])
+    numbers = np.concatenate([job.numbers(sweep.plan.runs) for job in bundle.jobs])
     names = [f"s.failures/sgd-{number}.json" for number in numbers]
     assert list(sweep.folder.objects.list("s.failures/")) == sorted(names)
     for number, name in zip(numbers.tolist(), names, strict=True):
@@ -376,8 +372,8 @@ def test_failures_become_capsules_with_a_command(tmp_path):
         ]  # fmt: skip
     dataset = sweep.folder.dataset("s")
     assert np.all(dataset.status("sgd")[numbers] == Status.FAILED)
-    assert np.all(np.isnan(dataset.read("sgd", numbers, sweep.layout.variables["sgd"])["risk"]))
-    assert sweep.ledger.totals("s")["counts"] == {"done": 48 - len(numbers), "failed": len(numbers)}
+    assert np.all(np.isnan(dataset.read("sgd", numbers, sweep.plan.schema.variables["sgd"])["risk"]))
+    assert sweep.ledger.totals("s")["counts"] == {Status.DONE: 48 - len(numbers), Status.FAILED: len(numbers)}
     sweep.ledger.close()
 
 
@@ -392,7 +388,7 @@ def test_a_run_that_raises_is_failed_with_its_trace_and_its_neighbours_are_done(
 
     monkeypatch.setattr(compute_module, "integrate_run", breaks)
     job = Job("ode", 0, 0, (0, 1), (0,))
-    part = Part.of(sweep.layout, [job], [compute(sweep.layout, job)])
+    part = Part.of(sweep.plan, [job], [compute(sweep.plan, job)])
     sweep.folder.objects.put("s.parts/0a.npz", part.pack())
     merge(sweep)
     (name,) = sweep.folder.objects.list("s.failures/")
@@ -407,8 +403,8 @@ def test_a_run_that_raises_is_failed_with_its_trace_and_its_neighbours_are_done(
 
 def test_a_seed_that_raises_spoils_no_other_of_its_job(monkeypatch):
     spec = {**BASE, "seeds": {"init": [5, 3, 9], "repeat": 2}, "axes": {"d": [5, 6], "p": 2, "gamma": 0.1}}
-    layout, job = Layout(Grid.of(SweepSpec.parse(spec))), Job("sgd", 1, 0, (0, 1, 2), (0, 1))
-    calm = compute(layout, job)
+    plan, job = SweepPlan(Grid.of(SweepSpec.parse(spec))), Job("sgd", 1, 0, (0, 1, 2), (0, 1))
+    calm = compute(plan, job)
     assert calm.failures == ()
     simulate = compute_module.run_chains
 
@@ -418,7 +414,7 @@ def test_a_seed_that_raises_spoils_no_other_of_its_job(monkeypatch):
         return simulate(point, seeds=seeds, **other)
 
     monkeypatch.setattr(compute_module, "run_chains", breaks)
-    found = compute(layout, job)
+    found = compute(plan, job)
     guilty = np.array([False, False, True, True, False, False])
     assert [(one.kind, one.number) for one in found.failures] == [("sgd", 6 + 2), ("sgd", 6 + 3)]
     assert {one.error for one in found.failures} == {"ZeroDivisionError: at seed 3"}
@@ -432,15 +428,15 @@ def test_a_regime_that_does_not_exist_is_skipped(tmp_path):
     axes = {"d": 9, "p": 2, "gamma": 0.1, "regime": ["mean_field_projected", "classical"]}
     sweep = prepared(tmp_path, {**BASE, "axes": axes, "fixed": {"k": 2}, "simulate": False, "seeds": 1})
     for bundle in sweep.bundles:
-        results = [compute(sweep.layout, job) for job in bundle.jobs]
-        sweep.parts[bundle.key] = Part.of(sweep.layout, bundle.jobs, results)
+        results = [compute(sweep.plan, job) for job in bundle.jobs]
+        sweep.parts[bundle.key] = Part.of(sweep.plan, bundle.jobs, results)
     put(sweep)
     merge(sweep)
     ds = opened(sweep)
     assert ds.ode_status.sel(regime="mean_field_projected").item() == Status.SKIPPED
     assert ds.ode_risk.sel(regime="mean_field_projected").isnull().all()
     assert list(sweep.folder.objects.list("s.failures/")) == []
-    assert sweep.ledger.totals("s")["counts"]["skipped"] == 1
+    assert sweep.ledger.totals("s")["counts"][Status.SKIPPED] == 1
     sweep.ledger.close()
 
 
@@ -473,7 +469,7 @@ def test_what_runs_took_is_learned(sweep):
 def test_a_part_comes_back_as_it_was_packed(sweep):
     for part in sweep.parts.values():
         failures = (Failure("sgd", 3, "é: 1/0", "line\nline"),)
-        back = Part.unpack(Part(part.numbers, part.values, failures).pack(), sweep.layout)
+        back = Part.unpack(Part(part.numbers, part.values, failures).pack(), sweep.plan)
         assert back.failures == failures
         assert set(back.numbers) == set(part.numbers)
         for kind, numbers in part.numbers.items():
@@ -487,26 +483,26 @@ def test_a_part_comes_back_as_it_was_packed(sweep):
 def test_a_part_is_never_unpickled(sweep):
     harmful = {"sgd": {"risk": np.array([{"a": 1}], dtype=object)}}
     with pytest.raises(Damaged, match="allow_pickle"):
-        Part.unpack(Part({"sgd": np.array([0])}, harmful, ()).pack(), sweep.layout)
+        Part.unpack(Part({"sgd": np.array([0])}, harmful, ()).pack(), sweep.plan)
 
 
-def _other_numbers(content, layout):
-    part = Part.unpack(content, layout)
+def _other_numbers(content, plan):
+    part = Part.unpack(content, plan)
     kind = next(iter(part.numbers))
-    return Part({kind: part.numbers[kind] + layout.runs.count(kind)}, {kind: part.values[kind]}, ()).pack()
+    return Part({kind: part.numbers[kind] + plan.runs.count(kind)}, {kind: part.values[kind]}, ()).pack()
 
 
-def _without_a_variable(content, layout):
-    part = Part.unpack(content, layout)
+def _without_a_variable(content, plan):
+    part = Part.unpack(content, plan)
     for values in part.values.values():
         values.pop("risk")
     return part.pack()
 
 
 DAMAGE = {
-    "garbage": lambda content, layout: b"garbage",
-    "empty": lambda content, layout: b"",
-    "cut": lambda content, layout: content[: len(content) // 2],
+    "garbage": lambda content, plan: b"garbage",
+    "empty": lambda content, plan: b"",
+    "cut": lambda content, plan: content[: len(content) // 2],
     "numbers": _other_numbers,
     "variable": _without_a_variable,
 }
@@ -517,7 +513,7 @@ def test_a_damaged_part_is_removed_and_its_bundle_stays_pending(sweep, reference
     put(sweep)
     name = waiting(sweep)[1]
     content = sweep.folder.objects.get(name)
-    sweep.folder.objects.put(name, DAMAGE[harm](content, sweep.layout))
+    sweep.folder.objects.put(name, DAMAGE[harm](content, sweep.plan))
     merge(sweep)
     assert waiting(sweep) == []
     assert sweep.ledger.totals("s")["bundles_left"] == 1
@@ -531,12 +527,12 @@ import json, sys, time
 from pathlib import Path
 from benchmarks import store
 content = json.loads(sys.argv[2])
-folder, ledger, layout = store.waiting(Path(sys.argv[1]), content)
+folder, ledger, plan = store.waiting(Path(sys.argv[1]), content)
 began = time.process_time()
 store.Merger(folder, ledger).merge(store.NAME)
 seconds = time.process_time() - began
-print(json.dumps(dict(points=len(layout.grid), seconds=seconds, memory=store.memory(),
-    counts=ledger.totals(store.NAME)["counts"])))
+print(json.dumps(dict(points=len(plan.grid), seconds=seconds, memory=store.memory(),
+    counts={s.label: n for s, n in ledger.totals(store.NAME)["counts"].items()})))
 """
 
 

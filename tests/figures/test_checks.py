@@ -18,8 +18,8 @@ from sweep_service.store.folder import DataFolder
 from sweep_service.sweeps.costs import Calibration
 from sweep_service.sweeps.estimate import estimate
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
-from sweep_service.sweeps.runs import Copies
+from sweep_service.sweeps.keys import Copies
+from sweep_service.sweeps.plan import SweepPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = ("fig2-left", "rates")  # seconds each; the others up to some minutes
@@ -128,9 +128,9 @@ def test_parts_are_named_by_what_follows_the_figure(figure):
     ],
 )
 def test_a_preset_is_accepted_and_can_be_paid(name, most):
-    layout = Layout(Grid.of(preset(name)))
-    wanted = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
-    found = estimate(layout, wanted, sum(map(len, wanted.values())), Calibration())
+    plan = SweepPlan(Grid.of(preset(name)))
+    wanted = {kind: Copies(plan.keys[kind]).unique() for kind in plan.schema.variables}
+    found = estimate(plan, wanted, sum(map(len, wanted.values())), Calibration())
     assert found.core_seconds < most
     assert found.bytes < 1 << 30
 

@@ -17,7 +17,7 @@ from sweep_service.simulators import selection
 from sweep_service.simulators.selection import SIMULATORS, choose_engine
 from sweep_service.simulators.simulate import simulate, stream_key
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 
 MADE_UP = Parameter(
@@ -76,8 +76,8 @@ def test_it_is_an_axis_of_grids(supported):
 def test_it_enters_keys_when_it_is_not_at_its_default(supported):
     def keys(**fixed):
         grid = Grid.of(spec(**fixed))
-        runs = Layout(grid).runs
-        return grid.key, *(runs.keys[kind].tobytes() for kind in ("sgd", "ode"))
+        keys = SweepPlan(grid).keys
+        return grid.key, *(keys[kind].tobytes() for kind in ("sgd", "ode"))
 
     def stream(**change):
         return stream_key(Point.parse({**POINT, **change}), seed=1, repeat=2)

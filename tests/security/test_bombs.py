@@ -19,7 +19,7 @@ from sweep_service.numerics.npz import arrays_in
 from sweep_service.simulators.checkpoint import unpack
 from sweep_service.store.parts import Part
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import JSON, SMALL, TINY, YAML, assert_problem
 
@@ -96,13 +96,13 @@ def memory():
 
 def try_all():
     """In a process of its own: what each is refused with, and how much more memory there was than before."""
-    layout, found = Layout(Grid.of(SweepSpec.parse(SMALL))), {}
+    plan, found = SweepPlan(Grid.of(SweepSpec.parse(SMALL))), {}
     for name, make in ARCHIVES.items():
         content = make()
         Path("/proc/self/clear_refs").write_text("5")  # the most begins again
         before = memory()
         try:
-            Part.unpack(content, layout)
+            Part.unpack(content, plan)
         except Exception as error:
             found[name] = [type(error).__name__, memory() - before]
         try:
@@ -115,9 +115,9 @@ def try_all():
 @pytest.mark.parametrize("name", [name for name in ARCHIVES if name != "compressed"])
 def test_what_is_no_archive_of_ours_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    content, layout = ARCHIVES[name](), Layout(Grid.of(SweepSpec.parse(SMALL)))
+    content, plan = ARCHIVES[name](), SweepPlan(Grid.of(SweepSpec.parse(SMALL)))
     with pytest.raises(Damaged):
-        Part.unpack(content, layout)
+        Part.unpack(content, plan)
     with pytest.raises(InvalidInput):
         unpack("mine", content)
     assert list(tmp_path.iterdir()) == []  # nothing was unpickled, or written
@@ -160,13 +160,13 @@ def test_what_we_write_is_read():
 
 @pytest.mark.parametrize("numbers", [np.array([0.0]), np.array([np.nan]), np.array([[0]]), np.array([10**6])])
 def test_numbers_of_runs_that_are_none(numbers):
-    layout = Layout(Grid.of(SweepSpec.parse(SMALL)))
+    plan = SweepPlan(Grid.of(SweepSpec.parse(SMALL)))
     values = {
         name: np.zeros((len(numbers), *variable.run_shape), variable.dtype)
-        for name, variable in layout.variables["sgd"].items()
+        for name, variable in plan.schema.variables["sgd"].items()
     }
     with pytest.raises(Damaged):
-        Part.unpack(Part({"sgd": numbers}, {"sgd": values}, ()).pack(), layout)
+        Part.unpack(Part({"sgd": numbers}, {"sgd": values}, ()).pack(), plan)
 
 
 # ---- bodies

@@ -19,10 +19,10 @@ from sweep_service.store import local as module
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.parts import Part
-from sweep_service.sweeps import layout as layout_module
+from sweep_service.sweeps import schema as schema_module
 from sweep_service.sweeps.grids import Grid
 from sweep_service.sweeps.jobs import Job
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 
 BASE = {"fixed": {"k": 2}, "time": {"max": 1.0, "samples": 4}, "observables": ["risk"]}
@@ -83,14 +83,14 @@ DESIGNS = {
 }  # fmt: skip
 
 
-def layout_of(spec):
-    return Layout(Grid.of(SweepSpec.parse({**BASE, **spec})))
+def plan_of(spec):
+    return SweepPlan(Grid.of(SweepSpec.parse({**BASE, **spec})))
 
 
-def random_values(layout, kind, count, rng):
+def random_values(plan, kind, count, rng):
     """By name, (run, ...)."""
     found = {}
-    for name, variable in layout.variables[kind].items():
+    for name, variable in plan.schema.variables[kind].items():
         shape = (count, *variable.shape[len(variable.leading) :])
         most = len(Status) if name == "status" else 7
         found[name] = (
@@ -101,14 +101,15 @@ def random_values(layout, kind, count, rng):
     return found
 
 
-def labels(layout, kind, number):
+def labels(plan, kind, number):
     """Where a run is, by the values of its coordinates and not by how they are stored."""
-    grid = layout.grid
-    first, second, third = (int(at) for at in np.unravel_index(number, layout.runs.shape(kind)))
-    where = grid.row(first) if grid.is_product else {"point": first}
+    grid = plan.grid
+    run = plan.runs.find(f"{kind}-{number}")
+    where = grid.row(run.point) if grid.is_product else {"point": run.point}
+    where |= {"seed": grid.seeds[run.seed]}
     if kind == "sgd":
-        return where | {"seed": grid.seeds[second], "repeat": grid.repeats[third]}
-    return where | {"regime": grid.regimes[second], "seed": grid.seeds[third]}
+        return where | {"repeat": grid.repeats[run.repeat]}
+    return where | {"regime": grid.regimes[run.regime]}
 
 
 def at(path):
@@ -126,14 +127,14 @@ def opened(path):
 @pytest.fixture(params=DESIGNS, scope="module")
 def design(request, tmp_path_factory):
     spec, sgd, ode = DESIGNS[request.param]
-    layout = layout_of(spec)
+    plan = plan_of(spec)
     path = tmp_path_factory.mktemp("design") / "s.zarr"
-    SweepDataset.create(*at(path), layout, {"title": "a title", "spec": json.dumps(spec)})
-    return layout, path, {"sgd": sgd, "ode": ode}
+    SweepDataset.create(*at(path), plan, {"title": "a title", "spec": json.dumps(spec)})
+    return plan, path, {"sgd": sgd, "ode": ode}
 
 
 def test_dimensions_are_in_the_order_of_the_contract(design):
-    layout, path, dims = design
+    plan, path, dims = design
     ds = opened(path)
     for kind, expected in dims.items():
         if expected is None:
@@ -143,8 +144,8 @@ def test_dimensions_are_in_the_order_of_the_contract(design):
             assert ds[f"{kind}_status"].dims == ds[f"{kind}_seconds"].dims == expected[:-1]
             assert ds[f"{kind}_risk"].shape == tuple(ds.sizes[dim] for dim in expected)
     assert ("sgd_steps" in ds) is (dims["sgd"] is not None)
-    assert ("ode_regime" in ds) is ("auto" in layout.grid.regimes)
-    assert ds.sizes.get("point", math.prod(layout.grid.shape)) == len(layout.grid)
+    assert ("ode_regime" in ds) is ("auto" in plan.grid.regimes)
+    assert ds.sizes.get("point", math.prod(plan.grid.shape)) == len(plan.grid)
 
 
 def test_every_variable_and_coordinate_is_labelled(design):
@@ -189,57 +190,57 @@ def test_a_new_dataset_holds_nothing(design):
 
 
 def test_points_have_their_step_and_their_rate_over_width(design):
-    layout, path, _ = design
+    plan, path, _ = design
     ds = opened(path)
-    for index, point in enumerate(layout.grid.points):
-        where = layout.grid.row(index) if layout.grid.is_product else {"point": index}
+    for index, point in enumerate(plan.grid.points):
+        where = plan.grid.row(index) if plan.grid.is_product else {"point": index}
         here = ds[["delta_t", "gamma_over_p"]].sel(where)
         assert float(here.delta_t) == pytest.approx(point.gamma / (point.p * point.d), rel=1e-15)
         assert float(here.gamma_over_p) == pytest.approx(point.gamma / point.p, rel=1e-15)
 
 
 def test_swept_axes_are_coordinates(design):
-    layout, path, _ = design
+    plan, path, _ = design
     ds = opened(path)
-    for name, values in layout.grid.axes.items():
-        assert ds[name].dims == ((name,) if layout.grid.is_product else ("point",))
+    for name, values in plan.grid.axes.items():
+        assert ds[name].dims == ((name,) if plan.grid.is_product else ("point",))
         assert ds[name].values.tolist() == list(values)
         if isinstance(values[0], str):
             assert all(isinstance(value, str) for value in ds[name].values.tolist())
-    if layout.grid.regimes:
-        assert ds.regime.values.tolist() == list(layout.grid.regimes)
-    np.testing.assert_array_equal(ds.time, layout.grid.times)
+    if plan.grid.regimes:
+        assert ds.regime.values.tolist() == list(plan.grid.regimes)
+    np.testing.assert_array_equal(ds.time, plan.grid.times)
 
 
 def test_metadata_is_consolidated(design):
-    layout, path, _ = design
+    plan, path, _ = design
     there = json.loads((path / "zarr.json").read_text("utf-8"))
-    stored = {variable.name for some in layout.variables.values() for variable in some.values()}
+    stored = {variable.name for some in plan.schema.variables.values() for variable in some.values()}
     assert stored | {"delta_t", "gamma_over_p", "time"} <= set(there["consolidated_metadata"]["metadata"])
     assert not list(path.parent.glob("*.partial*"))
 
 
 def test_every_run_lands_where_its_labels_say(design):
-    layout, path, _ = design
-    dataset, rng = SweepDataset(*at(path), layout), np.random.default_rng(0)
-    for kind in layout.variables:
-        count = layout.runs.count(kind)
+    plan, path, _ = design
+    dataset, rng = SweepDataset(*at(path), plan), np.random.default_rng(0)
+    for kind in plan.schema.variables:
+        count = plan.runs.count(kind)
         numbers = rng.permutation(count)
-        values = random_values(layout, kind, count, rng)
+        values = random_values(plan, kind, count, rng)
         dataset.write(kind, numbers, values)
         ds = opened(path)
         for row in rng.permutation(count)[:10]:
-            here = ds.sel(labels(layout, kind, numbers[row]))
+            here = ds.sel(labels(plan, kind, numbers[row]))
             for name, array in values.items():
                 np.testing.assert_array_equal(here[f"{kind}_{name}"].values, array[row])
         np.testing.assert_array_equal(dataset.status(kind)[numbers], values["status"])
-        dataset.write(kind, np.arange(count), empty(layout, kind, count))  # for the tests beside this one
+        dataset.write(kind, np.arange(count), empty(plan, kind, count))  # for the tests beside this one
 
 
-def empty(layout, kind, count):
+def empty(plan, kind, count):
     return {
         name: np.full((count, *variable.shape[len(variable.leading) :]), variable.fill, variable.dtype)
-        for name, variable in layout.variables[kind].items()
+        for name, variable in plan.schema.variables[kind].items()
     }
 
 
@@ -256,9 +257,9 @@ def empty(layout, kind, count):
     ids=["wide grid", "many numbers per run", "points", "repeats"],
 )  # fmt: skip
 def test_chunks_of_large_arrays_are_of_1_to_4_megabytes(spec):
-    layout = Layout(Grid.of(SweepSpec.parse({**BASE, **spec}), checked=True))
+    plan = SweepPlan(Grid.of(SweepSpec.parse({**BASE, **spec}), checked=True))
     large = 0
-    for some in layout.variables.values():
+    for some in plan.schema.variables.values():
         for variable in some.values():
             size = np.dtype(variable.dtype).itemsize
             if size * math.prod(variable.shape) >= 1 << 22:
@@ -274,63 +275,63 @@ def test_chunks_of_large_arrays_are_of_1_to_4_megabytes(spec):
 @pytest.mark.parametrize("p", [8, 64, 512, 600])
 @pytest.mark.parametrize("samples", [1, 120, 3000])
 def test_of_a_large_run_the_times_are_split_and_never_a_sample(p, samples):
-    layout = layout_of(
+    plan = plan_of(
         {
             "axes": {"d": [700, 701], "p": p, "gamma": 0.1, "regime": TWO}, "seeds": 3,
             "time": {"max": 1.0, "samples": samples}, "observables": ["risk", "overlaps", "cosine_histogram"],
         }
     )  # fmt: skip
-    for some in layout.variables.values():
+    for some in plan.schema.variables.values():
         for variable in some.values():
             chunks = dict(zip(variable.dims, variable.chunks, strict=True))
             full = dict(zip(variable.dims, variable.shape, strict=True))
             size = np.dtype(variable.dtype).itemsize
             assert all(chunks[dim] == full[dim] for dim in variable.trailing if dim != "time")
             sample = variable.run_bytes // full.get("time", 1)
-            assert size * math.prod(variable.chunks) <= max(layout_module.CHUNK_BYTES, sample)
-            if variable.run_bytes > layout_module.CHUNK_BYTES:
+            assert size * math.prod(variable.chunks) <= max(schema_module.CHUNK_BYTES, sample)
+            if variable.run_bytes > schema_module.CHUNK_BYTES:
                 assert all(chunks[dim] == 1 for dim in variable.leading)
-                assert chunks["time"] == max(1, layout_module.CHUNK_BYTES // sample) <= full["time"]
+                assert chunks["time"] == max(1, schema_module.CHUNK_BYTES // sample) <= full["time"]
             else:
                 assert variable.chunks[len(variable.leading) :] == variable.run_shape
 
 
 def test_a_run_of_many_chunks_comes_back_as_it_was_written(tmp_path):
     """Also where several runs are one row of the values: two runs of 4 MB each are written at four places."""
-    layout = layout_of(
+    plan = plan_of(
         {
             "axes": {"d": [70, 71], "p": 64, "gamma": 0.1}, "seeds": 3, "observables": ["overlaps", "risk"],
             "time": {"max": 1.0, "samples": 120},
         }
     )  # fmt: skip
-    assert len(layout.grid.times) == 121
-    variable = layout.variables["sgd"]["overlap_student"]
+    assert len(plan.grid.times) == 121
+    variable = plan.schema.variables["sgd"]["overlap_student"]
     assert variable.run_bytes > 3 << 20
     assert variable.chunks[-3] < 121
-    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.random.default_rng(0)
+    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.random.default_rng(0)
     numbers, rows = np.array([5, 0, 3, 2]), np.array([1, 0, 1, 1])
-    values = random_values(layout, "sgd", 2, rng)
+    values = random_values(plan, "sgd", 2, rng)
     dataset.write("sgd", numbers, values, rows)
-    alone = random_values(layout, "sgd", 1, rng)
+    alone = random_values(plan, "sgd", 1, rng)
     dataset.write("sgd", np.array([4]), alone)
-    found = dataset.read("sgd", np.array([0, 4, 2, 5, 3, 1]), layout.variables["sgd"])
-    for name, variable in layout.variables["sgd"].items():
+    found = dataset.read("sgd", np.array([0, 4, 2, 5, 3, 1]), plan.schema.variables["sgd"])
+    for name, variable in plan.schema.variables["sgd"].items():
         one, other = values[name]
         nothing = np.full(variable.run_shape, variable.fill, variable.dtype)
         expected = [one, alone[name][0], other, other, other, nothing]
         np.testing.assert_array_equal(found[name], expected, err_msg=name)
-    here = opened(tmp_path / "s.zarr").sel(labels(layout, "sgd", 3))
+    here = opened(tmp_path / "s.zarr").sel(labels(plan, "sgd", 3))
     np.testing.assert_array_equal(here.sgd_overlap_student, values["overlap_student"][1])
 
 
 def test_a_run_that_is_written_twice_at_once_spoils_no_neighbour(tmp_path):
     """Two parts may hold the same run: as many numbers as the chunk has runs are not all of its runs."""
-    layout = layout_of({"axes": {"d": 70, "p": 4, "gamma": 0.1}, "seeds": 2})
-    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.random.default_rng(0)
-    both, again = (random_values(layout, "sgd", 2, rng) for _ in range(2))
+    plan = plan_of({"axes": {"d": 70, "p": 4, "gamma": 0.1}, "seeds": 2})
+    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.random.default_rng(0)
+    both, again = (random_values(plan, "sgd", 2, rng) for _ in range(2))
     dataset.write("sgd", np.array([0, 1]), both)
     dataset.write("sgd", np.array([0, 0]), again, np.array([1, 1]))
-    found = dataset.read("sgd", np.array([0, 1]), layout.variables["sgd"])
+    found = dataset.read("sgd", np.array([0, 1]), plan.schema.variables["sgd"])
     for name in found:
         np.testing.assert_array_equal(found[name], [again[name][1], both[name][1]], err_msg=name)
 
@@ -346,26 +347,30 @@ def test_a_run_that_is_written_twice_at_once_spoils_no_neighbour(tmp_path):
     ids=["classical", "mean_field", "both", "auto"],
 )
 def test_overlaps_are_those_that_the_regimes_have(regimes, stored):
-    layout = layout_of({"axes": {**CORE, "regime": regimes}, "observables": ["overlaps", "risk"]})
-    assert set(layout.variables["ode"]) == stored | {"risk", "seconds", "status"}
-    assert set(layout.variables["sgd"]) == {
+    plan = plan_of({"axes": {**CORE, "regime": regimes}, "observables": ["overlaps", "risk"]})
+    assert set(plan.schema.variables["ode"]) == stored | {"risk", "seconds", "status"}
+    assert set(plan.schema.variables["sgd"]) == {
         "risk", "overlap_student_teacher", "overlap_student", "seconds", "steps", "status",
     }  # fmt: skip
     for kind in ("sgd", "ode"):
-        if "overlap_student" in layout.variables[kind]:
-            assert layout.variables[kind]["overlap_student"].trailing == ("time", "student", "student_other")
+        if "overlap_student" in plan.schema.variables[kind]:
+            assert plan.schema.variables[kind]["overlap_student"].trailing == (
+                "time",
+                "student",
+                "student_other",
+            )
 
 
 def test_narrow_students_are_padded_with_nan(tmp_path):
-    layout = layout_of(
+    plan = plan_of(
         {
             "axes": {"d": 6, "p": [1, 3], "k": [1, 2], "gamma": 0.5, "regime": ["classical"]}, "fixed": {},
             "observables": ["risk", "overlaps"], "time": {"max": 0.1, "samples": 2},
         }
     )  # fmt: skip
-    dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {})
+    dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {})
     jobs = [Job(kind, point, 0, (0,), (0,)) for point in range(4) for kind in ("sgd", "ode")]
-    part = Part.of(layout, jobs, [compute(layout, job) for job in jobs])
+    part = Part.of(plan, jobs, [compute(plan, job) for job in jobs])
     for kind in ("sgd", "ode"):
         dataset.write(kind, part.numbers[kind], part.values[kind])
     ds = opened(tmp_path / "s.zarr")
@@ -386,33 +391,33 @@ def test_narrow_students_are_padded_with_nan(tmp_path):
 def chunked(tmp_path_factory):
     """A dataset of many small chunks, and what should be in it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout_module, "CHUNK_BYTES", 800)
-        layout = layout_of(
+        patch.setattr(schema_module, "CHUNK_BYTES", 800)
+        plan = plan_of(
             {
                 "axes": {"d": [5, 6, 7], "p": [2, 3], "gamma": [0.1, 0.2], "k": [1, 2], "regime": TWO},
                 "fixed": {}, "seeds": {"init": 3, "repeat": 2}, "observables": ["risk", "cosine"],
             }
         )  # fmt: skip
-        chunks = {v.name: v.chunks for some in layout.variables.values() for v in some.values()}
-    assert chunks["sgd_risk"] != layout.variables["sgd"]["risk"].shape
+        chunks = {v.name: v.chunks for some in plan.schema.variables.values() for v in some.values()}
+    assert chunks["sgd_risk"] != plan.schema.variables["sgd"]["risk"].shape
     path = tmp_path_factory.mktemp("chunked") / "s.zarr"
-    dataset = SweepDataset.create(*at(path), layout, {})
-    return dataset, {kind: empty(layout, kind, layout.runs.count(kind)) for kind in layout.variables}
+    dataset = SweepDataset.create(*at(path), plan, {})
+    return dataset, {kind: empty(plan, kind, plan.runs.count(kind)) for kind in plan.schema.variables}
 
 
 @settings(max_examples=12, deadline=None)
 @given(kind=st.sampled_from(["sgd", "ode"]), share=st.floats(0.0, 1.0), seed=st.integers(0, 2**32 - 1))
 def test_any_subset_of_runs_can_be_written_and_read(chunked, kind, share, seed):
     dataset, model = chunked
-    layout, rng = dataset.layout, np.random.default_rng(seed)
-    count = layout.runs.count(kind)
+    plan, rng = dataset.plan, np.random.default_rng(seed)
+    count = plan.runs.count(kind)
     numbers = rng.permutation(count)[: max(1, int(share * count))]
-    values = random_values(layout, kind, len(numbers), rng)
+    values = random_values(plan, kind, len(numbers), rng)
     dataset.write(kind, numbers, values)
     for name, array in values.items():
         model[kind][name][numbers] = array
     some = rng.permutation(count)[:20]
-    found = dataset.read(kind, some, layout.variables[kind])
+    found = dataset.read(kind, some, plan.schema.variables[kind])
     assert set(found) == set(model[kind])
     for name, array in found.items():
         np.testing.assert_array_equal(array, model[kind][name][some], err_msg=name)
@@ -422,42 +427,42 @@ def test_any_subset_of_runs_can_be_written_and_read(chunked, kind, share, seed):
 def test_neighbours_in_a_chunk_stay_as_they_were(chunked):
     dataset, model = chunked
     for kind in ("sgd", "ode"):
-        count = dataset.layout.runs.count(kind)
-        everything = dataset.read(kind, np.arange(count), dataset.layout.variables[kind])
+        count = dataset.plan.runs.count(kind)
+        everything = dataset.read(kind, np.arange(count), dataset.plan.schema.variables[kind])
         for name, array in everything.items():
             np.testing.assert_array_equal(array, model[kind][name], err_msg=name)
 
 
 def test_no_runs_are_written_and_read_without_complaint(tmp_path):
-    layout = layout_of({"axes": CORE})
-    dataset, none = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.array([], dtype=np.int64)
-    dataset.write("sgd", none, empty(layout, "sgd", 0))
-    found = dataset.read("sgd", none, layout.variables["sgd"])
-    assert found["risk"].shape == (0, len(layout.grid.times))
+    plan = plan_of({"axes": CORE})
+    dataset, none = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.array([], dtype=np.int64)
+    dataset.write("sgd", none, empty(plan, "sgd", 0))
+    found = dataset.read("sgd", none, plan.schema.variables["sgd"])
+    assert found["risk"].shape == (0, len(plan.grid.times))
 
 
 def test_runs_are_read_into_the_shapes_of_another_sweep(tmp_path):
     spec = {"axes": {"d": 5, "p": [2, 4], "gamma": 0.1}, "observables": ["risk", "overlaps"]}
     small = {**spec, "axes": {**spec["axes"], "p": [2]}}
-    wide, narrow = layout_of(spec), layout_of(small)
+    wide, narrow = plan_of(spec), plan_of(small)
     dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), wide, {})
     values = random_values(wide, "sgd", 2, np.random.default_rng(0))
     values["overlap_student"][0, :, 2:, :] = values["overlap_student"][0, :, :, 2:] = np.nan
     dataset.write("sgd", np.arange(2), values)
-    found = dataset.read("sgd", np.array([0]), narrow.variables["sgd"])
+    found = dataset.read("sgd", np.array([0]), narrow.schema.variables["sgd"])
     np.testing.assert_array_equal(found["overlap_student"][0], values["overlap_student"][0, :, :2, :2])
     back = SweepDataset.create(*at(tmp_path / "t.zarr"), narrow, {})
     back.write("sgd", np.array([0]), found)
-    again = back.read("sgd", np.array([0]), wide.variables["sgd"])
+    again = back.read("sgd", np.array([0]), wide.schema.variables["sgd"])
     np.testing.assert_array_equal(again["overlap_student"][0], values["overlap_student"][0])
     np.testing.assert_array_equal(again["risk"][0], values["risk"][0])
 
 
 def test_a_half_filled_dataset_opens_and_fills_up_under_its_reader(tmp_path):
-    layout = layout_of({"axes": {**CORE, "regime": TWO}})
-    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.random.default_rng(0)
-    count = layout.runs.count("ode")
-    values = random_values(layout, "ode", count, rng)
+    plan = plan_of({"axes": {**CORE, "regime": TWO}})
+    dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.random.default_rng(0)
+    count = plan.runs.count("ode")
+    values = random_values(plan, "ode", count, rng)
     halves = np.split(rng.permutation(count), [count // 2])
     early = xr.open_dataset(tmp_path / "s.zarr", engine="zarr", cache=False)
     for turn, half in enumerate(halves, 1):
@@ -468,8 +473,8 @@ def test_a_half_filled_dataset_opens_and_fills_up_under_its_reader(tmp_path):
 
 
 def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypatch):
-    layout = layout_of({"axes": CORE})
-    dataset, log = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), []
+    plan = plan_of({"axes": CORE})
+    dataset, log = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), []
     put, sync = module.LocalChunks.set, module.sync
 
     async def logged(self, key, value):
@@ -482,9 +487,9 @@ def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypat
 
     monkeypatch.setattr(module.LocalChunks, "set", logged)
     monkeypatch.setattr(module, "sync", synced)
-    numbers = np.arange(layout.runs.count("sgd"))
+    numbers = np.arange(plan.runs.count("sgd"))
     # the status first, for its place in the mapping must not matter
-    values = random_values(layout, "sgd", len(numbers), np.random.default_rng(0))
+    values = random_values(plan, "sgd", len(numbers), np.random.default_rng(0))
     dataset.write("sgd", numbers, {"status": values.pop("status"), **values})
     written = [key for what, key in log if what == "written"]
     status = [key for key in written if key.startswith("sgd_status/")]
@@ -501,42 +506,42 @@ def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypat
 
 
 def test_a_dataset_appears_whole(tmp_path, monkeypatch):
-    layout, path = layout_of({"axes": CORE}), tmp_path / "s.zarr"
+    plan, path = plan_of({"axes": CORE}), tmp_path / "s.zarr"
 
     def dies(*_):
         raise RuntimeError("here")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
         patch.setattr(zarr, "consolidate_metadata", dies)
-        SweepDataset.create(*at(path), layout, {})
+        SweepDataset.create(*at(path), plan, {})
     assert not path.exists()
-    dataset = SweepDataset.create(*at(path), layout, {})  # over what the first one left
+    dataset = SweepDataset.create(*at(path), plan, {})  # over what the first one left
     assert dataset.status("sgd").tolist() == [0] * 9
     assert [entry.name for entry in tmp_path.iterdir()] == ["s.zarr"]
 
 
 def test_statuses_may_be_reset(tmp_path):
-    layout = layout_of({"axes": CORE})
-    dataset, numbers = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {}), np.arange(9)
+    plan = plan_of({"axes": CORE})
+    dataset, numbers = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.arange(9)
     for status in (Status.FAILED, Status.PENDING, Status.DONE):
         dataset.write("sgd", numbers, {"status": np.full(9, status, np.int8)})
         assert dataset.status("sgd").tolist() == [status] * 9
 
 
 def test_a_dataset_of_a_later_version_is_refused(tmp_path):
-    layout = layout_of({"axes": CORE})
-    SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {})
+    plan = plan_of({"axes": CORE})
+    SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {})
     zarr.open_group(tmp_path / "s.zarr", mode="r+").attrs["layout_version"] = 99
     with pytest.raises(TooNew, match="99"):
-        SweepDataset(*at(tmp_path / "s.zarr"), layout)
+        SweepDataset(*at(tmp_path / "s.zarr"), plan)
 
 
 def test_the_regime_that_auto_chose_is_stored_by_name(tmp_path):
-    layout = layout_of({"axes": {"d": 50, "p": 2, "gamma": 0.1, "regime": "auto"}, "simulate": False})
-    dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), layout, {})
+    plan = plan_of({"axes": {"d": 50, "p": 2, "gamma": 0.1, "regime": "auto"}, "simulate": False})
+    dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {})
     job = Job("ode", 0, 0, (0,), (0,))
-    result = compute(layout, job)
-    dataset.write("ode", job.numbers(layout), result.values)
+    result = compute(plan, job)
+    dataset.write("ode", job.numbers(plan.runs), result.values)
     chosen = opened(tmp_path / "s.zarr").ode_regime
     assert chosen.attrs["flag_meanings"].split() == list(REGIMES)
     assert chosen.attrs["flag_meanings"].split()[int(chosen.squeeze())] in REGIMES

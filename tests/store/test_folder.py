@@ -14,8 +14,8 @@ from sweep_service.errors import InUse, NotFound
 from sweep_service.store.folder import DataFolder
 from sweep_service.sweeps.costs import Calibration
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
-from sweep_service.sweeps.runs import KEY
+from sweep_service.sweeps.keys import KEY
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 
 SPEC = SweepSpec.parse(
@@ -37,12 +37,12 @@ def filled(folder, name):
     """Every kind of file that a sweep has."""
     folder.objects.prepare()
     folder.objects.put(f"{name}.json", SPEC.model_dump_json().encode())
-    layout = Layout(Grid.of(SPEC))
-    folder.put_keys(name, layout.runs.keys)
+    plan = SweepPlan(Grid.of(SPEC))
+    folder.put_keys(name, plan.keys)
     folder.objects.put(f"{name}.parts/0a.npz", b"")
     folder.objects.put(f"{name}.parts/0a.0.checkpoint", b"")
     folder.objects.put(f"{name}.failures/sgd-0.json", b"")
-    return folder.create_dataset(name, layout, {})
+    return folder.create_dataset(name, plan, {})
 
 
 def there(folder):
@@ -156,18 +156,18 @@ def test_orphans_are_swept_and_the_rest_stays(folder):
 
 def test_spec_keys_and_layout_come_back(folder):
     filled(folder, "s")
-    layout = Layout(Grid.of(SPEC))
+    plan = SweepPlan(Grid.of(SPEC))
     assert folder.spec("s") == SPEC
-    assert folder.layout("s").grid.key == layout.grid.key
-    for kind, keys in layout.runs.keys.items():
+    assert folder.plan("s").grid.key == plan.grid.key
+    for kind, keys in plan.keys.items():
         assert folder.keys("s")[kind].dtype == KEY
         np.testing.assert_array_equal(folder.keys("s")[kind], keys)
-    assert folder.dataset("s").layout is folder.layout("s")
+    assert folder.dataset("s").plan is folder.plan("s")
 
 
 def test_keys_of_one_kind_alone_come_back(folder):
     spec = SweepSpec.parse({**SPEC.model_dump(mode="json"), "simulate": False})
-    keys = Layout(Grid.of(spec)).runs.keys
+    keys = SweepPlan(Grid.of(spec)).keys
     folder.objects.prepare()
     folder.put_keys("s", keys)
     found = folder.keys("s")
@@ -185,7 +185,7 @@ def test_a_long_list_of_points_can_be_read_back(folder):
 
 def test_an_unknown_sweep_is_not_found(folder):
     folder.objects.prepare()
-    for call in (folder.spec, folder.layout, folder.dataset, folder.keys):
+    for call in (folder.spec, folder.plan, folder.dataset, folder.keys):
         with pytest.raises(NotFound, match="nowhere"):
             call("nowhere")
     assert folder.is_owned("nowhere")  # a file that says otherwise is what there is to see

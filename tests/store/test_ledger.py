@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
+from sweep_service.status import Status
 from sweep_service.store.ledger import SCHEMA_VERSION, Ledger, Request, State, Sweep, utc_now
 from sweep_service.sweeps.bundles import Bundle
 from sweep_service.sweeps.jobs import Job
@@ -95,21 +96,23 @@ def test_every_state_is_kept_with_its_reason(ledger, state):
 def test_merged_bundles_are_not_pending_and_add_up(ledger):
     some = [bundle(at, at + 1.0) for at in range(4)]
     ledger.add(SWEEP, some)
-    ledger.merged("s", {some[0].key: (3.0, {"done": 2}), some[1].key: (4.0, {"done": 1, "failed": 1})})
+    ledger.merged(
+        "s", {some[0].key: (3.0, {Status.DONE: 2}), some[1].key: (4.0, {Status.DONE: 1, Status.FAILED: 1})}
+    )
     for _ in range(2):  # the second time is after a crash, and changes nothing
-        ledger.merged("s", {some[3].key: (2.0, {"done": 2}), "never-heard-of": (1.0, {"done": 9})})
+        ledger.merged("s", {some[3].key: (2.0, {Status.DONE: 2}), "never-heard-of": (1.0, {Status.DONE: 9})})
     assert ledger.pending("s", 10) == [some[2]]
     assert ledger.totals("s") == {
         "bundles_left": 1, "cost_done": 7.0, "cost_left": 3.0, "cost_dropped": 0.0, "seconds": 9.0,
         "bundles": {"pending": 1, "merged": 3, "dropped": 0},
-        "counts": {"done": 5, "failed": 1},
+        "counts": {Status.DONE: 5, Status.FAILED: 1},
     }  # fmt: skip
 
 
 def test_dropped_bundles_are_given_up_and_others_take_their_place(ledger):
     some = [bundle(at) for at in range(3)]
     ledger.add(SWEEP, some)
-    ledger.merged("s", {some[0].key: (1.0, {"done": 1})})
+    ledger.merged("s", {some[0].key: (1.0, {Status.DONE: 1})})
     ledger.drop("s")
     assert ledger.pending("s", 10) == []
     assert ledger.totals("s")["bundles_left"] == ledger.totals("s")["cost_left"] == 0
@@ -120,7 +123,7 @@ def test_dropped_bundles_are_given_up_and_others_take_their_place(ledger):
 
 def test_a_merged_bundle_may_become_pending_again(ledger):
     ledger.add(SWEEP, [bundle(0)])
-    ledger.merged("s", {bundle(0).key: (1.0, {"failed": 3})})
+    ledger.merged("s", {bundle(0).key: (1.0, {Status.FAILED: 3})})
     ledger.add_bundles("s", [bundle(0)])
     assert ledger.pending("s", 10) == [bundle(0)]
     assert ledger.totals("s")["counts"] == {}
@@ -129,19 +132,19 @@ def test_a_merged_bundle_may_become_pending_again(ledger):
 def test_a_recount_replaces_what_bundles_said(ledger):
     some = [bundle(at) for at in range(3)]
     ledger.add(SWEEP, some)
-    ledger.recount("s", {"done": 9})
-    assert ledger.totals("s")["counts"] == {"done": 9}
-    ledger.merged("s", {one.key: (1.0, {"done": 1, "failed": 1}) for one in some[:2]})
-    ledger.recount("s", {"done": 3})
-    ledger.merged("s", {some[2].key: (1.0, {"done": 2})})
-    assert ledger.totals("s")["counts"] == {"done": 5}
+    ledger.recount("s", {Status.DONE: 9})
+    assert ledger.totals("s")["counts"] == {Status.DONE: 9}
+    ledger.merged("s", {one.key: (1.0, {Status.DONE: 1, Status.FAILED: 1}) for one in some[:2]})
+    ledger.recount("s", {Status.DONE: 3})
+    ledger.merged("s", {some[2].key: (1.0, {Status.DONE: 2})})
+    assert ledger.totals("s")["counts"] == {Status.DONE: 5}
     assert ledger.totals("s")["seconds"] == 3.0
 
 
 def test_runs_that_were_there_before_count_beside_those_of_bundles(ledger):
-    ledger.add(SWEEP, [bundle(0)], {"done": 2, "diverged": 1})
-    ledger.merged("s", {bundle(0).key: (1.0, {"done": 1})})
-    assert ledger.totals("s")["counts"] == {"done": 3, "diverged": 1}
+    ledger.add(SWEEP, [bundle(0)], {Status.DONE: 2, Status.DIVERGED: 1})
+    ledger.merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})})
+    assert ledger.totals("s")["counts"] == {Status.DONE: 3, Status.DIVERGED: 1}
     assert ledger.pending("s", 9) == []
 
 
@@ -149,7 +152,7 @@ def test_events_tell_every_state_and_the_last_progress(ledger):
     ledger.add(SWEEP, [bundle(at) for at in range(3)])
     ledger.set_state("s", State.RUNNING)
     for at in range(3):
-        ledger.merged("s", {bundle(at).key: (1.0, {"done": 1})})
+        ledger.merged("s", {bundle(at).key: (1.0, {Status.DONE: 1})})
     ledger.set_state("s", State.FAILED, "no such file")
     found = ledger.events("s")
     assert [(one.kind, one.state.value, one.reason) for one in found] == [
@@ -170,7 +173,8 @@ def test_who_listens_hears_of_a_change_when_it_can_be_read(tmp_path, ledger):
         ledger.set_state("s", State.RUNNING)
         assert heard[-1][1][0].state is State.RUNNING
         for change in (
-            lambda: ledger.merged("s", {bundle(0).key: (1.0, {"done": 1})}), lambda: ledger.recount("s", {}),
+            lambda: ledger.merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})}),
+            lambda: ledger.recount("s", {}),
             lambda: ledger.drop("s"), lambda: ledger.add_bundles("s", []), lambda: ledger.remove("s"),
         ):  # fmt: skip
             before = len(heard)
@@ -214,7 +218,7 @@ def test_pages_hold_every_sweep_once(ledger):
 def test_a_ledger_of_version_1_is_migrated(tmp_path):
     ledger = Ledger(tmp_path / "ledger")
     ledger.add(replace(SWEEP, reused=3), [bundle(0)])
-    ledger.merged("s", {bundle(0).key: (1.0, {"done": 1})})
+    ledger.merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})})
     with ledger.engine.begin() as now:  # as it was: nothing but bundles, no events, no requests
         now.execute(sa.text("DELETE FROM bundles WHERE key = 'stored'"))
         now.execute(sa.text("DROP TABLE events"))
@@ -222,10 +226,10 @@ def test_a_ledger_of_version_1_is_migrated(tmp_path):
         now.execute(sa.text("UPDATE about SET value = '1'"))
     ledger.close()
     with closing(Ledger(tmp_path / "ledger")) as again:
-        assert again.totals("s")["counts"] == {"done": 4}
+        assert again.totals("s")["counts"] == {Status.DONE: 4}
         assert [one.kind for one in again.events("s")] == ["state"]
     with closing(Ledger(tmp_path / "ledger")) as third:
-        assert third.totals("s")["counts"] == {"done": 4}
+        assert third.totals("s")["counts"] == {Status.DONE: 4}
 
 
 def test_attempts_are_counted(ledger):
@@ -421,10 +425,10 @@ def test_a_hundred_thousand_bundles_are_kept_and_the_next_ones_are_found_without
     assert len(plan) == 1  # a sort would be a second step
     assert "bundles_by_progress" in plan[0][3]
     first = [one.key for one in some[1000:1004]]
-    ledger.merged("s", {one.key: (1.0, {"done": 1}) for one in some[:1000]})
+    ledger.merged("s", {one.key: (1.0, {Status.DONE: 1}) for one in some[:1000]})
     assert len(ledger.pending("s", 8, first)) == 8
     assert ledger.totals("s")["bundles_left"] == MANY - 1000
-    assert ledger.totals("s")["counts"] == {"done": 1000}
+    assert ledger.totals("s")["counts"] == {Status.DONE: 1000}
     ledger.drop("s")
     assert ledger.totals("s")["bundles_left"] == 0
 

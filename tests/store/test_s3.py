@@ -16,6 +16,7 @@ from sweep_service.doctor.checks import store as checks
 from sweep_service.errors import InUse, InvalidInput, NotFound, StoreGone
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
+from sweep_service.status import Status
 from sweep_service.store import lease as leases
 from sweep_service.store import s3
 from sweep_service.store.folder import DataFolder, place_of
@@ -23,7 +24,7 @@ from sweep_service.store.lease import Lease, lease
 from sweep_service.store.ledger import State
 from sweep_service.store.s3 import Bucket, S3Objects
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 from tests.chaos.proxy import proxied
 from tests.store.conformance import StoreConformance, StoreMachine
@@ -157,7 +158,7 @@ def test_a_lost_ledger_is_made_again(url, tmp_path):
         assert conductor.ledger.sweeps() == []
         assert conductor.rebuild() == [sweep]
         assert conductor.run(sweep).state is State.COMPLETED
-        assert conductor.counts(sweep) == {"done": 24}
+        assert conductor.counts(sweep) == {Status.DONE: 24}
 
 
 def test_nothing_is_stored_there(url):
@@ -243,7 +244,7 @@ def test_who_was_overtaken_writes_no_more(url, tmp_path, short):
             lambda: folder.objects.put("a", b"2"),
             lambda: folder.objects.delete("a"),
             lambda: folder.objects.clear("a.zarr"),
-            lambda: folder.create_dataset("s", Layout(Grid.of(SPEC)), {}),
+            lambda: folder.create_dataset("s", SweepPlan(Grid.of(SPEC)), {}),
         ):
             with pytest.raises(InUse):
                 write()

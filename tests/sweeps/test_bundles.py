@@ -28,29 +28,29 @@ from sweep_service.sweeps.costs import (
 )
 from sweep_service.sweeps.grids import Grid
 from sweep_service.sweeps.jobs import Job
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 
 NONE = np.empty(0, dtype=np.int64)
 
 
-def layout(**change):
+def plan(**change):
     spec = {
         "axes": {"d": [5, 30], "p": [2, 8], "gamma": [0.1, 1.0], "regime": ["classical", "auto"]},
         "fixed": {"k": 2},
         "seeds": {"init": 3, "repeat": 2},
         "time": {"max": 10.0, "samples": 5},
     }
-    return Layout(Grid.of(SweepSpec.parse({**spec, **change})))
+    return SweepPlan(Grid.of(SweepSpec.parse({**spec, **change})))
 
 
 def everything(found):
-    return {kind: np.arange(found.runs.count(kind)) for kind in found.variables}
+    return {kind: np.arange(found.runs.count(kind)) for kind in found.schema.variables}
 
 
 def numbers(found, some, kind):
     jobs = [job for bundle in some for job in bundle.jobs if job.kind == kind]
-    return np.concatenate([NONE, *(job.numbers(found) for job in jobs)])
+    return np.concatenate([NONE, *(job.numbers(found.runs) for job in jobs)])
 
 
 def has_lanes(found, machine, bundle):
@@ -76,7 +76,7 @@ class SlowMachine(Calibration):
 def work(draw):
     """A small grid, a subset of its runs, and a machine on which they cost anything from nothing to hours."""
     regimes = draw(st.lists(st.sampled_from(["classical", "mean_field", "auto"]), max_size=2, unique=True))
-    found = layout(
+    found = plan(
         axes={
             "d": draw(st.sampled_from([[5], [5, 300]])),
             "p": draw(st.sampled_from([[2], [2, 4, 30]])),
@@ -91,7 +91,7 @@ def work(draw):
     share = draw(st.sampled_from([0.0, 0.1, 0.9, 1.0]))
     wanted = {
         kind: chance.permutation(np.flatnonzero(chance.random(found.runs.count(kind)) < share))
-        for kind in found.variables
+        for kind in found.schema.variables
     }
     return found, wanted, SlowMachine({"all": 10.0 ** draw(st.integers(-2, 5))})
 
@@ -160,7 +160,7 @@ def test_the_key_of_a_bundle_is_that_of_its_jobs_and_not_of_their_price():
 
 
 def test_points_are_in_the_order_of_the_grid_within_a_bundle():
-    found = layout()
+    found = plan()
     for bundle in bundles(found, everything(found), Calibration()):
         for kind in ("sgd", "ode"):
             order = [(job.point, job.regime) for job in bundle.jobs if job.kind == kind]
@@ -170,19 +170,19 @@ def test_points_are_in_the_order_of_the_grid_within_a_bundle():
 @pytest.mark.parametrize("empty", ["sgd", "ode"])
 def test_a_kind_of_which_nothing_is_wanted_adds_no_bundle(empty):
     """As when all of its runs are stored already."""
-    found = layout()
+    found = plan()
     wanted = {**everything(found), empty: NONE}
     some = bundles(found, wanted, Calibration())
     assert {job.kind for bundle in some for job in bundle.jobs} == {"sgd", "ode"} - {empty}
 
 
 def test_nothing_wanted_is_no_bundle():
-    assert bundles(layout(), {}, Calibration()) == []
-    assert bundles(layout(), {"sgd": NONE, "ode": NONE}, Calibration()) == []
+    assert bundles(plan(), {}, Calibration()) == []
+    assert bundles(plan(), {"sgd": NONE, "ode": NONE}, Calibration()) == []
 
 
 def test_runs_of_one_point_go_together():
-    found = layout(simulate=True, seeds={"init": 4, "repeat": 2})
+    found = plan(simulate=True, seeds={"init": 4, "repeat": 2})
     some = bundles(found, {"sgd": np.arange(found.runs.count("sgd"))}, Calibration())
     jobs = [job for bundle in some for job in bundle.jobs]
     assert [job.seeds for job in jobs] == [(0, 1, 2, 3)] * len(found.grid)
@@ -190,21 +190,21 @@ def test_runs_of_one_point_go_together():
 
 
 def test_a_ragged_set_of_runs_is_cut_into_rectangles():
-    found = layout(axes={"d": 5, "p": 2, "gamma": 0.1}, seeds={"init": 3, "repeat": 3})
+    found = plan(axes={"d": 5, "p": 2, "gamma": 0.1}, seeds={"init": 3, "repeat": 3})
     wanted = np.array([0, 1, 3, 4, 8])  # repeats 0 and 1 of two seeds, the last of the third
     (bundle,) = bundles(found, {"sgd": wanted}, Calibration())
     assert {(job.seeds, job.repeats) for job in bundle.jobs} == {((0, 1), (0, 1)), ((2,), (2,))}
 
 
 def test_dear_runs_are_alone():
-    found = layout(axes={"d": 5, "p": 2, "gamma": 0.1, "regime": "classical"})
+    found = plan(axes={"d": 5, "p": 2, "gamma": 0.1, "regime": "classical"})
     some = bundles(found, everything(found), SlowMachine({"all": 1e6}))
     assert all(runs(bundle) == 1 for bundle in some)
     assert len(some) == found.runs.count("sgd") + found.runs.count("ode")
 
 
 def test_cheap_jobs_and_dear_ones_are_not_mixed():
-    found = layout(axes={"d": [5, 300], "p": [2, 50], "gamma": [0.01], "regime": ["classical"]}, seeds=1)
+    found = plan(axes={"d": [5, 300], "p": [2, 50], "gamma": [0.01], "regime": ["classical"]}, seeds=1)
     machine = SlowMachine({"all": 3.0})
     price = {}
     for kind, index in ((kind, index) for kind in ("sgd", "ode") for index in range(len(found.grid))):
@@ -217,7 +217,7 @@ def test_cheap_jobs_and_dear_ones_are_not_mixed():
 
 @pytest.mark.parametrize(("init", "repeat"), [(2000, 1), (1, 2000), (400, 400), (30, 1000)])
 def test_no_job_has_more_runs_than_a_bundle_may(init, repeat):
-    found = layout(
+    found = plan(
         axes={"d": 5, "p": 2, "gamma": 0.1}, seeds={"init": init, "repeat": repeat},
         time={"max": 0.01, "samples": 1},
     )  # fmt: skip
@@ -227,14 +227,14 @@ def test_no_job_has_more_runs_than_a_bundle_may(init, repeat):
 
 def size(found, bundle):
     """Bytes of its part."""
-    return sum(len(job.seeds) * len(job.repeats) * found.run_bytes(job.kind) for job in bundle.jobs)
+    return sum(len(job.seeds) * len(job.repeats) * found.schema.run_bytes(job.kind) for job in bundle.jobs)
 
 
 @thorough
 @given(work(), st.floats(0.1, 300.0))
 def test_no_bundle_has_more_bytes_than_a_part_may_but_of_one_run(drawn, share):
     found, wanted, machine = drawn
-    most = int(share * max(found.run_bytes(kind) for kind in wanted))
+    most = int(share * max(found.schema.run_bytes(kind) for kind in wanted))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST_BYTES", most)
         some = bundles(found, wanted, machine)
@@ -245,20 +245,20 @@ def test_no_bundle_has_more_bytes_than_a_part_may_but_of_one_run(drawn, share):
 @pytest.mark.parametrize(("p", "samples"), [(60, 120), (200, 120), (200, 3), (400, 250)])
 def test_wide_runs_with_their_overlaps_fill_a_part_and_no_more(p, samples):
     """They cost next to nothing, so that their bytes alone keep them apart."""
-    found = layout(
+    found = plan(
         axes={"d": 500, "p": p, "gamma": [0.1, 0.2], "regime": "classical"},
         seeds={"init": 20, "repeat": 2}, observables=["risk", "overlaps"],
         time={"max": 0.01, "samples": samples},
     )  # fmt: skip
     some = bundles(found, everything(found), SlowMachine({"all": 1e-9}))
     assert all(size(found, bundle) <= MOST_BYTES or runs(bundle) == 1 for bundle in some)
-    assert sum(size(found, bundle) for bundle in some) == found.bytes
-    if found.run_bytes("sgd") > MOST_BYTES / 2:
+    assert sum(size(found, bundle) for bundle in some) == found.schema.bytes
+    if found.schema.run_bytes("sgd") > MOST_BYTES / 2:
         assert all(runs(bundle) == 1 for bundle in some)
 
 
 def test_the_cost_of_a_bundle_is_that_of_its_runs():
-    found = layout(axes={"d": 30, "p": 8, "gamma": 0.1, "regime": "classical"}, seeds=3)
+    found = plan(axes={"d": 30, "p": 8, "gamma": 0.1, "regime": "classical"}, seeds=3)
     point, times, known = found.grid.point(0), found.grid.times, Calibration()
     sgd = sgd_seconds(point, times[-1] / point.delta_t, len(times), 3, known)
     ode = ode_seconds(point, "classical", times[-1], len(times), known)
@@ -271,7 +271,7 @@ def test_the_cost_of_a_bundle_is_that_of_its_runs():
 
 def chains(steps, **seeds):
     """Of a point at which eight share vectors, so many steps each."""
-    found = layout(axes={"d": 10, "p": 8, "gamma": 0.1}, seeds=seeds, time={"max": 1.0, "samples": 3})
+    found = plan(axes={"d": 10, "p": 8, "gamma": 0.1}, seeds=seeds, time={"max": 1.0, "samples": 3})
     point = found.grid.point(0)
     known = SlowMachine({"all": steps * point.delta_t})
     return found, known, partial(sgd_price, point, 1.0 / point.delta_t, len(found.grid.times), known=known)
@@ -311,7 +311,7 @@ def test_chains_that_are_left_over_are_alone_and_so_is_their_price():
 @pytest.mark.parametrize("activation", ["erf", "relu", "square", "tanh"])
 @pytest.mark.parametrize(("d", "p"), [(5, 2), (5, 40), (2000, 4), (300, 300)])
 def test_costs_are_positive_and_grow_with_the_work(activation, d, p):
-    found = layout(axes={"d": d, "p": p, "gamma": 0.1}, fixed={"k": 2, "activation": activation})
+    found = plan(axes={"d": d, "p": p, "gamma": 0.1}, fixed={"k": 2, "activation": activation})
     point, known = found.grid.point(0), Calibration()
     assert 0 < sgd_seconds(point, 1e3, 5, 1, known) < sgd_seconds(point, 1e6, 5, 1, known)
     assert sgd_seconds(point, 1e3, 5, 1, known) < sgd_seconds(point, 1e3, 500, 1, known)
@@ -320,7 +320,7 @@ def test_costs_are_positive_and_grow_with_the_work(activation, d, p):
 
 
 def test_a_slower_machine_makes_its_own_class_of_work_dearer():
-    found = layout(axes={"d": 30, "p": 8, "gamma": 0.1})
+    found = plan(axes={"d": 30, "p": 8, "gamma": 0.1})
     point, known = found.grid.point(0), Calibration()
     slow, slow_to_record = Calibration({sgd_work(point): 2.0}), Calibration({RECORDING: 2.0})
     plain, steps, records = (

@@ -16,8 +16,8 @@ from sweep_service.sweeps.bundles import bundles
 from sweep_service.sweeps.costs import RECORDING, Calibration, ode_work, sgd_work
 from sweep_service.sweeps.estimate import Estimate, Limits, estimate
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.layout import Layout
-from sweep_service.sweeps.runs import Copies, Runs
+from sweep_service.sweeps.keys import Copies
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import SweepSpec
 
 BASE = {
@@ -35,9 +35,9 @@ def grid(**change):
 
 def priced(one, known):
     """As if nothing were stored."""
-    layout = Layout(one)
-    wanted = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
-    return estimate(layout, wanted, sum(map(len, wanted.values())), known)
+    plan = SweepPlan(one)
+    wanted = {kind: Copies(plan.keys[kind]).unique() for kind in plan.schema.variables}
+    return estimate(plan, wanted, sum(map(len, wanted.values())), known)
 
 
 def found(**change):
@@ -73,10 +73,10 @@ def test_steps_are_those_of_every_chain_to_the_last_time():
     ids=repr,
 )
 def test_bytes_are_those_of_the_arrays(change):
-    layout = Layout(grid(**change))
-    variables = [variable for some in layout.variables.values() for variable in some.values()]
+    plan = SweepPlan(grid(**change))
+    variables = [variable for some in plan.schema.variables.values() for variable in some.values()]
     arrays = sum(np.zeros(variable.shape, variable.dtype).nbytes for variable in variables)
-    assert found(**change).bytes == layout.bytes == arrays
+    assert found(**change).bytes == plan.schema.bytes == arrays
 
 
 def test_bytes_of_a_small_sweep_by_hand():
@@ -94,11 +94,11 @@ def test_copies_are_computed_once():
 
 
 def test_stored_runs_cost_nothing():
-    layout = Layout(grid())
-    everything = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
+    plan = SweepPlan(grid())
+    everything = {kind: Copies(plan.keys[kind]).unique() for kind in plan.schema.variables}
     nothing = {kind: some[:0] for kind, some in everything.items()}
     full, half, none = (
-        estimate(layout, wanted, sum(map(len, everything.values())), Calibration())
+        estimate(plan, wanted, sum(map(len, everything.values())), Calibration())
         for wanted in (everything, {**everything, "sgd": everything["sgd"][:12]}, nothing)
     )
     assert (none.core_seconds, none.sgd_steps) == (0.0, 0.0)
@@ -111,9 +111,9 @@ def test_stored_runs_cost_nothing():
 
 
 def test_seconds_are_those_of_the_bundles():
-    layout = Layout(grid())
-    wanted = {kind: Copies(layout.runs.keys[kind]).unique() for kind in layout.variables}
-    total = sum(bundle.cost for bundle in bundles(layout, wanted, Calibration()))
+    plan = SweepPlan(grid())
+    wanted = {kind: Copies(plan.keys[kind]).unique() for kind in plan.schema.variables}
+    total = sum(bundle.cost for bundle in bundles(plan, wanted, Calibration()))
     assert found().core_seconds == pytest.approx(total, rel=1e-9)
 
 
@@ -262,7 +262,7 @@ def test_the_default_limits_accept_the_base_sweep():
     ],
 )
 def test_too_much_is_refused_before_every_run_is_looked_at(change, name, monkeypatch, tmp_path):
-    monkeypatch.setattr(Runs, "keys", property(lambda runs: pytest.fail("keys of too many runs")))
+    monkeypatch.setattr(SweepPlan, "keys", property(lambda plan: pytest.fail("keys of too many runs")))
     monkeypatch.setattr(Grid, "points", ())  # which is not what is tested here
     submission = Submission(SweepSpec.parse({**BASE, **change}))
     with pytest.raises(LimitExceeded) as info:

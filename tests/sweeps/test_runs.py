@@ -11,7 +11,9 @@ from sweep_service import integrate
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.runs import KEY, Copies, Runs
+from sweep_service.sweeps.keys import KEY, Copies, run_keys
+from sweep_service.sweeps.plan import SweepPlan
+from sweep_service.sweeps.runs import NONE, Run, RunTable
 from sweep_service.sweeps.spec import SweepSpec
 
 BASE = {
@@ -29,13 +31,13 @@ def grid(**change):
 
 def labelled(found):
     """Keys by what a run is: kind, values of its point, seed, and repeat or regime."""
-    runs, keys = Runs(found), {}
+    plan, keys = SweepPlan(found), {}
     points = [tuple(sorted({**found.fixed, **found.row(index)}.items())) for index in range(len(found))]
     sgd = itertools.product(points, found.seeds, found.repeats) if found.simulate else ()
     ode = itertools.product(points, found.regimes, found.seeds)
     for kind, labels in (("sgd", list(sgd)), ("ode", list(ode))):
-        assert len(labels) == runs.count(kind) == len(runs.keys[kind])
-        keys |= {(kind, *label): bytes(key) for label, key in zip(labels, runs.keys[kind], strict=True)}
+        assert len(labels) == plan.runs.count(kind) == len(plan.keys[kind])
+        keys |= {(kind, *label): bytes(key) for label, key in zip(labels, plan.keys[kind], strict=True)}
     return keys
 
 
@@ -47,18 +49,45 @@ def keys_of(kind="ode", regime="classical", point=None, init=None, options=None,
         axes={**point, "regime": regime}, fixed=fixed, seeds=[seed], init=init or BASE["init"],
         regime_options=options or {},
     )  # fmt: skip
-    return bytes(Runs(found).keys[kind][0])
+    return bytes(run_keys(found)[kind][0])
 
 
 # Numbers
 
 
 def test_runs_are_numbered_with_the_last_index_fastest():
-    runs = Runs(grid())
-    assert runs.shape("sgd") == (8, 2, 3)
-    assert runs.shape("ode") == (8, 2, 2)
-    assert (runs.count("sgd"), runs.count("ode")) == (48, 32)
-    assert {kind: keys.dtype for kind, keys in runs.keys.items()} == {"sgd": KEY, "ode": KEY}
+    plan = SweepPlan(grid())
+    runs = plan.runs
+    assert (runs.count("sgd"), runs.count("ode"), runs.total) == (48, 32, 80)
+    assert [runs.table("sgd").run(row) for row in (0, 1, 3, 6, 47)] == [
+        Run("sgd", 0, NONE, 0, 0), Run("sgd", 0, NONE, 0, 1), Run("sgd", 0, NONE, 1, 0),
+        Run("sgd", 1, NONE, 0, 0), Run("sgd", 7, NONE, 1, 2),
+    ]  # fmt: skip
+    assert [runs.table("ode").run(row) for row in (0, 1, 2, 4, 31)] == [
+        Run("ode", 0, 0, 0, NONE), Run("ode", 0, 0, 1, NONE), Run("ode", 0, 1, 0, NONE),
+        Run("ode", 1, 0, 0, NONE), Run("ode", 7, 1, 1, NONE),
+    ]  # fmt: skip
+    assert {kind: keys.dtype for kind, keys in plan.keys.items()} == {"sgd": KEY, "ode": KEY}
+
+
+@pytest.mark.parametrize("kind", ["sgd", "ode"])
+def test_numbers_and_tables_are_each_others_inverse(kind):
+    runs, chance = SweepPlan(grid()).runs, np.random.default_rng(0)
+    some = chance.permutation(runs.count(kind))[:17]
+    table = runs.table(kind, some)
+    np.testing.assert_array_equal(runs.numbers(kind, table), some)
+    np.testing.assert_array_equal(runs.numbers(kind, table[5:9]), some[5:9])
+    for row, number in enumerate(some):
+        assert runs.find(f"{kind}-{number}") == table.run(row)
+
+
+def test_a_table_is_cut_by_point_and_regime():
+    table = SweepPlan(grid()).runs.table("ode")
+    pieces = list(table.by_point_and_regime())
+    assert [(point, regime) for point, regime, _ in pieces] == list(itertools.product(range(8), range(2)))
+    assert all(piece.seed.tolist() == [0, 1] for _, _, piece in pieces)
+    assert list(table[:0].by_point_and_regime()) == []
+    assert isinstance(pieces[0][2], RunTable)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +99,10 @@ def test_runs_are_numbered_with_the_last_index_fastest():
     ],
 )
 def test_there_are_no_runs_of_what_is_not_asked_for(change, counts):
-    runs = Runs(grid(**change))
-    assert (runs.count("sgd"), runs.count("ode")) == counts
-    assert (len(runs.keys["sgd"]), len(runs.keys["ode"])) == counts
+    plan = SweepPlan(grid(**change))
+    assert (plan.runs.count("sgd"), plan.runs.count("ode")) == counts
+    assert (len(plan.keys["sgd"]), len(plan.keys["ode"])) == counts
+    assert plan.runs.kinds == tuple(kind for kind, count in zip(("sgd", "ode"), counts, strict=True) if count)
 
 
 # Adding and reordering
@@ -114,8 +144,8 @@ def test_an_axis_of_a_constant_changes_no_key():
         axes={**BASE["axes"], "noise": [0.1, 0.2], "init.epsilon": [0.1]}, fixed={"k": 2}, init=PLANTED
     )
     without = grid(init=PLANTED)
-    some = {bytes(key) for key in Runs(with_axis).keys["sgd"]}
-    assert {bytes(key) for key in Runs(without).keys["sgd"]} < some
+    some = {bytes(key) for key in run_keys(with_axis)["sgd"]}
+    assert {bytes(key) for key in run_keys(without)["sgd"]} < some
     assert not some & set(plain.values())
 
 
@@ -127,7 +157,7 @@ PLANTED = {"kind": "planted", "shared": True}
 
 def test_keys_of_sgd_differ_for_every_point_seed_and_repeat():
     found = grid(axes={**BASE["axes"], "noise": [0.0, 0.1], "activation": ["erf", "relu"]}, fixed={"k": 2})
-    keys = Runs(found).keys["sgd"]
+    keys = run_keys(found)["sgd"]
     assert len(np.unique(keys)) == len(keys) == 8 * 4 * 6
 
 
@@ -162,7 +192,7 @@ def test_the_seed_is_in_the_key(kind):
 @pytest.mark.parametrize("kind", ["sgd", "ode"])
 def test_the_times_are_in_the_key(kind, change):
     one, other = grid(), grid(time={**BASE["time"], **change})
-    assert not np.any(Runs(one).keys[kind] == Runs(other).keys[kind])
+    assert not np.any(run_keys(one)[kind] == run_keys(other)[kind])
 
 
 @pytest.mark.parametrize("observables", [["risk"], ["overlaps"], ["cosine", "off_diagonal_rms"]], ids=repr)
@@ -172,9 +202,9 @@ def test_observables_are_not_in_the_key(observables):
 
 @pytest.mark.parametrize("option", [{"finite_d_factor": True}, {"qmc_points": 64}], ids=repr)
 def test_options_of_the_theory_are_in_the_keys_of_odes_only(option):
-    one, other = Runs(grid()), Runs(grid(regime_options=option))
-    assert np.all(one.keys["sgd"] == other.keys["sgd"])
-    assert not np.any(one.keys["ode"] == other.keys["ode"])
+    plain, changed = run_keys(grid()), run_keys(grid(regime_options=option))
+    assert np.all(plain["sgd"] == changed["sgd"])
+    assert not np.any(plain["ode"] == changed["ode"])
 
 
 @pytest.mark.parametrize("change", [{"gamma": 0.3}, {"noise": 0.3}, {"activation": "relu"}], ids=repr)
@@ -242,7 +272,7 @@ GIVEN = {
 @pytest.mark.parametrize("regime", [name for name, (ignored, _) in ONCE.items() if "d" in ignored])
 def test_given_overlaps_are_one_start_for_all_d(regime):
     found = grid(axes={"d": [8, 12, 40], "p": 3, "gamma": [0.1, 0.2], "regime": regime}, init=GIVEN, seeds=1)
-    keys = {kind: keys.reshape(3, 2) for kind, keys in Runs(found).keys.items()}
+    keys = {kind: keys.reshape(3, 2) for kind, keys in run_keys(found).items()}
     assert np.all(keys["ode"] == keys["ode"][0])
     assert len(np.unique(keys["sgd"])) == 6
     if regime == "mean_field_projected":  # which is for starts in the teacher's span
@@ -318,7 +348,7 @@ def test_copies_reach_every_run_exactly_once(names, order):
 
 
 def test_copies_of_a_theory_without_d_are_computed_once():
-    keys = Runs(grid()).keys["ode"]
+    keys = run_keys(grid())["ode"]
     # classical: p and seed; high_dimensional: gamma as well; neither knows d
     assert len(Copies(keys).unique()) == 2 * 2 + 2 * 2 * 2
     rows, numbers = Copies(keys).expand(Copies(keys).unique())

@@ -20,7 +20,7 @@ from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import names
 from sweep_service.sweeps import designs
 from sweep_service.sweeps.grids import EXPONENTS, Grid
-from sweep_service.sweeps.layout import Layout
+from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.spec import LARGEST_SPEC, MOST_VALUES, Scaling, Spaced, SweepSpec, Time, Triangle
 
 BASE = {
@@ -458,7 +458,7 @@ def test_a_value_given_twice_is_refused(change):
 @pytest.mark.parametrize("change", [{"zip": []}, {"points": [{}]}, {"points": [{}, {}]}])
 def test_a_design_without_columns_is_refused_or_has_a_layout(change):
     with suppress(InvalidInput):
-        Layout(grid(axes={}, fixed={**CORE, "k": 2}, **change))
+        SweepPlan(grid(axes={}, fixed={**CORE, "k": 2}, **change))
 
 
 @pytest.mark.parametrize("name", ["<script>", "%2e%2e", "..", "☃"])
@@ -797,7 +797,7 @@ def valid_or_refused(value):
     assert all(point.gamma > 0 and point.d >= 1 and point.p >= 1 and point.k >= 1 for point in found.points)
     assert np.all(np.isfinite(found.times))
     assert np.all(np.diff(found.times) > 0)
-    assert Layout(found).bytes > 0
+    assert SweepPlan(found).schema.bytes > 0
     assert Grid.of(SweepSpec.read(spec.model_dump_json())).key == found.key
 
 

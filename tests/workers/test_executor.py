@@ -132,7 +132,7 @@ def test_cancelling_stops_running_kernels(conductor):
     until(is_running)
     assert conductor.cancel(sweep.id).state is State.CANCELLED
     until(lambda: not busy(conductor))  # long before it would end; `make bench` has the seconds
-    assert conductor.counts(sweep.id) == {"cancelled": 1}
+    assert conductor.counts(sweep.id) == {Status.CANCELLED: 1}
     assert ran(conductor, SPEC).state is State.COMPLETED  # the workers are there for others
 
 
@@ -155,7 +155,7 @@ def test_a_window_is_submitted_and_never_the_whole_sweep(conductor, monkeypatch)
         most = max(most, len(conductor.executor.flights))
     assert conductor.ledger.totals(sweep.id)["bundles_left"] == 0
     assert LEAST * 2 <= most <= MOST * 2 + 1
-    assert conductor.counts(sweep.id)["done"] > 100
+    assert conductor.counts(sweep.id)[Status.DONE] > 100
 
 
 def test_a_small_sweep_does_not_stand_behind_a_large_one(conductor, monkeypatch):
@@ -209,15 +209,15 @@ def test_tasks_of_a_sweep_and_an_engine_have_one_colour(name):
 
 
 def test_a_task_that_raises_is_tried_again_and_then_given_up(tmp_path, cluster, monkeypatch):
-    """Its layout cannot be read by a worker, but can by us: we have read it."""
+    """Its plan cannot be read by a worker, but can by us: we have read it."""
     with conducting(tmp_path, cluster) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse({**SPEC, "seeds": 1}))
-        conductor.folder.layout(sweep.id)
+        conductor.folder.plan(sweep.id)
         spec = tmp_path / "sweeps" / f"{sweep.id}.json"
         spec.write_text("{}")
         ended = conductor.run(sweep.id)
         assert ended.state is State.INCOMPLETE
-        assert set(conductor.counts(sweep.id)) == {"failed"}
+        assert set(conductor.counts(sweep.id)) == {Status.FAILED}
         capsule = json.loads(next((tmp_path / "sweeps" / f"{sweep.id}.failures").iterdir()).read_text())
         assert "InvalidInput" in capsule["error"]
 
@@ -238,7 +238,7 @@ def test_a_run_that_kills_its_worker_fails_alone(tmp_path, monkeypatch):
         sweep = ran(conductor, POISON)
         assert sweep.runs == 500
         assert sweep.state is State.INCOMPLETE
-        assert conductor.counts(sweep.id) == {"done": 499, "failed": 1}
+        assert conductor.counts(sweep.id) == {Status.DONE: 499, Status.FAILED: 1}
         assert conductor.folder.dataset(sweep.id).status("ode")[123] == Status.FAILED
         (capsule,) = (tmp_path / "sweeps" / f"{sweep.id}.failures").iterdir()
         assert json.loads(capsule.read_text())["error"] == DEADLY

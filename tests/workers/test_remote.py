@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.sweeps import bundles as bundling
@@ -70,7 +71,7 @@ def test_a_worker_with_other_code_gets_no_task_and_a_reason_is_shown(tmp_path, s
         assert found["why"] in conductor.executor.note()
         wanted = "version of sweep_service is 0.0.0" if harm is another_version else "not installed here"
         assert wanted in found["why"]
-        assert conductor.counts(sweep.id) == {"pending": sweep.runs}
+        assert conductor.counts(sweep.id) == {Status.PENDING: sweep.runs}
         some.worker(port)  # one that is fit
         assert conductor.run(sweep.id).state is State.COMPLETED
 
@@ -84,7 +85,7 @@ def test_a_worker_that_cannot_read_the_folder_leaves(tmp_path, some, monkeypatch
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         until(lambda: (conductor.tick(), conductor.executor.client and conductor.executor.refused())[1])
         assert "cannot read the data folder" in conductor.executor.refused()[0]["why"]
-        assert conductor.counts(sweep.id) == {"pending": sweep.runs}
+        assert conductor.counts(sweep.id) == {Status.PENDING: sweep.runs}
 
 
 @pytest.mark.slow
@@ -160,7 +161,7 @@ def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch, c
     with conducting(tmp_path / "data", remote(port)) as conductor:
         conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
-        until(lambda: (conductor.tick(), conductor.counts(sweep.id).get("done"))[1])
+        until(lambda: (conductor.tick(), conductor.counts(sweep.id).get(Status.DONE))[1])
         until(lambda: (conductor.tick(), events(caplog).count("worker_joined") == 1)[1])
         some.kill(scheduler)
         until(lambda: (conductor.tick(), "waiting for the scheduler" in conductor.executor.note())[1])
@@ -189,7 +190,7 @@ def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected
     with conducting(tmp_path / "data", remote(port)) as conductor:
         conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
-        until(lambda: (conductor.tick(), conductor.counts(sweep.id).get("done"))[1])
+        until(lambda: (conductor.tick(), conductor.counts(sweep.id).get(Status.DONE))[1])
         os.kill(scheduler.pid, signal.SIGSTOP)
         try:
             until(lambda: (conductor.tick(), "does not answer" in conductor.executor.note())[1], seconds=20.0)

@@ -1,4 +1,4 @@
-"""What a stored sweep looks like: its variables, dimensions, chunks and labels."""
+"""The schema of a stored sweep: its variables, dimensions, chunks and labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES
 from sweep_service.numerics.types import AnyArray
 from sweep_service.status import Status
 from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.runs import KINDS, Kind, Runs
+from sweep_service.sweeps.runs import Kind, RunNumbers, RunTable
 
 LAYOUT_VERSION = 1
 CHUNK_BYTES = 2 << 20
@@ -58,12 +58,16 @@ class Variable:
     def run_bytes(self) -> int:
         return math.prod(self.run_shape) * np.dtype(self.dtype).itemsize
 
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
-class Layout:
-    """The arrays of a grid's sweep, and where each run stands in them."""
+
+class Schema:
+    """The arrays of a grid's dataset, by kind of run and by name without its prefix."""
 
     def __init__(self, grid: Grid) -> None:
-        self.grid, self.runs = grid, Runs(grid)
+        self.grid = grid
         d, p, k, gamma = (grid.column(name) for name in ("d", "p", "k", "gamma"))
         self.sizes = {
             **dict(zip(grid.dims, grid.shape, strict=True)),
@@ -86,17 +90,16 @@ class Layout:
         core = 3 if self.grid.is_product else 1  # the regime comes after d, p, gamma
         return (*dims[:core], "regime", *dims[core:], "seed")
 
-    def places(self, kind: Kind, numbers: AnyArray) -> tuple[AnyArray, ...]:
-        """Indices of runs along the leading dimensions."""
-        first, second, third = np.unravel_index(numbers, self.runs.shape(kind))
-        along = dict(zip(self.grid.dims, np.unravel_index(first, self.grid.shape), strict=True))
-        along |= {"seed": second, "repeat": third} if kind == "sgd" else {"regime": second, "seed": third}
+    def positions(self, kind: Kind, runs: RunTable) -> tuple[AnyArray, ...]:
+        """Indices of runs of a kind along its leading dimensions."""
+        point = np.unravel_index(runs.point, self.grid.shape)
+        along = dict(zip(self.grid.dims, point, strict=True))
+        along |= {"regime": runs.regime, "seed": runs.seed, "repeat": runs.repeat}
         return tuple(along[dim] for dim in self.leading(kind))
 
     @cached_property
     def variables(self) -> dict[Kind, dict[str, Variable]]:
-        """By kind and by name without its prefix."""
-        return {kind: self._of(kind) for kind in KINDS if self.runs.count(kind)}
+        return {kind: self._of(kind) for kind in RunNumbers(self.grid).kinds}
 
     def _of(self, kind: Kind) -> dict[str, Variable]:
         grid, found = self.grid, {}
@@ -159,7 +162,7 @@ class Layout:
     @property
     def bytes(self) -> int:
         """Of all arrays, uncompressed."""
-        return sum(self.run_bytes(kind) * self.runs.count(kind) for kind in self.variables)
+        return sum(variable.bytes for some in self.variables.values() for variable in some.values())
 
 
 def _mean_field(regime: str) -> bool:

@@ -17,16 +17,7 @@ from sweep_service.numerics.blas import one_blas_thread
 from sweep_service.numerics.jit import working_time
 from sweep_service.simulators.simulate import simulate
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.costs import (
-    RECORDING,
-    Calibration,
-    ode_seconds,
-    ode_work,
-    recording,
-    sgd_seconds,
-    sgd_work,
-    stepping,
-)
+from sweep_service.sweeps.costs import RECORDING, Calibration, SgdCost, ode_seconds, ode_work
 
 _START = {"kind": "gaussian", "orthonormal_teacher": True}
 REPEATS = 2
@@ -60,11 +51,13 @@ def measure(folder: DataFolder) -> dict[str, float]:
             point = Point.parse(given)
             times = [0.0, steps * point.delta_t]
             took = _least(partial(simulate, point, seed=list(range(chains))), times)
-            factors[sgd_work(point)] = took / (chains * sgd_seconds(point, steps, 2, chains, plain))
+            cost = SgdCost(point, steps, samples=2)
+            factors[cost.work] = took / (chains * cost.seconds(chains))
         point = Point.parse(RECORDED)
         times = [step * point.delta_t for step in range(SAMPLES)]
-        took = _least(partial(simulate, point), times) - stepping(point, SAMPLES, 1)
-        factors[RECORDING] = took / recording(point, SAMPLES, 1)
+        cost = SgdCost(point, SAMPLES, SAMPLES)
+        took = _least(partial(simulate, point), times) - cost.stepping(chains=1)
+        factors[RECORDING] = took / cost.recording(chains=1)
         for given, regime in ODE:
             point = Point.parse(given)
             took = _least(partial(integrate, point, regime=regime), TIMES)

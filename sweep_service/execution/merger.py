@@ -26,15 +26,7 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
-from sweep_service.sweeps.costs import (
-    RECORDING,
-    Calibration,
-    ode_seconds,
-    ode_work,
-    recording,
-    sgd_work,
-    stepping,
-)
+from sweep_service.sweeps.costs import RECORDING, Calibration, SgdCost, ode_seconds, ode_work
 from sweep_service.sweeps.keys import Copies
 from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.runs import Kind, run_name
@@ -156,9 +148,9 @@ class Merger:
                 run, count = runs[mine].run(0), int(np.sum(mine))
                 point = grid.point(run.point)
                 if kind == "sgd":
-                    steps = stepping(point, last / point.delta_t, count)
-                    price = steps + (records := recording(point, samples, count))
-                    work = sgd_work(point) if steps > records else RECORDING
+                    cost = SgdCost(point, last / point.delta_t, samples)
+                    steps, records = cost.stepping(count), cost.recording(count)
+                    price, work = steps + records, cost.work if steps > records else RECORDING
                 else:
                     regime = grid.regimes[run.regime]
                     work = ode_work(point, regime)

@@ -205,7 +205,9 @@ def choose_engine(point: Point, asked: str = "auto") -> Engine:
         if reason := kind.refuse(case):
             raise InvalidInput("engine", asked, reason)
         return Engine(kind, "asked for", case)
-    able = [SIMULATORS[name] for name in PREFERENCE if not point.unsupported(SIMULATORS[name].supports)]
+    able = [SIMULATORS[name] for name in PREFERENCE]
+    if point.unusual:
+        able = [kind for kind in able if not point.unsupported(kind.supports)]
     for kind in able:
         if reason := kind.suits(case):
             return Engine(kind, reason, case)

@@ -18,15 +18,7 @@ import numpy as np
 
 from sweep_service.numerics.types import AnyArray
 from sweep_service.simulators.selection import FEW_CHAINS
-from sweep_service.sweeps.costs import (
-    LANES,
-    Calibration,
-    in_lanes,
-    ode_seconds,
-    ode_work,
-    sgd_price,
-    sgd_work,
-)
+from sweep_service.sweeps.costs import LANES, Calibration, SgdCost, ode_seconds, ode_work
 from sweep_service.sweeps.jobs import Job
 from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.runs import Kind
@@ -132,9 +124,8 @@ def _jobs(plan: SweepPlan, kind: Kind, numbers: AnyArray, known: Calibration) ->
             job = Job("ode", index, regime, tuple(seeds), (0,))
             yield Priced(job, ode_work(point, name), partial(_alike, each))
             continue
-        steps = last / point.delta_t
-        each_of = partial(sgd_price, point, steps, samples, known=known)
-        lanes = in_lanes(point, steps, samples, LANES, known)
+        cost = SgdCost(point, last / point.delta_t, samples, known)
+        lanes = cost.in_lanes(LANES)
         asked: dict[int, list[int]] = {}
         for seed, repeat in zip(seeds, runs.repeat.tolist(), strict=True):
             asked.setdefault(seed, []).append(repeat)
@@ -142,7 +133,7 @@ def _jobs(plan: SweepPlan, kind: Kind, numbers: AnyArray, known: Calibration) ->
         for seed, some in asked.items():
             rows.setdefault(tuple(some), []).append(seed)
         for repeats, same in rows.items():
-            yield Priced(Job("sgd", index, 0, tuple(same), repeats), sgd_work(point), each_of, lanes)
+            yield Priced(Job("sgd", index, 0, tuple(same), repeats), cost.work, cost.price, lanes)
 
 
 def _alike(each: float, runs: int) -> float:

@@ -43,48 +43,51 @@ class Calibration:
         return Calibration(found)
 
 
-def sgd_work(point: Point) -> str:
-    """The class of work of a point's SGD: its engine."""
-    return f"sgd/{choose_engine(point).name}"
+class SgdCost:
+    """Predicted seconds of the chains of one point.
 
+    `steps` and `samples` are those of one chain. The simulator is chosen once, because estimates and bundles
+    of a large sweep ask many questions about each of its points.
+    """
 
-def sgd_seconds(point: Point, steps: float, samples: int, chains: int, known: Calibration) -> float:
-    """Of one chain among so many of the same point."""
-    return known(sgd_work(point)) * stepping(point, steps, chains) + known(RECORDING) * recording(
-        point, samples, chains
-    )
+    def __init__(self, point: Point, steps: float, samples: int, known: Calibration | None = None) -> None:
+        self.point, self.steps, self.samples = point, steps, samples
+        self.known = known or Calibration()
+        self.engine = choose_engine(point)
 
+    @property
+    def work(self) -> str:
+        """The class of work: its simulator."""
+        return f"sgd/{self.engine.name}"
 
-def stepping(point: Point, steps: float, chains: int) -> float:
-    """The steps of `sgd_seconds`, by the formulas alone."""
-    return steps * choose_engine(point).step_seconds(chains)
+    def price(self, chains: int) -> float:
+        """Of one of several chains, as they are put into bundles: together or alone."""
+        return self.seconds(chains if self.in_lanes(chains) else 1)
 
+    def seconds(self, chains: int) -> float:
+        """Of one of several chains that are computed together."""
+        stepping = self.known(self.work) * self.stepping(chains)
+        return stepping + self.known(RECORDING) * self.recording(chains)
 
-def recording(point: Point, samples: int, chains: int) -> float:
-    """The samples of `sgd_seconds`, by the formulas alone."""
-    rows = choose_engine(point).rows
-    far = min(max(1.0, rows / 120), 2.5)  # from memory, once overlaps do not stay in the cache
-    pair = PAIR * far * (5.0 if point.activation.closed is None else 1.0)
-    sample = SAMPLE_OF_MANY if _has_lanes(point, chains) else SAMPLE
-    return samples * (sample + pair * (rows * rows / 2 + rows * point.k + 6 * point.p))
+    def stepping(self, chains: int) -> float:
+        """The steps, by the formulas alone."""
+        return self.steps * self.engine.step_seconds(chains)
 
+    def recording(self, chains: int) -> float:
+        """The samples, by the formulas alone."""
+        rows = self.engine.rows
+        far = min(max(1.0, rows / 120), 2.5)  # from memory, once overlaps do not stay in the cache
+        pair = PAIR * far * (5.0 if self.point.activation.closed is None else 1.0)
+        sample = SAMPLE_OF_MANY if self._has_lanes(chains) else SAMPLE
+        pairs = rows * rows / 2 + rows * self.point.k + 6 * self.point.p
+        return self.samples * (sample + pair * pairs)
 
-def sgd_price(point: Point, steps: float, samples: int, chains: int, known: Calibration) -> float:
-    """Of one of so many chains, as they are put into bundles: together or alone."""
-    together = in_lanes(point, steps, samples, chains, known)
-    return sgd_seconds(point, steps, samples, chains if together else 1, known)
+    def in_lanes(self, chains: int) -> bool:
+        """Whether chains are computed eight at a time, so that a few of them take as long as eight."""
+        return self._has_lanes(chains) and LANES * self.seconds(LANES) <= LONGEST_OF_LANES
 
-
-def in_lanes(point: Point, steps: float, samples: int, chains: int, known: Calibration) -> bool:
-    """Are so many chains computed eight at a time, so that few of them take as long as eight?"""
-    return (
-        _has_lanes(point, chains)
-        and LANES * sgd_seconds(point, steps, samples, LANES, known) <= LONGEST_OF_LANES
-    )
-
-
-def _has_lanes(point: Point, chains: int) -> bool:
-    return choose_engine(point).simulator(chains).most_chains > 1
+    def _has_lanes(self, chains: int) -> bool:
+        return self.engine.simulator(chains).most_chains > 1
 
 
 def ode_work(point: Point, regime: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from sweep_service.dynamics.auto import point_warnings, theory_warnings
 from sweep_service.errors import LimitExceeded, TooManySweeps
 from sweep_service.numerics.types import AnyArray
-from sweep_service.sweeps.costs import Calibration, ode_seconds, sgd_price
+from sweep_service.sweeps.costs import Calibration, SgdCost, ode_seconds
 from sweep_service.sweeps.plan import SweepPlan
 from sweep_service.sweeps.runs import Kind
 
@@ -82,7 +82,7 @@ def estimate(plan: SweepPlan, wanted: Mapping[Kind, AnyArray], distinct: int, kn
         if chains:
             each = float(grid.times[-1]) / point.delta_t
             steps += each * chains
-            one = sgd_price(point, each, len(grid.times), chains, known)
+            one = SgdCost(point, each, len(grid.times), known).price(chains)
             cost += one * chains
             if one > ABSURD:
                 said.add(f"one SGD run takes {one / 3600.0:.3g} hours: mean field may answer the question")

@@ -1,7 +1,6 @@
 """Bundles: every wanted run in exactly one job, in tasks of about equal cost, the dearest first."""
 
 from dataclasses import asdict
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -17,14 +16,9 @@ from sweep_service.sweeps.costs import (
     LONGEST_OF_LANES,
     RECORDING,
     Calibration,
-    in_lanes,
+    SgdCost,
     ode_seconds,
     ode_work,
-    recording,
-    sgd_price,
-    sgd_seconds,
-    sgd_work,
-    stepping,
 )
 from sweep_service.sweeps.grids import Grid
 from sweep_service.sweeps.jobs import Job
@@ -58,7 +52,7 @@ def has_lanes(found, machine, bundle):
     job, point = bundle.jobs[0], found.grid.point(bundle.jobs[0].point)
     steps, samples = found.grid.times[-1] / point.delta_t, len(found.grid.times)
     alone = len(bundle.jobs) == 1 and job.kind == "sgd" and FEW_CHAINS <= runs(bundle) <= LANES
-    return alone and in_lanes(point, steps, samples, runs(bundle), machine)
+    return alone and SgdCost(point, steps, samples, machine).in_lanes(runs(bundle))
 
 
 def runs(bundle):
@@ -260,7 +254,7 @@ def test_wide_runs_with_their_overlaps_fill_a_part_and_no_more(p, samples):
 def test_the_cost_of_a_bundle_is_that_of_its_runs():
     found = plan(axes={"d": 30, "p": 8, "gamma": 0.1, "regime": "classical"}, seeds=3)
     point, times, known = found.grid.point(0), found.grid.times, Calibration()
-    sgd = sgd_seconds(point, times[-1] / point.delta_t, len(times), 3, known)
+    sgd = SgdCost(point, times[-1] / point.delta_t, len(times), known).seconds(3)
     ode = ode_seconds(point, "classical", times[-1], len(times), known)
     total = sum(bundle.cost for bundle in bundles(found, everything(found), known))
     assert total == pytest.approx(3 * sgd + 3 * ode, rel=1e-12)
@@ -274,7 +268,7 @@ def chains(steps, **seeds):
     found = plan(axes={"d": 10, "p": 8, "gamma": 0.1}, seeds=seeds, time={"max": 1.0, "samples": 3})
     point = found.grid.point(0)
     known = SlowMachine({"all": steps * point.delta_t})
-    return found, known, partial(sgd_price, point, 1.0 / point.delta_t, len(found.grid.times), known=known)
+    return found, known, SgdCost(point, 1.0 / point.delta_t, len(found.grid.times), known).price
 
 
 def sizes(found, known):
@@ -313,8 +307,8 @@ def test_chains_that_are_left_over_are_alone_and_so_is_their_price():
 def test_costs_are_positive_and_grow_with_the_work(activation, d, p):
     found = plan(axes={"d": d, "p": p, "gamma": 0.1}, fixed={"k": 2, "activation": activation})
     point, known = found.grid.point(0), Calibration()
-    assert 0 < sgd_seconds(point, 1e3, 5, 1, known) < sgd_seconds(point, 1e6, 5, 1, known)
-    assert sgd_seconds(point, 1e3, 5, 1, known) < sgd_seconds(point, 1e3, 500, 1, known)
+    assert 0 < SgdCost(point, 1e3, 5, known).seconds(1) < SgdCost(point, 1e6, 5, known).seconds(1)
+    assert SgdCost(point, 1e3, 5, known).seconds(1) < SgdCost(point, 1e3, 500, known).seconds(1)
     for regime in ("classical", "mean_field", "auto"):
         assert 0 < ode_seconds(point, regime, 1.0, 5, known) < ode_seconds(point, regime, 1e4, 5, known)
 
@@ -322,17 +316,17 @@ def test_costs_are_positive_and_grow_with_the_work(activation, d, p):
 def test_a_slower_machine_makes_its_own_class_of_work_dearer():
     found = plan(axes={"d": 30, "p": 8, "gamma": 0.1})
     point, known = found.grid.point(0), Calibration()
-    slow, slow_to_record = Calibration({sgd_work(point): 2.0}), Calibration({RECORDING: 2.0})
+    slow, slow_to_record = Calibration({SgdCost(point, 1e4, 5).work: 2.0}), Calibration({RECORDING: 2.0})
     plain, steps, records = (
-        sgd_seconds(point, 1e4, 5, 1, known),
-        stepping(point, 1e4, 1),
-        recording(point, 5, 1),
+        SgdCost(point, 1e4, 5, known).seconds(1),
+        SgdCost(point, 1e4, 5).stepping(1),
+        SgdCost(point, 1e4, 5).recording(1),
     )
     assert plain == pytest.approx(steps + records)
-    assert sgd_seconds(point, 1e4, 5, 1, slow) == pytest.approx(2 * steps + records)
-    assert sgd_seconds(point, 1e4, 5, 1, slow_to_record) == pytest.approx(steps + 2 * records)
+    assert SgdCost(point, 1e4, 5, slow).seconds(1) == pytest.approx(2 * steps + records)
+    assert SgdCost(point, 1e4, 5, slow_to_record).seconds(1) == pytest.approx(steps + 2 * records)
     assert ode_seconds(point, "classical", 1.0, 5, slow) == ode_seconds(point, "classical", 1.0, 5, known)
-    assert ode_work(point, "classical") != sgd_work(point)
+    assert ode_work(point, "classical") != SgdCost(point, 1e4, 5).work
 
 
 def test_a_calibration_learns_half_way_and_from_enough_work_only():

@@ -13,7 +13,7 @@ from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.point import Point
 from sweep_service.store.folder import DataFolder
 from sweep_service.sweeps.bundles import bundles
-from sweep_service.sweeps.costs import RECORDING, Calibration, ode_work, sgd_work
+from sweep_service.sweeps.costs import RECORDING, Calibration, SgdCost, ode_work
 from sweep_service.sweeps.estimate import Estimate, Limits, estimate
 from sweep_service.sweeps.grids import Grid
 from sweep_service.sweeps.keys import Copies
@@ -130,7 +130,7 @@ def test_what_the_doctor_measures_prices_every_class_of_work(tmp_path, monkeypat
     folder.put_calibration(Calibration({"of/another": 3.0}))
     factors = calibration.measure(folder)
     used = {ode_work(point, regime) for point in POINTS for regime in ("auto", *REGIMES)}
-    used |= {RECORDING, *(sgd_work(point) for point in POINTS)}
+    used |= {RECORDING, *(SgdCost(point, 1.0, 1).work for point in POINTS)}
     assert used | {"of/another"} <= set(factors)
     assert all(math.isfinite(factor) and factor > 0.0 for factor in factors.values())
     assert folder.calibration().factors == factors

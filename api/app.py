@@ -28,7 +28,7 @@ from sweep_service.api.routes import (
 )
 from sweep_service.api.security import Door, Keys
 from sweep_service.api.settings import Settings
-from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.version import __version__
 
 ABOUT = """Sweeps over the parameters of SGD in two-layer networks, simulations beside limiting theories.

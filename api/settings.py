@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_vali
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from sweep_service.errors import InvalidInput
-from sweep_service.sweeps.estimate import Limits
+from sweep_service.planning.estimate import Limits
 from sweep_service.validation import scheduler_address
 
 Texts = Annotated[tuple[str, ...], NoDecode]

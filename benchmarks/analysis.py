@@ -9,11 +9,11 @@ import xarray as xr
 
 from benchmarks.harness import Row, interleaved
 from sweep_service.analysis.accessor import METHODS
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.dataset import coordinates
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 
 LIMIT = 1.0  # seconds of a phase diagram
 DIAGRAMS = ("sgd_risk", "discrepancy", "sgd_over_ode", "sgd_over_floor", "sgd_phase", "auto_regime")

@@ -13,10 +13,10 @@ from benchmarks.store import memory
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.submission import Submission
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Sweep
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.workers.cluster import Embedded
 from sweep_service.workers.executor import DaskExecutor
 

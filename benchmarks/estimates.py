@@ -14,10 +14,10 @@ from sweep_service.doctor.calibration import measure
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.execution.submission import Submission
+from sweep_service.planning.estimate import Limits
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS, preset
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.estimate import Limits
-from sweep_service.sweeps.spec import SweepSpec
 
 REGIMES = ("classical", "classical_noise", "high_dimensional", "mean_field")
 RANDOM = 5

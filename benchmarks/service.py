@@ -19,11 +19,11 @@ from numcodecs import Zstd
 
 from benchmarks.harness import Row
 from sweep_service.cli.demo import service as serving
+from sweep_service.planning.bundles import Bundle
+from sweep_service.planning.jobs import Job
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep
-from sweep_service.sweeps.bundles import Bundle
-from sweep_service.sweeps.jobs import Job
 
 P95, PAGE, READY, STOP = 0.1, 0.1, 6.0, 10.0  # seconds
 RATE, READERS = 100, 200

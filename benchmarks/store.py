@@ -15,17 +15,17 @@ import zarr
 
 from benchmarks.harness import Row, interleaved
 from sweep_service.execution.merger import Merger
+from sweep_service.planning.bundles import Bundle
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.jobs import Job
+from sweep_service.planning.keys import KEY
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import Kind
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
 from sweep_service.store.parts import Part
-from sweep_service.sweeps.bundles import Bundle
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.jobs import Job
-from sweep_service.sweeps.keys import KEY
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import Kind
-from sweep_service.sweeps.spec import SweepSpec
 
 NAME = "scale"
 RUNS = 500  # in a part

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sweep_service.client.client import Client, open
     from sweep_service.dynamics.integrate import integrate
     from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
+    from sweep_service.runner import run, sweeps
     from sweep_service.simulators.simulate import simulate
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "__version__",
     "integrate",
     "open",
+    "run",
     "simulate",
+    "sweeps",
 ]
 
 _HOMES = {
@@ -34,7 +37,9 @@ _HOMES = {
     "Stopped": "sweep_service.errors",
     "integrate": "sweep_service.dynamics.integrate",
     "open": "sweep_service.client.client",
+    "run": "sweep_service.runner",
     "simulate": "sweep_service.simulators.simulate",
+    "sweeps": "sweep_service.runner",
 }
 
 

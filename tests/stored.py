@@ -7,8 +7,8 @@ import xarray as xr
 from sweep_service.errors import Stopped
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.spec import SweepSpec
 
 
 class Until(SerialExecutor):

@@ -14,11 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 NAME = "sweep_service"
 # Top to bottom, as in docs/architecture.md: a package may import what stands above it, and itself.
 ORDER = (
-    "numerics", "model", "dynamics", "simulators", "sweeps", "store", "execution", "analysis", "presets",
-    "figures", "client", "doctor", "cli", "workers", "api",
+    "numerics", "model", "dynamics", "simulators", "planning", "store", "execution", "analysis", "presets",
+    "figures", "client", "doctor", "runner", "cli", "workers", "api",
 )  # fmt: skip
 OUTSIDE = ("workers", "api")  # of the core; their folders stand beside it in the repository
-REACHES = ("cli",)  # may import these two, inside functions
+REACHES = ("cli", "runner")  # may import these two, inside functions
 FACADE = NAME  # the package itself, whose names are those of all others
 WEB = ("fastapi", "starlette", "uvicorn")
 DASK = ("distributed", "dask.distributed")
@@ -148,18 +148,18 @@ def test_folders_stay_small():
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("sweeps.spec", "import fastapi"),
-        ("sweeps.spec", "import numpy, uvicorn.config"),
-        ("sweeps.spec", "from starlette.responses import Response"),
-        ("sweeps.spec", "from dask import distributed"),
-        ("sweeps.spec", "from dask.distributed import Client"),
-        ("sweeps.spec", "try:\n    import distributed\nexcept ImportError: pass"),
-        ("sweeps.spec", "def f():\n    from sweep_service.workers import executor"),
-        ("sweeps.spec", "import importlib\nimportlib.import_module('sweep_service.api.app')"),
-        ("sweeps.spec", "from sweep_service.store import folder"),
-        ("sweeps.spec", "def f():\n    from sweep_service.store.folder import DataFolder"),
-        ("sweeps.spec", "import workers"),
-        ("sweeps.spec", "from . import grids"),
+        ("planning.spec", "import fastapi"),
+        ("planning.spec", "import numpy, uvicorn.config"),
+        ("planning.spec", "from starlette.responses import Response"),
+        ("planning.spec", "from dask import distributed"),
+        ("planning.spec", "from dask.distributed import Client"),
+        ("planning.spec", "try:\n    import distributed\nexcept ImportError: pass"),
+        ("planning.spec", "def f():\n    from sweep_service.workers import executor"),
+        ("planning.spec", "import importlib\nimportlib.import_module('sweep_service.api.app')"),
+        ("planning.spec", "from sweep_service.store import folder"),
+        ("planning.spec", "def f():\n    from sweep_service.store.folder import DataFolder"),
+        ("planning.spec", "import workers"),
+        ("planning.spec", "from . import grids"),
         ("store.parts", "from sweep_service.execution.compute import compute"),
         ("errors", "from sweep_service.model.point import Point"),
         ("cli.app", "import sweep_service.api"),
@@ -178,8 +178,8 @@ def test_crossing_import_is_found(module, source):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("sweeps.spec", "import dask, apiary\nfrom sweep_service.model.point import Point"),
-        ("sweeps.spec", "from sweep_service.errors import InvalidInput"),
+        ("planning.spec", "import dask, apiary\nfrom sweep_service.model.point import Point"),
+        ("planning.spec", "from sweep_service.errors import InvalidInput"),
         ("cli.app", "def serve():\n    from sweep_service.api.app import create_app"),
         ("workers.executor", "import distributed\nfrom sweep_service import integrate"),
         ("api.app", "import fastapi\nfrom sweep_service.workers.executor import DaskExecutor"),

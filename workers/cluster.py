@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from typing import Protocol
+from multiprocessing import spawn
+from typing import Any, Protocol
 
 import dask
 from distributed import Client, LocalCluster, Security
@@ -15,6 +16,7 @@ from sweep_service.errors import InvalidInput
 from sweep_service.validation import scheduler_address
 from sweep_service.workers.connection import Connection, Stranger
 
+NANNY_PROCESS = "Dask Worker process (from Nanny)"  # what Dask calls the process of a worker
 CONNECT = 5.0  # seconds to wait for a scheduler before saying that it is not there
 # A worker that does not answer is given up, and a new process starts with one thread in every library.
 SETTINGS = {
@@ -72,6 +74,7 @@ class Embedded:
 
     def connect(self) -> Client:
         if self.local is None:
+            _keep_main_out_of_workers()
             with dask.config.set(SETTINGS):  # for the scheduler and the nannies
                 self.local = LocalCluster(
                     n_workers=self.workers, threads_per_worker=1, processes=True, host="127.0.0.1",
@@ -84,6 +87,27 @@ class Embedded:
         if self.local is not None:
             self.local.close(timeout=10.0)
             self.local = None
+
+
+def _keep_main_out_of_workers() -> None:
+    """Start worker processes without the `__main__` module of this one.
+
+    A new Python process imports the script that started it, so a script that computes a sweep without
+    `if __name__ == "__main__"` would start itself again in each worker. Our workers import only this package.
+    """
+    prepare = spawn.get_preparation_data
+    if hasattr(prepare, "without_main"):
+        return
+
+    def prepare_without_main(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = prepare(name)
+        if name == NANNY_PROCESS:
+            data.pop("init_main_from_name", None)
+            data.pop("init_main_from_path", None)
+        return data
+
+    prepare_without_main.without_main = True  # type: ignore[attr-defined]
+    spawn.get_preparation_data = prepare_without_main
 
 
 def _require_certificates(address: str) -> None:

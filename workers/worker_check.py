@@ -8,10 +8,10 @@ from typing import Any
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import NotFound, StoreGone, is_passing
+from sweep_service.planning.schema import LAYOUT_VERSION
 from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.simulators.simulate import simulate
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.schema import LAYOUT_VERSION
 from sweep_service.version import __version__
 
 NONCE = "nonce"

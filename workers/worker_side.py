@@ -97,7 +97,7 @@ def run_bundle(passport: Passport, sweep: str, jobs: str) -> None:
     if why:
         raise Unfit(why)
     from sweep_service.execution.task import Task, run_task
-    from sweep_service.sweeps.bundles import Bundle
+    from sweep_service.planning.bundles import Bundle
 
     run_task(Task(passport["root"], sweep, Bundle.of(jobs)), stopped)
 

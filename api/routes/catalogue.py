@@ -17,8 +17,8 @@ from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS, InitKind
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS, Parameter
+from sweep_service.planning.grids import EXPONENTS, INIT
 from sweep_service.presets import PRESETS, preset
-from sweep_service.sweeps.grids import EXPONENTS, INIT
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())
 AUTO = Named(name="auto", about="the regime that fits a point, chosen for each")

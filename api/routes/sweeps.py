@@ -22,9 +22,9 @@ from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.execution.conductor import IS_ID, Conductor
 from sweep_service.execution.submission import Submission
 from sweep_service.execution.summary import failures
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.ledger import Request as Repeatable
 from sweep_service.store.ledger import State, Sweep
-from sweep_service.sweeps.spec import SweepSpec
 
 router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
 

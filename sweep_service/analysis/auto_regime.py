@@ -9,7 +9,7 @@ from sweep_service.analysis.runs import parameter, spec_of
 from sweep_service.dynamics.auto import choose, sides
 from sweep_service.model.parameters import names
 from sweep_service.model.point import Point
-from sweep_service.sweeps.grids import INIT
+from sweep_service.planning.grids import INIT
 
 
 def auto_regimes(dataset: xr.Dataset) -> xr.DataArray:

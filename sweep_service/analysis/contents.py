@@ -14,8 +14,8 @@ from sweep_service.analysis.selection import run_dims
 from sweep_service.analysis.views import FEWEST, VIEWS, suggestion
 from sweep_service.model.labels import about
 from sweep_service.numerics.types import AnyArray
-from sweep_service.sweeps.grids import POINT, axis_order
-from sweep_service.sweeps.runs import KINDS
+from sweep_service.planning.grids import POINT, axis_order
+from sweep_service.planning.runs import KINDS
 
 DESIGNS = ("triangle", "scaling", "zip", "points")
 PRODUCT = "product"

@@ -13,8 +13,8 @@ from sweep_service.analysis.runs import DRAWN, has_ended
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.sweeps.grids import POINT, axis_order
-from sweep_service.sweeps.runs import KINDS
+from sweep_service.planning.grids import POINT, axis_order
+from sweep_service.planning.runs import KINDS
 
 MOST_CURVES = 200
 MOST_NUMBERS = 1 << 25  # 256 MB, which are read at once

@@ -15,7 +15,7 @@ import xarray as xr
 from sweep_service.analysis.selection import blocks, run_dims
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray
-from sweep_service.sweeps.runs import KINDS
+from sweep_service.planning.runs import KINDS
 from sweep_service.text import json_ready
 
 LINES = (2 << 20) // 8  # of a table at once: as many as a chunk has numbers, so that each is read once

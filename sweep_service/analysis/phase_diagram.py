@@ -13,8 +13,8 @@ from sweep_service.analysis.point_values import Value, values_of
 from sweep_service.analysis.runs import DRAWN, error_of, pulled
 from sweep_service.analysis.selection import listed, select
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.sweeps.grids import POINT
-from sweep_service.sweeps.runs import KINDS
+from sweep_service.planning.grids import POINT
+from sweep_service.planning.runs import KINDS
 
 REDUCTIONS = ("mean", "median", "min", "max")  # over an axis that is not shown
 BESIDE = ("standard_error", "runs")  # coordinates of a diagram: the error of its values, and of how many runs

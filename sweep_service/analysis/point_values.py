@@ -26,9 +26,9 @@ from sweep_service.analysis.runs import (
 )
 from sweep_service.analysis.selection import blocks, run_dims
 from sweep_service.errors import InvalidInput
+from sweep_service.planning.runs import KINDS
+from sweep_service.planning.schema import TITLES
 from sweep_service.status import Status
-from sweep_service.sweeps.runs import KINDS
-from sweep_service.sweeps.schema import TITLES
 
 ROOM = 1 << 23  # numbers read at once: 64 MB
 

@@ -20,9 +20,9 @@ from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import pairs
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.grids import INIT
+from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
-from sweep_service.sweeps.grids import INIT
-from sweep_service.sweeps.runs import KINDS, Kind
 
 DRAWN = ("seed", "repeat")  # dimensions that number random draws
 FAR = 10**6  # a dimension in which every start has room

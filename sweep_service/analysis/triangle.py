@@ -14,9 +14,9 @@ from sweep_service.analysis.phase_diagram import BESIDE, chosen_for, reduced, ro
 from sweep_service.analysis.runs import DRAWN, parameter, spec_of
 from sweep_service.analysis.selection import listed
 from sweep_service.errors import InvalidInput
-from sweep_service.sweeps.designs import smallest
-from sweep_service.sweeps.grids import CORE, POINT
-from sweep_service.sweeps.spec import Triangle
+from sweep_service.planning.designs import smallest
+from sweep_service.planning.grids import CORE, POINT
+from sweep_service.planning.spec import Triangle
 
 # The coordinates and what is meant by 1 of each: corners of the triangle.
 CORNERS = {

@@ -33,7 +33,7 @@ from sweep_service.analysis.statistics import point_dims
 from sweep_service.analysis.triangle import as_plain as plain_triangle
 from sweep_service.analysis.triangle import triangle
 from sweep_service.errors import InvalidInput, LimitExceeded
-from sweep_service.sweeps.grids import CORE, POINT
+from sweep_service.planning.grids import CORE, POINT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweep_service.cli.targets import Here, There, alone, data_of
+from sweep_service.cli.targets import Here, There, alone
 from sweep_service.errors import InvalidInput
+from sweep_service.runner import data_folder, executor_factory
 from sweep_service.signals import stop
 
 if TYPE_CHECKING:
@@ -53,39 +54,15 @@ def service(url: str | None) -> There:
     return There(Client(url))
 
 
-def data_folder(data: str | None) -> DataFolder:
-    """A folder, which may come to be, or a bucket."""
-    from sweep_service.store.folder import DataFolder
-
-    folder = DataFolder(data_of(data), os.environ.get("SWEEP_STATE") or None)
-    if isinstance(folder.root, Path) and folder.root.exists() and not folder.root.is_dir():
-        raise InvalidInput("data", str(folder.root), "must be a folder")
-    return folder
-
-
 def executor_of(workers: int | None, scheduler: str | None, serial: bool) -> Callable[[DataFolder], Executor]:
     """Who computes."""
     require_one(workers, scheduler, serial)
-    if scheduler is None and workers is None and not serial:
-        scheduler = scheduler_of_environment()
     if scheduler is not None:
         from sweep_service.validation import scheduler_address
 
         scheduler_address(scheduler, "--scheduler")
-
-    def made(folder: DataFolder) -> Executor:
-        if serial:
-            return alone(folder)
-        from sweep_service.workers.cluster import Embedded, Remote
-        from sweep_service.workers.executor import DaskExecutor
-
-        return DaskExecutor(Remote(scheduler) if scheduler else Embedded(workers), folder, stop)
-
-    return made
-
-
-def scheduler_of_environment() -> str | None:
-    return os.environ.get("SWEEP_SCHEDULER") or os.environ.get("DASK_SCHEDULER_ADDRESS") or None
+    make = executor_factory(0 if serial else workers, scheduler)
+    return lambda folder: make(folder, stop)
 
 
 def require_one(workers: int | None, scheduler: str | None, serial: bool) -> None:
@@ -108,7 +85,7 @@ def read_spec(spec: str) -> bytes:
 
 
 def read_file(path: str) -> bytes:
-    from sweep_service.sweeps.spec import LARGEST_SPEC
+    from sweep_service.planning.spec import LARGEST_SPEC
 
     try:
         if path == "-":

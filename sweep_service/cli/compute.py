@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from sweep_service.cli.answers import DONE, FAILED, end, say
-from sweep_service.cli.arguments import computing_target, data_folder, executor_of, read_file, read_spec
+from sweep_service.cli.arguments import computing_target, executor_of, read_file, read_spec
 from sweep_service.cli.format import ending
 from sweep_service.cli.options import Data, Figure, Id, Json, Priority, Scheduler, Serial, Spec, Url, Workers
 from sweep_service.cli.targets import Here
+from sweep_service.runner import data_folder
 from sweep_service.signals import stop
 
 if TYPE_CHECKING:

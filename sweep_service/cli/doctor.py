@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sweep_service.cli.answers import DONE, FAILED, say
-from sweep_service.cli.arguments import data_folder, scheduler_of_environment
 from sweep_service.cli.options import Data, Json, Scheduler
 from sweep_service.cli.targets import Here
 from sweep_service.errors import InUse
+from sweep_service.runner import data_folder, default_scheduler
 
 if TYPE_CHECKING:
     from sweep_service.store.folder import DataFolder
@@ -33,7 +33,7 @@ def doctor(
     from sweep_service.doctor.checks import local
     from sweep_service.doctor.diagnosis import described, diagnosis, worst
 
-    folder, scheduler = data_folder(data), scheduler or scheduler_of_environment()
+    folder, scheduler = data_folder(data), scheduler or default_scheduler()
     adopted = []
     if rebuild:
         with Here(folder).conductor() as conductor:

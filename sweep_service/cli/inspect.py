@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from sweep_service.cli.answers import DONE, FAILED, say
-from sweep_service.cli.arguments import data_folder, read_spec, target
+from sweep_service.cli.arguments import read_spec, target
 from sweep_service.cli.format import listing, priced, told
 from sweep_service.cli.options import Data, Id, Json, Preset, Spec, Url
 from sweep_service.cli.targets import Here
 from sweep_service.errors import InvalidInput
+from sweep_service.runner import data_folder
 from sweep_service.text import table
 
 FEW_FAILURES = 5  # are shown to people

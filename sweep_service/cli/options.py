@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sweep_service.cli.targets import data_of
+from sweep_service.runner import data_location
 
 
 def _ids(context: typer.Context) -> list[str]:
@@ -16,7 +16,7 @@ def _ids(context: typer.Context) -> list[str]:
     given = context.params
     if given.get("url") or "data" not in given or (not given["data"] and os.environ.get("SWEEP_URL")):
         return []
-    return sorted(path.stem for path in Path(data_of(given["data"])).glob("sweeps/*.zarr"))
+    return sorted(path.stem for path in Path(data_location(given["data"])).glob("sweeps/*.zarr"))
 
 
 def _presets() -> list[str]:

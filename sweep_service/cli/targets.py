@@ -9,12 +9,13 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep_service.errors import InvalidInput, NotFound, Stopped
+from sweep_service.errors import InvalidInput, NotFound
+from sweep_service.runner import DEFAULT_DATA, complete, executor_factory, list_sweeps
 from sweep_service.signals import stop
 
 if TYPE_CHECKING:
@@ -26,27 +27,19 @@ if TYPE_CHECKING:
     from sweep_service.execution.submission import Submission
     from sweep_service.figures import Figure
     from sweep_service.figures.gallery import Report
+    from sweep_service.planning.spec import SweepSpec
     from sweep_service.store.folder import DataFolder
     from sweep_service.store.ledger import Ledger, Sweep
-    from sweep_service.sweeps.spec import SweepSpec
 
-HERE = "sweep-data"
 MANY_POINTS = 5000  # take seconds to read
 ID_LENGTH = len("20261116-125954-0123abcd")
 
 About = dict[str, Any]
 
 
-def data_of(data: str | None) -> str:
-    """What the command line says goes before the environment."""
-    return data or os.environ.get("SWEEP_DATA") or HERE
-
-
 def alone(folder: DataFolder) -> Executor:
     """Computes in this process."""
-    from sweep_service.execution.executors import SerialExecutor
-
-    return SerialExecutor(stop)
+    return executor_factory(0, None)(folder, stop)
 
 
 class Here:
@@ -57,19 +50,12 @@ class Here:
     ) -> None:
         self.folder, self.executor, self.quiet = folder, executor, quiet
         root = str(folder.root)
-        self.option = "" if root == HERE else f" --data {shlex.quote(root)}"  # that leads here
+        self.option = "" if root == DEFAULT_DATA else f" --data {shlex.quote(root)}"  # that leads here
 
     # ---- look
 
     def sweeps(self) -> list[About]:
-        from sweep_service.execution.summary import view
-
-        if not self.folder.has_ledger():
-            return []
-        with closing(self.folder.ledger()) as ledger:
-            found = ledger.sweeps()
-            totals = ledger.all_totals([one.id for one in found])
-        return [view(one, totals[one.id]) for one in found]
+        return list_sweeps(self.folder)
 
     def show(self, sweep: str, most: int | None = None) -> About:
         """With so many of its failures."""
@@ -80,8 +66,8 @@ class Here:
             return describe(self.folder, ledger, ledger.sweep(found), most)
 
     def estimate(self, spec: bytes) -> About:
-        from sweep_service.sweeps.estimate import Limits
-        from sweep_service.sweeps.spec import SweepSpec
+        from sweep_service.planning.estimate import Limits
+        from sweep_service.planning.spec import SweepSpec
 
         submission = self._submission(SweepSpec.read(spec))
         if not self.folder.has_ledger():
@@ -133,8 +119,8 @@ class Here:
     # ---- compute
 
     def submit(self, spec: bytes, priority: int = 0) -> About:
-        from sweep_service.sweeps.estimate import Limits
-        from sweep_service.sweeps.spec import SweepSpec
+        from sweep_service.planning.estimate import Limits
+        from sweep_service.planning.spec import SweepSpec
 
         submission = self._submission(SweepSpec.read(spec))
         if not self.folder.has_ledger():  # what is refused leaves no trace, not even the folder
@@ -156,34 +142,15 @@ class Here:
 
     def _computed(self, begin: Callable[[Conductor], Sweep]) -> About:
         """What became of a sweep; paused, if it was interrupted."""
-        import sqlalchemy as sa
-
+        from sweep_service.client.progress import Bar
         from sweep_service.execution.summary import describe
 
         with self.conductor() as conductor:
             sweep = conductor.resume(begin(conductor).id).id
             stop.computing = True
-            try:
-                self._watched(conductor, sweep)
-            except Stopped:
-                with suppress(OSError, sa.exc.SQLAlchemyError):  # no room to say so: the next start finds out
-                    conductor.pause(sweep)
-            found = conductor.ledger.sweep(sweep)
+            with Bar(self.quiet) as bar:
+                found = complete(conductor, sweep, bar)
             return describe(self.folder, conductor.ledger, found, None if self.quiet else 1)
-
-    def _watched(self, conductor: Conductor, sweep: str) -> None:
-        from sweep_service.client.progress import Bar
-        from sweep_service.execution.summary import view
-
-        with Bar(self.quiet) as bar:
-
-            def watch(now: Sweep) -> None:
-                if dashboard := conductor.executor.dashboard:
-                    bar.say(f"dashboard {dashboard}/status")
-                bar.show(view(now, conductor.ledger.totals(sweep)))
-
-            watch(conductor.ledger.sweep(sweep))
-            watch(conductor.run(sweep, watch))
 
     # ---- steer
 
@@ -232,7 +199,7 @@ class Here:
     def _submission(self, spec: SweepSpec) -> Submission:
         """All points of a spec, read before anything is written."""
         from sweep_service.execution.submission import Submission
-        from sweep_service.sweeps.grids import Grid
+        from sweep_service.planning.grids import Grid
 
         points = len(Grid.of(spec, checked=True))
         if points > MANY_POINTS and not self.quiet:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import sys
 import time as clock
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from sweep_service.errors import InvalidInput, NotFound
 if TYPE_CHECKING:
     import xarray as xr
 
-    from sweep_service.sweeps.spec import SweepSpec
+    from sweep_service.planning.spec import SweepSpec
 
 ENDS = ("completed", "incomplete", "cancelled", "failed")
 PAGE = 500  # sweeps or failures in one answer
@@ -124,9 +123,9 @@ class Client:
 
     def wait(self, id: str, progress: bool = True, timeout: float | None = None) -> Answer:
         """The sweep when it has ended; with a bar on the way, if this is a terminal."""
-        from sweep_service.client.progress import Bar
+        from sweep_service.client.progress import progress_bar
 
-        with Bar(quiet=not (progress and sys.stderr.isatty())) as bar:
+        with progress_bar(None if progress else False) as bar:
             for now in self.follow(id, timeout):
                 bar.show(now)
         return now

@@ -1,7 +1,10 @@
-"""A bar for a sweep that is computed, here or by a service."""
+"""Progress bars for a sweep that is computed, here or by a service: in a terminal and in a notebook."""
 
 from __future__ import annotations
 
+import html
+import sys
+import time as clock
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,20 +13,33 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from sweep_service.text import duration, printable
 
-PERIOD = 3600.0  # seconds over which the speed is averaged: one run may take a good part of it
+SPEED_PERIOD_SECONDS = 3600.0  # over which the speed is averaged: one run may take a good part of it
+
+
+def progress_bar(wanted: bool | None = None) -> Bar:
+    """A bar for where this process shows its output; by default none where nobody would see it move."""
+    if in_notebook() and wanted is not False:
+        return NotebookBar()
+    return Bar(quiet=not (sys.stderr.isatty() if wanted is None else wanted))
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 class Bar:
-    """Goes by predicted cost, from where the sweep was when it was shown first."""
+    """A bar in a terminal. It measures predicted cost, from where the sweep was when it was shown first."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=quiet)
+        self.console = Console(stderr=True, quiet=quiet, force_jupyter=False)
         columns = (
             BarColumn(bar_width=20), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"), TextColumn("{task.fields[speed]}"),
             TextColumn("{task.description}"),
         )  # fmt: skip
-        self.bar = Progress(*columns, console=self.console, speed_estimate_period=PERIOD)
+        self.bar = Progress(*columns, console=self.console, speed_estimate_period=SPEED_PERIOD_SECONDS)
         self.task: TaskID | None = None
         self.said: set[str] = set()
 
@@ -35,18 +51,21 @@ class Bar:
             self.bar.stop()
 
     def say(self, text: str) -> None:
-        """A line above the bar, once."""
+        """Show a line above the bar, once."""
         if text and text not in self.said:
             self.said.add(text)
-            self.console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+            self.print(printable(text))
+
+    def print(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def show(self, now: Mapping[str, Any]) -> None:
-        """A sweep as `words.view` tells of it."""
+        """Update the bar from a sweep as `execution.summary.view` describes it."""
         self.say(f"{now['id']}  {now['name']}".rstrip())
         self.say(now["reason"])
         done: Any = 1.0 if now["state"] == "completed" else now["progress"]
         if self.task is None:
-            self.bar.start()
+            self.start()
             self.task = self.bar.add_task("", total=1.0, completed=done, left="", speed="")
         self.bar.update(self.task, completed=done)
         (task,) = self.bar.tasks
@@ -59,3 +78,40 @@ class Bar:
             speed=f"{task.speed * work:.2g} core-s/s" if task.speed else "",
             description=f"{ended}/{now['runs']} runs{', waiting' if now['reason'] else ''}",
         )
+
+    def start(self) -> None:
+        self.bar.start()
+
+
+class NotebookBar(Bar):
+    """The same bar as HTML below a notebook's cell; it needs no widgets and stays in the saved notebook."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.lines: list[str] = []
+        self.display: Any = None
+        self.began = clock.monotonic()
+
+    def start(self) -> None:
+        """Nothing: `show` displays it."""
+
+    def print(self, line: str) -> None:
+        self.lines.append(line)
+
+    def show(self, now: Mapping[str, Any]) -> None:
+        from IPython.display import display
+
+        super().show(now)
+        (task,) = self.bar.tasks
+        elapsed = f"{duration(clock.monotonic() - self.began)} elapsed"
+        facts = (f"{task.percentage:.0f} %", task.description, elapsed, task.fields["left"])
+        text = " · ".join(fact for fact in facts if fact)
+        content = {
+            "text/plain": "\n".join([*self.lines, text]),
+            "text/html": "".join(f"<div>{html.escape(line)}</div>" for line in self.lines)
+            + f'<progress max="1" value="{task.completed:.4f}"></progress> {html.escape(text)}',
+        }
+        if self.display is None:
+            self.display = display(content, raw=True, display_id=True)
+        else:
+            self.display.update(content, raw=True)

@@ -15,9 +15,9 @@ from sweep_service.errors import Stopped
 from sweep_service.model.point import Point
 from sweep_service.numerics.blas import one_blas_thread
 from sweep_service.numerics.jit import working_time
+from sweep_service.planning.costs import RECORDING, Calibration, SgdCost, ode_seconds, ode_work
 from sweep_service.simulators.simulate import simulate
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.costs import RECORDING, Calibration, SgdCost, ode_seconds, ode_work
 
 _START = {"kind": "gaussian", "orthonormal_teacher": True}
 REPEATS = 2

@@ -13,12 +13,12 @@ from sweep_service.dynamics.integrate import integrate_run
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.jobs import Failure, Job, Result, empty_values
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import Run
 from sweep_service.simulators.checkpoint import Checkpoint
 from sweep_service.simulators.simulate import run_chains
 from sweep_service.status import Status
-from sweep_service.sweeps.jobs import Failure, Job, Result, empty_values
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import Run
 
 # Not the fault of a run: asked to stop, or no room on the disk.
 PASSED_ON = (Stopped, OSError)

@@ -27,13 +27,13 @@ from sweep_service.execution.merger import Merger
 from sweep_service.execution.submission import FINAL, Submission
 from sweep_service.execution.task import Task, part_name
 from sweep_service.faults import fault
+from sweep_service.planning.bundles import Bundle, bundles
+from sweep_service.planning.estimate import Limits
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import UNOWNED, DataFolder
 from sweep_service.store.ledger import Request, State, Sweep, utc_now
 from sweep_service.store.parts import Part
-from sweep_service.sweeps.bundles import Bundle, bundles
-from sweep_service.sweeps.estimate import Limits
-from sweep_service.sweeps.spec import SweepSpec
 
 IS_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 log = logging.getLogger(__name__)

@@ -20,16 +20,16 @@ from sweep_service.errors import Damaged
 from sweep_service.execution.hooks import Meter
 from sweep_service.faults import fault
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.costs import RECORDING, Calibration, SgdCost, ode_seconds, ode_work
+from sweep_service.planning.keys import Copies
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import Kind, run_name
 from sweep_service.simulators.selection import choose_engine
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
-from sweep_service.sweeps.costs import RECORDING, Calibration, SgdCost, ode_seconds, ode_work
-from sweep_service.sweeps.keys import Copies
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import Kind, run_name
 
 ENDING = ".npz"
 MERGE_BYTES = 64 << 20  # of parts at once

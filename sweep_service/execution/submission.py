@@ -17,17 +17,17 @@ from sweep_service.errors import UNREADABLE, LimitExceeded, SweepError
 from sweep_service.execution.merger import MERGE_BYTES, Merger
 from sweep_service.faults import fault
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.bundles import bundles
+from sweep_service.planning.estimate import Estimate, Limits, estimate
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.keys import Copies
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import Kind
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
 from sweep_service.store.provenance import provenance
-from sweep_service.sweeps.bundles import bundles
-from sweep_service.sweeps.estimate import Estimate, Limits, estimate
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.keys import Copies
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import Kind
-from sweep_service.sweeps.spec import SweepSpec
 
 log = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from sweep_service.errors import NotFound
 from sweep_service.execution.compute import compute
 from sweep_service.faults import fault, poison
+from sweep_service.planning.bundles import Bundle
+from sweep_service.planning.jobs import Job, Result, failed_result
+from sweep_service.planning.plan import SweepPlan
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.objects import Objects
 from sweep_service.store.parts import Part
-from sweep_service.sweeps.bundles import Bundle
-from sweep_service.sweeps.jobs import Job, Result, failed_result
-from sweep_service.sweeps.plan import SweepPlan
 
 MOST_DEATHS = 3  # of processes that were computing a run
 DEADLY = f"the process that computed this run died, {MOST_DEATHS} times"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from sweep_service.errors import unknown_name
-from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.planning.spec import SweepSpec
 
 PRESETS = tuple(
     sorted(

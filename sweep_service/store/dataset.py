@@ -16,12 +16,12 @@ from sweep_service.errors import TooNew, reading
 from sweep_service.faults import fault
 from sweep_service.model.labels import about
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.grids import POINT
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import Kind
+from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.objects import Objects
-from sweep_service.sweeps.grids import POINT
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import Kind
-from sweep_service.sweeps.schema import LAYOUT_VERSION, Schema, Variable
 
 STATUS = "status"
 

@@ -35,16 +35,16 @@ import numpy as np
 from sweep_service.errors import InvalidInput, reading
 from sweep_service.numerics.npz import arrays_in
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.costs import Calibration
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import KINDS, Kind
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
 from sweep_service.store.objects import ROOT, Objects, nothing
-from sweep_service.sweeps.costs import Calibration
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import KINDS, Kind
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.validation import number
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
+from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
-from sweep_service.sweeps.bundles import Bundle
 
 SCHEMA_VERSION = 2
 STORED = "stored"  # the row, among bundles, of runs that were there before them

@@ -13,9 +13,9 @@ import numpy as np
 from sweep_service.errors import Damaged
 from sweep_service.numerics.npz import arrays_in
 from sweep_service.numerics.types import AnyArray
-from sweep_service.sweeps.jobs import Failure, Job, Result, failed_result
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import KINDS, Kind
+from sweep_service.planning.jobs import Failure, Job, Result, failed_result
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import KINDS, Kind
 
 
 @dataclass(frozen=True)

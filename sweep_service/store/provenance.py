@@ -10,9 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.ledger import utc_now
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.version import __version__
 
 PACKAGES = ("numpy", "scipy", "numba", "xarray", "zarr")

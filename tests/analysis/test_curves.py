@@ -10,8 +10,8 @@ from sweep_service.analysis.curves import curves
 from sweep_service.analysis.selection import variables
 from sweep_service.errors import InvalidInput, LimitExceeded, Stopped
 from sweep_service.execution import conductor
+from sweep_service.planning import bundles
 from sweep_service.status import Status
-from sweep_service.sweeps import bundles
 from tests.stored import Until, computed
 
 WILD = {

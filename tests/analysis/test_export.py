@@ -15,9 +15,9 @@ from sweep_service.analysis.selection import select, variables
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.text import json_ready
 
 COMMON = {

@@ -12,8 +12,8 @@ from sweep_service.analysis.point_values import VALUES
 from sweep_service.analysis.selection import variables
 from sweep_service.errors import InvalidInput, Stopped
 from sweep_service.execution import conductor
+from sweep_service.planning import bundles
 from sweep_service.status import Status
-from sweep_service.sweeps import bundles
 from tests.analysis.synthetic import made
 from tests.stored import Until, computed
 

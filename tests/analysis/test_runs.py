@@ -17,9 +17,9 @@ from sweep_service.analysis.runs import (
 )
 from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.spec import SweepSpec
 from tests.analysis.synthetic import made
 
 

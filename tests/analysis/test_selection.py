@@ -8,11 +8,11 @@ from hypothesis import given, settings
 
 from sweep_service.analysis.selection import MOST_VALUES, blocks, run_dims, select, variables
 from sweep_service.errors import InvalidInput, LimitExceeded
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.local import LocalObjects
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 
 GAMMAS = [0.01, 0.1, 0.3, 1.0, 3.0]
 BIG = 10**15  # two seeds that differ by less than floats are compared with

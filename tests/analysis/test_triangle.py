@@ -9,8 +9,8 @@ from sweep_service.analysis.phase_diagram import phase_diagram
 from sweep_service.analysis.triangle import as_plain, triangle
 from sweep_service.dynamics.auto import choose
 from sweep_service.errors import InvalidInput
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.spec import SweepSpec
 from tests.stored import computed
 
 SPEC = {

@@ -11,9 +11,9 @@ import yaml
 from sweep_service.api.conductor_thread import Engine
 from sweep_service.api.settings import Settings
 from sweep_service.errors import NotFound
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS, preset
 from sweep_service.status import Status
-from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import SMALL, TINY, another, assert_problem, serving, until
 
 TRIANGLE = {

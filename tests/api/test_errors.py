@@ -8,7 +8,7 @@ import pytest
 
 from sweep_service.api.conductor_thread import Engine
 from sweep_service.errors import Damaged, InUse, TooNew
-from sweep_service.sweeps.spec import LARGEST_SPEC, LARGEST_YAML, MOST_VALUES
+from sweep_service.planning.spec import LARGEST_SPEC, LARGEST_YAML, MOST_VALUES
 from tests.api.served import JSON, SMALL, YAML, another, assert_problem, gated, serving
 
 NOBODY = "20260101-000000-00000000"

@@ -57,7 +57,7 @@ def stored(service):
     """A sweep that is there, so that what is made up also meets one."""
     app, _ = service
     engine = app.state.engine
-    from sweep_service.sweeps.spec import SweepSpec
+    from sweep_service.planning.spec import SweepSpec
 
     sweep, _ = engine.ask(lambda conductor: conductor.submit(SweepSpec.parse(SPEC)))
     end = time.monotonic() + 60

@@ -22,8 +22,8 @@ from websockets.sync.client import connect
 from sweep_service.analysis.export import FORMATS
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import LONG, SMALL, TINY, told, until
 from tests.service import ROOT, breakable, start_service
 

@@ -19,9 +19,9 @@ from sweep_service.execution.submission import Submission
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS, preset
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.version import __version__
 from tests.api.served import TINY, another, assert_problem, gated, serving, until
 from tests.api.test_metrics import numbers

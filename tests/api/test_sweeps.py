@@ -10,8 +10,8 @@ import xarray as xr
 
 from sweep_service.execution import compute as computing
 from sweep_service.execution.conductor import Conductor
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.ledger import Request, State
-from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import JSON, SMALL, TINY, YAML, another, assert_problem, gated, serving, until
 
 ACTIONS = ("cancel", "pause", "resume", "retry")

@@ -17,7 +17,7 @@ TWO = {**LONG, "seeds": 2, "time": {"max": 10.0, "samples": 4}}
 # Dies after so many checkpoints.
 DYING = """
 import os, signal
-import sweep_service.sweeps.bundles as bundling
+import sweep_service.planning.bundles as bundling
 import sweep_service.simulators.run as r
 import sweep_service.execution.task as tasks
 bundling.AIM = 60.0

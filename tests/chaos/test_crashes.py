@@ -33,7 +33,7 @@ EARLIER = {**SPEC, "axes": {**SPEC["axes"], "d": 8, "p": [3, 7]}}
 COUNTED = """
 import json
 from dataclasses import asdict
-import sweep_service.sweeps.bundles as bundling
+import sweep_service.planning.bundles as bundling
 import sweep_service.execution.conductor as conducting
 import sweep_service.execution.task as tasks
 bundling.AIM = {aim}

@@ -9,12 +9,12 @@ from sweep_service.errors import Damaged
 from sweep_service.execution import conductor as conducting_module
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
+from sweep_service.planning import bundles as bundling
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store import folder as folders
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.sweeps import bundles as bundling
-from sweep_service.sweeps.spec import SweepSpec
 
 SPEC = {
     "axes": {"d": [5, 8], "p": 4, "gamma": [0.1, 0.5]},

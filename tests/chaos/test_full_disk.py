@@ -17,7 +17,7 @@ from tests.cli.commands import nursery, sweep, until
 FILL = """
 import os
 import sweep_service.execution.task as tasks
-import sweep_service.sweeps.bundles as bundling
+import sweep_service.planning.bundles as bundling
 import sweep_service.execution.conductor as conducting
 bundling.AIM = 0.0
 conducting.LEAST_ROOM = {least}

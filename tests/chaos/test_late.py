@@ -10,12 +10,12 @@ from sweep_service.execution import conductor as conducting_module
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.execution.task import ObjectCheckpoint, Task, part_name, run_task
+from sweep_service.planning import bundles as bundling
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators import simulate
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.sweeps import bundles as bundling
-from sweep_service.sweeps.spec import SweepSpec
 from tests.chaos.test_crashes import SPEC
 
 END = {

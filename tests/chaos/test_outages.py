@@ -23,7 +23,7 @@ SPEC = {
     "seeds": 6,
     "time": {"max": 60.0, "samples": 20},
 }
-SMALL_BUNDLES = "import sweep_service.sweeps.bundles as bundling\nbundling.AIM = 0.3\n"
+SMALL_BUNDLES = "import sweep_service.planning.bundles as bundling\nbundling.AIM = 0.3\n"
 pytestmark = pytest.mark.slow
 
 

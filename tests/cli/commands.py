@@ -34,7 +34,7 @@ from sweep_service.cli import app
 from sweep_service.client import client, progress
 from sweep_service.doctor import calibration, diagnosis
 from sweep_service.execution import conductor, executors
-from sweep_service.sweeps import estimate
+from sweep_service.planning import estimate
 from sweep_service.analysis.plots import style
 
 with style.canvas(None) as (figure, axes):

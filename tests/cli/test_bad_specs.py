@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweep_service.cli.answers import DONE, REFUSED
-from sweep_service.sweeps.spec import LARGEST_SPEC
+from sweep_service.planning.spec import LARGEST_SPEC
 from tests.cli.commands import SMALL, assert_refused, sweep, trace_of
 
 

@@ -89,7 +89,7 @@ def wait(*_, **__):
     os._exit(99)
 """
 PLACES = {
-    "run": "import sweep_service.sweeps.grids as g\ng.Grid.points = property(wait)",
+    "run": "import sweep_service.planning.grids as g\ng.Grid.points = property(wait)",
     "estimate": "import sweep_service.execution.submission as s\ns.Submission.look = wait",
     "doctor": "import sweep_service.doctor.calibration as c\nc.measure = wait",
     "list": "import sweep_service.store.folder as f\nf.DataFolder.has_ledger = wait",

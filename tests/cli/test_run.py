@@ -14,6 +14,7 @@ from sweep_service.cli.answers import DONE, INTERRUPTED
 from sweep_service.cli.arguments import executor_of
 from sweep_service.client.progress import Bar
 from sweep_service.execution.summary import view
+from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep
 from tests.cli.commands import (
@@ -166,7 +167,7 @@ def test_the_bar_goes_on_where_a_sweep_was_and_knows_long_bundles(monkeypatch):
 
     def shown(done, **more):
         costs = {"cost_done": done, "cost_left": 1000.0 - done, "cost_dropped": 0.0, "seconds": done}
-        bar.show(view(one, {**costs, "bundles_left": 1, "counts": {"done": int(done)}}) | more)
+        bar.show(view(one, {**costs, "bundles_left": 1, "counts": {Status.DONE: int(done)}}) | more)
         (task,) = bar.bar.tasks
         return task.percentage, task.time_remaining, task.fields["left"], task.fields["speed"]
 

@@ -24,9 +24,9 @@ from sweep_service.errors import (
     SweepError,
     TooManySweeps,
 )
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.text import json_ready
 from tests.cli.commands import until
 from tests.service import breakable, free_port, start_service

@@ -17,9 +17,9 @@ import xarray as xr
 
 from sweep_service.doctor.certificates import make, settings
 from sweep_service.execution.task import Task
+from sweep_service.planning.bundles import Bundle
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.sweeps.bundles import Bundle
 from sweep_service.workers.cluster import SETTINGS, Remote
 from sweep_service.workers.executor import DaskExecutor
 from sweep_service.workers.worker_side import shipped

@@ -21,13 +21,13 @@ from sweep_service.execution import submission as submitting
 from sweep_service.execution import task as tasks
 from sweep_service.execution.conductor import MOST_ATTEMPTS, Conductor
 from sweep_service.execution.executors import Receipt, SerialExecutor
+from sweep_service.planning import bundles as bundling
+from sweep_service.planning.estimate import Limits
+from sweep_service.planning.keys import Copies
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.sweeps import bundles as bundling
-from sweep_service.sweeps.estimate import Limits
-from sweep_service.sweeps.keys import Copies
-from sweep_service.sweeps.spec import SweepSpec
 
 SMALL = {
     "axes": {"d": [5, 8], "p": 4, "gamma": [0.1, 0.5], "regime": ["classical", "high_dimensional"]},

@@ -26,17 +26,17 @@ from sweep_service.execution import merger as module
 from sweep_service.execution.compute import compute
 from sweep_service.execution.merger import Merger
 from sweep_service.faults import POINTS
+from sweep_service.planning.bundles import Bundle
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.jobs import Failure, Job
+from sweep_service.planning.keys import KEY, Copies
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store import dataset as dataset_module
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, Sweep, utc_now
 from sweep_service.store.parts import Part
-from sweep_service.sweeps.bundles import Bundle
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.jobs import Failure, Job
-from sweep_service.sweeps.keys import KEY, Copies
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 
 ROOT = Path(sweep_service.__file__).parents[1]
 MERGING = [point for point in POINTS if point.startswith("merge:")]

@@ -13,13 +13,13 @@ from sweep_service.analysis.plots.save import save
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.figures import FIGURES, Check, figure_of
+from sweep_service.planning.costs import Calibration
+from sweep_service.planning.estimate import estimate
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.keys import Copies
+from sweep_service.planning.plan import SweepPlan
 from sweep_service.presets import PRESETS, preset
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.costs import Calibration
-from sweep_service.sweeps.estimate import estimate
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.keys import Copies
-from sweep_service.sweeps.plan import SweepPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = ("fig2-left", "rates")  # seconds each; the others up to some minutes

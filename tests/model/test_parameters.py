@@ -13,12 +13,12 @@ from sweep_service.errors import InvalidInput
 from sweep_service.model.labels import about
 from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS, Parameter
 from sweep_service.model.point import Point
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators import selection
 from sweep_service.simulators.selection import SIMULATORS, choose_engine
 from sweep_service.simulators.simulate import simulate, stream_key
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 
 MADE_UP = Parameter(
     "friction", "number", "φ", r"$\phi$", "friction", "friction of the made-up kind",

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS, preset
-from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import TINY, until
 
 

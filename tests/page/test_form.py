@@ -10,8 +10,8 @@ import yaml
 from playwright.sync_api import expect
 
 from sweep_service.model.observables import OBSERVABLES
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.spec import SweepSpec
 from tests.api.served import TINY, until
 from tests.page.test_compose import priced, row, text, written
 

@@ -22,7 +22,7 @@ def done(page):
 
 
 def test_the_map_fills_in(waiting, held, monkeypatch):
-    monkeypatch.setattr("sweep_service.sweeps.bundles.MOST_RUNS", 12)  # several bundles
+    monkeypatch.setattr("sweep_service.planning.bundles.MOST_RUNS", 12)  # several bundles
     monkeypatch.setattr("sweep_service.execution.conductor.MERGE_EVERY", 0.0)
     sweep = held.submit(MANY)
     waiting.goto(f"/sweeps/{sweep}")

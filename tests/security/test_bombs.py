@@ -16,11 +16,11 @@ import pytest
 
 from sweep_service.errors import Damaged, InvalidInput
 from sweep_service.numerics.npz import arrays_in
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators.checkpoint import unpack
 from sweep_service.store.parts import Part
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 from tests.api.served import JSON, SMALL, TINY, YAML, assert_problem
 
 ROOT = Path(__file__).resolve().parents[2]

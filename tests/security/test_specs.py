@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweep_service.errors import InvalidInput
+from sweep_service.planning.spec import LARGEST_YAML, SweepSpec
 from sweep_service.presets import PRESETS, preset
-from sweep_service.sweeps.spec import LARGEST_YAML, SweepSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 PIECES = [

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import TooNew
 from sweep_service.execution.compute import compute
+from sweep_service.planning import schema as schema_module
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.jobs import Job
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store import local as module
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.parts import Part
-from sweep_service.sweeps import schema as schema_module
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.jobs import Job
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 
 BASE = {"fixed": {"k": 2}, "time": {"max": 1.0, "samples": 4}, "observables": ["risk"]}
 CORE = {"d": [10, 20, 30], "p": 2, "gamma": {"log": [0.1, 0.4, 3]}}

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from sweep_service.errors import InUse, NotFound
+from sweep_service.planning.costs import Calibration
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.keys import KEY
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.costs import Calibration
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.keys import KEY
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 
 SPEC = SweepSpec.parse(
     {

@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
+from sweep_service.planning.bundles import Bundle
+from sweep_service.planning.jobs import Job
 from sweep_service.status import Status
 from sweep_service.store.ledger import SCHEMA_VERSION, Ledger, Request, State, Sweep, utc_now
-from sweep_service.sweeps.bundles import Bundle
-from sweep_service.sweeps.jobs import Job
 
 MANY = 100_000
 THEN = "2026-01-01T00:00:00.000+00:00"

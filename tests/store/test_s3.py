@@ -16,6 +16,9 @@ from sweep_service.doctor.checks import store as checks
 from sweep_service.errors import InUse, InvalidInput, NotFound, StoreGone
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store import lease as leases
 from sweep_service.store import s3
@@ -23,9 +26,6 @@ from sweep_service.store.folder import DataFolder, place_of
 from sweep_service.store.lease import Lease, lease
 from sweep_service.store.ledger import State
 from sweep_service.store.s3 import Bucket, S3Objects
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 from tests.chaos.proxy import proxied
 from tests.store.conformance import StoreConformance, StoreMachine
 from tests.store.weed import weed

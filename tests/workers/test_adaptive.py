@@ -11,10 +11,10 @@ from distributed import LocalCluster
 from sweep_service.errors import Stopped
 from sweep_service.execution.conductor import MOST_ATTEMPTS
 from sweep_service.execution.task import Task
+from sweep_service.planning.bundles import Bundle
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.sweeps.bundles import Bundle
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.workers.cluster import Remote
 from sweep_service.workers.executor import DaskExecutor
 from sweep_service.workers.worker_side import run_bundle, shipped

@@ -18,12 +18,12 @@ from sweep_service.execution import executors
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.execution.task import DEADLY, Task
+from sweep_service.planning import bundles as bundling
+from sweep_service.planning.bundles import Bundle
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.sweeps import bundles as bundling
-from sweep_service.sweeps.bundles import Bundle
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.workers import cluster as clusters
 from sweep_service.workers import executor as executing
 from sweep_service.workers.cluster import Embedded, Remote

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sweep_service.planning import bundles as bundling
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.sweeps import bundles as bundling
-from sweep_service.sweeps.spec import SweepSpec
 from sweep_service.workers import executor as executing
 from sweep_service.workers import report as report_of
 from sweep_service.workers.cluster import Embedded, Remote
@@ -206,9 +206,9 @@ def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected
 
 CONDUCT = """
 import sys
-import sweep_service.sweeps.bundles as bundling
+import sweep_service.planning.bundles as bundling
 from sweep_service.execution.conductor import Conductor
-from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.workers.cluster import Embedded, Remote
 from sweep_service.workers.report import report

@@ -13,8 +13,8 @@ from sweep_service.analysis.runs import kind_of, noise_coefficient, null_risk, p
 from sweep_service.analysis.statistics import at, by_run, described, mean_over, point_dims
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.grids import POINT
 from sweep_service.status import Status
-from sweep_service.sweeps.grids import POINT
 
 NORMAL = 1.959964  # 95 % of a Gaussian
 FEWEST = 3  # values of d

@@ -16,7 +16,7 @@ from sweep_service.analysis.selection import listed
 from sweep_service.analysis.statistics import by_run, over_draws, point_dims
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.numerics.types import Array
-from sweep_service.sweeps.grids import POINT
+from sweep_service.planning.grids import POINT
 
 
 def collapse(

@@ -16,7 +16,7 @@ from sweep_service.analysis.statistics import by_run, mean_over, over_draws, res
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.labels import about
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.sweeps.grids import CORE, POINT
+from sweep_service.planning.grids import CORE, POINT
 
 BOOTSTRAPS = 1000
 LEVEL = (2.5, 97.5)  # percent

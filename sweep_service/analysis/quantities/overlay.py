@@ -8,7 +8,7 @@ import xarray as xr
 from sweep_service.analysis.runs import parameter, runs, spec_of
 from sweep_service.analysis.statistics import by_run, described, mean_over, over, over_draws
 from sweep_service.numerics.types import Array
-from sweep_service.sweeps.grids import INIT
+from sweep_service.planning.grids import INIT
 
 ROUND_OFF = 1e-9  # relative: sums in another order
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep_service.errors import InvalidInput
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.spec import SweepSpec
 
 BASE = {
     "axes": {"d": [5, 20], "p": 4, "gamma": [0.1, 1.0], "regime": ["classical"]},

@@ -12,7 +12,7 @@ from sweep_service.errors import InvalidInput, unknown_name
 
 if TYPE_CHECKING:
     from sweep_service.model.parameters import Scalar
-    from sweep_service.sweeps.spec import Multiple, SweepSpec, Triangle
+    from sweep_service.planning.spec import Multiple, SweepSpec, Triangle
 
 Columns = Mapping[str, Sequence["Scalar"]]
 

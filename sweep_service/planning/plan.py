@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 
 from sweep_service.numerics.types import AnyArray
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.keys import run_keys
-from sweep_service.sweeps.runs import Kind, RunNumbers
-from sweep_service.sweeps.schema import Schema
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.keys import run_keys
+from sweep_service.planning.runs import Kind, RunNumbers
+from sweep_service.planning.schema import Schema
 
 
 class SweepPlan:

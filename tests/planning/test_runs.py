@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from sweep_service import integrate
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.keys import KEY, Copies, run_keys
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import NONE, Run, RunTable
-from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.keys import KEY, Copies, run_keys
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import NONE, Run, RunTable
+from sweep_service.planning.spec import SweepSpec
 
 BASE = {
     "axes": {"d": [8, 12], "p": [2, 4], "gamma": [0.1, 1.0], "regime": ["classical", "high_dimensional"]},

@@ -19,9 +19,9 @@ from sweep_service.model.observables import chosen
 from sweep_service.model.parameters import PARAMETERS, Scalar, added_later
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.designs import Columns, columns_of
+from sweep_service.planning.spec import Axis, Spaced, SweepSpec, spaced_values
 from sweep_service.simulators.selection import SIMULATORS, SimulatorKind
-from sweep_service.sweeps.designs import Columns, columns_of
-from sweep_service.sweeps.spec import Axis, Spaced, SweepSpec, spaced_values
 from sweep_service.validation import number
 
 CORE = ("d", "p", "gamma")  # dimensions of every product

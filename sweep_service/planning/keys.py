@@ -15,10 +15,10 @@ from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.identity import Key
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.runs import Kind
 from sweep_service.simulators.selection import choose_engine
 from sweep_service.simulators.simulate import stream_key
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.runs import Kind
 
 KEY = np.dtype("V16")  # half of a SHA-256: enough that no two of 1e12 runs meet
 

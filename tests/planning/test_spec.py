@@ -18,10 +18,10 @@ from sweep_service.errors import InvalidInput
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import names
-from sweep_service.sweeps import designs
-from sweep_service.sweeps.grids import EXPONENTS, Grid
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import LARGEST_SPEC, MOST_VALUES, Scaling, Spaced, SweepSpec, Time, Triangle
+from sweep_service.planning import designs
+from sweep_service.planning.grids import EXPONENTS, Grid
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import LARGEST_SPEC, MOST_VALUES, Scaling, Spaced, SweepSpec, Time, Triangle
 
 BASE = {
     "axes": {"d": [5, 20], "p": 4, "gamma": 0.1},

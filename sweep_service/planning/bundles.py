@@ -17,12 +17,12 @@ from functools import cached_property, partial
 import numpy as np
 
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.costs import LANES, Calibration, SgdCost, ode_seconds, ode_work
+from sweep_service.planning.jobs import Job
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import Kind
+from sweep_service.planning.schema import Schema
 from sweep_service.simulators.selection import FEW_CHAINS
-from sweep_service.sweeps.costs import LANES, Calibration, SgdCost, ode_seconds, ode_work
-from sweep_service.sweeps.jobs import Job
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import Kind
-from sweep_service.sweeps.schema import Schema
 
 AIM = 5.0  # seconds of work in a bundle
 LEAST = 0.5  # of a small sweep, so that it has

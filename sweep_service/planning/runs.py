@@ -15,7 +15,7 @@ import numpy as np
 
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray
-from sweep_service.sweeps.grids import Grid
+from sweep_service.planning.grids import Grid
 from sweep_service.validation import whole
 
 Kind = Literal["sgd", "ode"]

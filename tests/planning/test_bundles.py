@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep_service.simulators.selection import FEW_CHAINS
-from sweep_service.sweeps import bundles as module
-from sweep_service.sweeps.bundles import AIM, CHEAP, ENOUGH, LEAST, MOST_BYTES, MOST_RUNS, Bundle, bundles
-from sweep_service.sweeps.costs import (
+from sweep_service.planning import bundles as module
+from sweep_service.planning.bundles import AIM, CHEAP, ENOUGH, LEAST, MOST_BYTES, MOST_RUNS, Bundle, bundles
+from sweep_service.planning.costs import (
     LANES,
     LONGEST_OF_LANES,
     RECORDING,
@@ -20,10 +19,11 @@ from sweep_service.sweeps.costs import (
     ode_seconds,
     ode_work,
 )
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.jobs import Job
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.jobs import Job
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
+from sweep_service.simulators.selection import FEW_CHAINS
 
 NONE = np.empty(0, dtype=np.int64)
 

@@ -14,9 +14,9 @@ from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.labels import about
 from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.runs import Kind, RunNumbers, RunTable
 from sweep_service.status import Status
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.runs import Kind, RunNumbers, RunTable
 
 LAYOUT_VERSION = 1
 CHUNK_BYTES = 2 << 20

@@ -13,9 +13,9 @@ import numpy as np
 from sweep_service.dynamics.auto import point_warnings, theory_warnings
 from sweep_service.errors import LimitExceeded, TooManySweeps
 from sweep_service.numerics.types import AnyArray
-from sweep_service.sweeps.costs import Calibration, SgdCost, ode_seconds
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import Kind
+from sweep_service.planning.costs import Calibration, SgdCost, ode_seconds
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import Kind
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
 ABSURD = 3600.0  # seconds of one run from which a cheaper theory is worth naming

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.runs import Kind, Run, RunNumbers, RunTable, run_name
+from sweep_service.planning.schema import Schema
 from sweep_service.status import Status
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.runs import Kind, Run, RunNumbers, RunTable, run_name
-from sweep_service.sweeps.schema import Schema
 
 
 @dataclass(frozen=True)

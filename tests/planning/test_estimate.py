@@ -11,14 +11,14 @@ from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.execution.submission import Submission
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.point import Point
+from sweep_service.planning.bundles import bundles
+from sweep_service.planning.costs import RECORDING, Calibration, SgdCost, ode_work
+from sweep_service.planning.estimate import Estimate, Limits, estimate
+from sweep_service.planning.grids import Grid
+from sweep_service.planning.keys import Copies
+from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from sweep_service.sweeps.bundles import bundles
-from sweep_service.sweeps.costs import RECORDING, Calibration, SgdCost, ode_work
-from sweep_service.sweeps.estimate import Estimate, Limits, estimate
-from sweep_service.sweeps.grids import Grid
-from sweep_service.sweeps.keys import Copies
-from sweep_service.sweeps.plan import SweepPlan
-from sweep_service.sweeps.spec import SweepSpec
 
 BASE = {
     "axes": {"d": [10, 40], "p": [2, 8], "gamma": 0.1, "regime": ["classical", "high_dimensional"]},

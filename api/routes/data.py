@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from sweep_service.analysis.export import FORMATS, export_bytes, exported
+from sweep_service.analysis.export import FORMATS, export, export_bytes
 from sweep_service.analysis.selection import select, variables
 from sweep_service.api.conductor_thread import long
 from sweep_service.api.error_responses import responses
@@ -216,7 +216,7 @@ def data(
         room = tempfile.TemporaryDirectory(prefix="sweep-")
         try:
             file = Path(room.name) / f"{id}{kind.suffix}"
-            exported(chosen, file, format)
+            export(chosen, file, format)
         except BaseException:
             room.cleanup()
             raise

@@ -9,6 +9,7 @@ from typing import Any
 
 import xarray as xr
 
+from sweep_service.analysis.export import export
 from sweep_service.analysis.phase_diagram import phase_diagram
 from sweep_service.analysis.quantities.bounded import bounded
 from sweep_service.analysis.quantities.classification import phase, scaling_phase
@@ -27,7 +28,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         phase_diagram, triangle, discrepancy, exponent, final_risk, plateaus, specialisation_time, cosines,
-        labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to,
+        labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to, export,
     )
 } | {f"plot_{name.replace('-', '_')}": view.plot for name, view in VIEWS.items()}  # fmt: skip
 

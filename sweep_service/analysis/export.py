@@ -33,9 +33,17 @@ class Format:
     write: Callable[[xr.Dataset, Path], None]
 
 
-def exported(dataset: xr.Dataset, output: Path, format: str | None = None) -> None:
-    """Write it, as the ending of the name says unless told."""
-    with written(output, format) as (kind, fresh):
+def export(dataset: xr.Dataset, output: str | Path, format: str | None = None) -> None:
+    """Write a dataset to a file of another format.
+
+    Parameters
+    ----------
+    output
+        The file. It appears when it is complete.
+    format
+        `netcdf`, `csv`, `parquet` or `json`; by default the ending of the file's name says which.
+    """
+    with written(Path(output), format) as (kind, fresh):
         FORMATS[kind].write(dataset, fresh)
 
 

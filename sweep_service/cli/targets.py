@@ -76,10 +76,10 @@ class Here:
             return submission.price(self.folder, ledger, Limits())
 
     def export(self, sweep: str, output: Path) -> str:
-        from sweep_service.analysis.export import exported
+        from sweep_service.analysis.export import export
 
         with self.opened(sweep) as (found, dataset):
-            exported(dataset, output)
+            export(dataset, output)
         return found
 
     @contextmanager

@@ -9,14 +9,15 @@ so two-point functions suffice, whatever the activations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
 from sweep_service.model.overlaps import Overlaps, coordinates
+from sweep_service.model.parameters import Scalar
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.jit import kernel
@@ -37,6 +38,7 @@ class System:
     variance: Variance | None = None
     variance_method: str = "none"
     finite_d: int | None = None  # d where the factor ‖x‖² is kept, None where it is replaced by 1
+    others: Mapping[str, Scalar] = field(default_factory=dict)  # parameters that were added later
 
 
 class Moments:

@@ -120,6 +120,7 @@ def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
             variance=average,
             variance_method=method,
             finite_d=point.d if options.finite_d_factor else None,
+            others=point.others,
         )
         if terms == (drift,) and point.p > WIDEST and start.rank < point.p:
             return WeightFlow(system, start)

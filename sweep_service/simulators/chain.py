@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from sweep_service.dynamics.integrators import DIVERGED
 from sweep_service.model.activations import Activation
+from sweep_service.model.parameters import FIRST_PARAMETERS, Scalar
 from sweep_service.numerics.simd import padded
 from sweep_service.numerics.types import AnyArray, Array
 
@@ -32,6 +33,7 @@ class Chain:
     activation: Activation
     teacher_activation: Activation
     key: AnyArray  # three words, see streams.chain_key
+    others: Mapping[str, Scalar] = field(default_factory=dict)  # parameters that were added later
 
     @property
     def rows(self) -> int:
@@ -88,6 +90,7 @@ class Simulator(ABC):
     """Some chains on their way. All chains of one simulator have the same shape and activations."""
 
     most_chains = 1  # that one instance carries
+    supports: tuple[str, ...] = FIRST_PARAMETERS  # the parameters that it takes into account
     grain = 1  # work is cut only after multiples of so many steps since the last record
 
     def __init__(self, chains: Sequence[Chain]) -> None:

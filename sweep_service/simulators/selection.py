@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.model.parameters import FIRST_PARAMETERS
+from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS
 from sweep_service.model.point import Point
 from sweep_service.simulators import step_cost
 from sweep_service.simulators.blocked import Blocked
@@ -49,24 +49,30 @@ def _never(case: Case) -> str:
 
 @dataclass(frozen=True)
 class SimulatorKind:
-    """An entry of the registry. `form` is the class that runs so many chains; forms give the same bits.
+    """An entry of the registry. `form` chooses the class, one of `forms`, that runs a number of chains; all
+    forms give the same bits.
 
     `suits` says why it is chosen unasked and `refuse` why it cannot run, both "" where that is not so.
     `step_nanoseconds` is its cost for each of so many chains. Its version is raised when, and only when, it
     gives other numbers than before: results are reused by it. It is not chosen for a point with a parameter
-    that it does not support.
+    that one of its forms does not support.
     """
 
     name: str
     about: str
+    forms: tuple[type[Simulator], ...]
     form: Callable[[Case, int], type[Simulator]]
     step_nanoseconds: Callable[[Case, int], float]
     suits: Callable[[Case], str] = _never
     refuse: Callable[[Case], str] = _never
     collapses: bool = False  # does it carry at most d rows of a square student?
     rounds_small_risks: bool = False
-    supports: tuple[str, ...] = FIRST_PARAMETERS
     version: int = 1
+
+    @property
+    def supports(self) -> tuple[str, ...]:
+        """Parameters that all of its forms take into account."""
+        return tuple(name for name in PARAMETERS if all(name in form.supports for form in self.forms))
 
 
 @dataclass(frozen=True)
@@ -166,24 +172,26 @@ SIMULATORS = {
     for kind in (
         SimulatorKind(
             "S1", "step loop: SGD as defined, chains or neurons in the lanes of a vector",
-            _step_loop_form, _step_loop_cost, _is_small, _is_not_compiled,
+            (StepLoop, StepLoopOfChains), _step_loop_form, _step_loop_cost, _is_small, _is_not_compiled,
         ),
         SimulatorKind(
             "S2", "blocked: the same path as S1 in matrix products",
-            lambda case, chains: Blocked,
+            (Blocked,), lambda case, chains: Blocked,
             lambda case, chains: step_cost.blocked(case.rows, case.point.k, case.point.d, case.compiled),
             _is_large,
         ),
         SimulatorKind(
             "S3", "overlap process: equal to SGD in law, at a cost independent of d",
-            _overlap_process_form, _overlap_process_cost, _is_high_dimensional, rounds_small_risks=True,
+            (OverlapProcess, WideOverlapProcess), _overlap_process_form, _overlap_process_cost,
+            _is_high_dimensional, rounds_small_risks=True,
         ),
         SimulatorKind(
             "S3-factored", "overlap process that carries a factor of the overlaps: risks down to 1e-17",
-            lambda case, chains: FactoredOverlapProcess, _overlap_process_cost,
+            (FactoredOverlapProcess,), lambda case, chains: FactoredOverlapProcess, _overlap_process_cost,
         ),
         SimulatorKind(
             "S4", "square collapse: the path of S1 at a cost independent of p",
+            (StepLoop, StepLoopOfChains, Blocked),
             lambda case, chains: _path(case.collapsed()).form(case.collapsed(), chains),
             lambda case, chains: _path(case.collapsed()).step_nanoseconds(case.collapsed(), chains),
             _is_collapsing, _is_not_square, collapses=True,

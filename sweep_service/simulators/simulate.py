@@ -162,7 +162,7 @@ class Chains:
         students, teachers = point.start(seed).coordinates(point.d)
         chain = Chain(
             students, teachers, point.d, point.p, point.gamma, point.noise,
-            point.activation, point.teacher_activation, NO_KEY,
+            point.activation, point.teacher_activation, NO_KEY, point.others,
         )  # fmt: skip
         if self.engine.kind.collapses:
             chain, turn = collapsed(chain)

@@ -108,7 +108,14 @@ def stored(tmp_path_factory):
     return {name: computed(tmp_path_factory.mktemp(name), spec) for name, spec in specs.items()}
 
 
-@pytest.mark.parametrize("name", METHODS)
+def test_export_takes_what_people_open(stored, tmp_path):
+    dataset = stored["grid"].sel(d=[10])
+    for name, one in (("plain", dataset), ("lazy", dataset.chunk())):
+        one.sweep.export(str(tmp_path / f"{name}.csv"))
+    assert (tmp_path / "plain.csv").read_text() == (tmp_path / "lazy.csv").read_text() != ""
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "export"])
 def test_every_method_takes_what_people_open(stored, name):
     """With Dask's arrays, as plain `xr.open_zarr` makes them, and without; both give the same."""
     which, part, words = CALLS.get(name, ("grid", {}, {}))

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from sweep_service.analysis import export as exporting
-from sweep_service.analysis.export import FORMATS, export_bytes, exported
+from sweep_service.analysis.export import FORMATS, export, export_bytes
 from sweep_service.analysis.selection import select, variables
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.execution.conductor import Conductor
@@ -176,21 +176,21 @@ def test_the_sweeps_are_hard_enough(stored):
 def test_a_selection_reads_back(stored, tmp_path, name, part):
     chosen = PARTS[part](stored)
     output = tmp_path / f"out{FORMATS[name].suffix}"
-    exported(chosen, output)
+    export(chosen, output)
     assert [file.name for file in tmp_path.iterdir()] == [output.name]
     READERS[name](output, chosen)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_goes_before_the_name(stored, tmp_path, name):
-    exported(stored, tmp_path / "out.bin", name)
+    export(stored, tmp_path / "out.bin", name)
     READERS[name](tmp_path / "out.bin", stored)
 
 
 @pytest.mark.parametrize("name", ["csv", "parquet"])
 def test_a_table_is_written_block_by_block(stored, tmp_path, monkeypatch, name):
     monkeypatch.setattr(exporting, "LINES", 50)
-    exported(stored, tmp_path / "out", name)
+    export(stored, tmp_path / "out", name)
     READERS[name](tmp_path / "out", stored)
     if name == "parquet":
         about = pq.ParquetFile(tmp_path / "out").metadata
@@ -199,7 +199,7 @@ def test_a_table_is_written_block_by_block(stored, tmp_path, monkeypatch, name):
 
 def test_json_is_written_piece_by_piece(stored, tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "NUMBERS", 3)
-    exported(stored, tmp_path / "out.json")
+    export(stored, tmp_path / "out.json")
     READERS["json"](tmp_path / "out.json", stored)
     wanted = json.dumps(json_ready(stored.to_dict()), default=str)
     assert json.loads((tmp_path / "out.json").read_text("utf-8")) == json.loads(wanted)
@@ -211,7 +211,7 @@ def test_a_sweep_that_is_not_finished_is_exported_as_it_is(tmp_path):
         sweep, _ = conductor.submit(SweepSpec.parse(SPECS["points"]))
     for name, read in READERS.items():
         with folder.opened(sweep.id) as found:
-            exported(found, tmp_path / "out", name)
+            export(found, tmp_path / "out", name)
             assert np.all(found.sgd_status == Status.PENDING)
             read(tmp_path / "out", found)
 
@@ -235,24 +235,24 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(stored, tmp_path):
         ("folder.csv", None, "output"), (".", "csv", "output"), ("out.csv", "cvs", "format"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput) as found:
-            exported(stored, tmp_path / output, form)
+            export(stored, tmp_path / output, form)
         assert found.value.field == field
     with pytest.raises(InvalidInput, match="did you mean 'csv'"):
-        exported(stored, tmp_path / "out.csv", "cvs")
+        export(stored, tmp_path / "out.csv", "cvs")
     assert [file.name for file in tmp_path.iterdir()] == ["folder.csv"]
 
 
 @pytest.mark.parametrize("name", ["csv", "parquet"])
 def test_a_table_of_overlaps_alone_is_refused(stored, tmp_path, name):
     with pytest.raises(InvalidInput, match="netcdf or json"):
-        exported(variables(stored, "sgd_overlap_student"), tmp_path / "out", name)
+        export(variables(stored, "sgd_overlap_student"), tmp_path / "out", name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_netcdf_has_its_bounds(stored, tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "NETCDF_BYTES", 100)
     with pytest.raises(LimitExceeded, match="select less"):
-        exported(stored, tmp_path / "out.nc")
+        export(stored, tmp_path / "out.nc")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -260,6 +260,6 @@ def test_a_broken_export_leaves_what_was_there(stored, tmp_path, monkeypatch):
     (tmp_path / "out.csv").write_text("mine")
     monkeypatch.setattr(exporting, "_words", lambda flags: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        exported(stored, tmp_path / "out.csv")
+        export(stored, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "mine"
     assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]

@@ -76,13 +76,13 @@ def test_an_export_to_csv_goes_block_by_block(tmp_path, monkeypatch):
     about = sweep(tmp_path, "run", "-", "--json", text=spec).json
     dataset = Path(about["path"])
     with xr.open_zarr(dataset, chunks=None) as found:
-        exporting.exported(found, tmp_path / "whole.csv")
+        exporting.export(found, tmp_path / "whole.csv")
         monkeypatch.setattr(exporting, "LINES", 5)
         for kind in ("sgd", "ode"):
             sizes = [np.prod(list(block.sizes.values())) for block in exporting._blocks(found, kind)]
             assert max(sizes) <= 5
             assert sum(sizes) == found[f"{kind}_risk"].size
-        exporting.exported(found, tmp_path / "blocks.csv")
+        exporting.export(found, tmp_path / "blocks.csv")
     assert (tmp_path / "blocks.csv").read_text() == (tmp_path / "whole.csv").read_text()
     rows = rows_of(tmp_path / "whole.csv")
     assert len(rows) == (9 + 18) * 4

@@ -12,7 +12,7 @@ import xarray as xr
 
 import sweep_service as ss
 from sweep_service.analysis.curves import curves
-from sweep_service.analysis.export import FORMATS, exported
+from sweep_service.analysis.export import FORMATS, export
 from sweep_service.analysis.phase_diagram import as_plain, phase_diagram
 from sweep_service.analysis.selection import select
 from sweep_service.client import client as asking
@@ -185,7 +185,7 @@ def test_an_export_is_the_one_of_the_folder(client, known, stored, tmp_path, for
     path = tmp_path / f"there{FORMATS[format].suffix}"
     assert client.export(known, path, d=5, gamma="0.2:", seed=[0, 1]) == path
     here = tmp_path / f"here{FORMATS[format].suffix}"
-    exported(select(stored, {"d": 5, "gamma": 0.5}), here)
+    export(select(stored, {"d": 5, "gamma": 0.5}), here)
     assert path.read_bytes() == here.read_bytes()
     assert sorted(tmp_path.iterdir()) == sorted([path, here])
 

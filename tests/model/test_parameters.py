@@ -17,6 +17,7 @@ from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators import selection
+from sweep_service.simulators.blocked import Blocked
 from sweep_service.simulators.selection import SIMULATORS, choose_engine
 from sweep_service.simulators.simulate import simulate, stream_key
 
@@ -41,8 +42,8 @@ def made_up(monkeypatch):
 def supported(made_up, monkeypatch):
     """By gradient flow and the blocked simulator alone."""
     both = (*FIRST_PARAMETERS, MADE_UP.name)
-    for registry, name in ((regimes.REGIMES, "classical"), (SIMULATORS, "S2")):
-        monkeypatch.setitem(registry, name, replace(registry[name], supports=both))
+    monkeypatch.setitem(regimes.REGIMES, "classical", replace(regimes.REGIMES["classical"], supports=both))
+    monkeypatch.setattr(Blocked, "supports", both)
 
 
 def spec(**fixed):

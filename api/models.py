@@ -114,6 +114,30 @@ class Suggestion(BaseModel):
     words: dict[str, Any]
 
 
+class OptionOut(BaseModel):
+    value: str
+    title: str
+
+
+class ControlOut(BaseModel):
+    """One choice of a view's form."""
+
+    word: str = Field(description="The query parameter that it sets")
+    title: str
+    options: list[OptionOut]
+    default: str
+
+
+class FormOut(BaseModel):
+    """What a person chooses for a view."""
+
+    controls: list[ControlOut]
+    axis_controls: list[str] = Field(description="Controls that choose an axis which the view shows")
+    covers: list[str] = Field(description="Axes that the view always shows")
+    rest: str = Field(description="Of each other axis: all, first, middle or nothing")
+    one_regime: bool = Field(description="Whether one theory must be chosen")
+
+
 class Contents(BaseModel):
     """What is in a stored sweep."""
 
@@ -130,6 +154,7 @@ class Contents(BaseModel):
     observables: list[Named] = Field(description="What can be drawn against time")
     values: list[ValueOut] = Field(description="What can be drawn on two axes")
     views: list[str] = Field(description="Views that have something to show")
+    forms: dict[str, FormOut] = Field(description="What to choose for each of these views")
     suggestion: Suggestion
     provenance: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What can be looked at in a sweep, by name: its numbers, and a figure of them.
+"""What can be looked at in a sweep, by name: its numbers, a figure of them, and the form that asks for them.
 
 The words of a view (`x`, `value`, `source`, …) are the same in Python, in URLs and on the command line;
 all others select along coordinates, as `d=100`, `gamma=0.01:1` or `time=10` do.
@@ -7,13 +7,15 @@ all others select along coordinates, as `d=100`, `gamma=0.01:1` or `time=10` do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from sweep_service.analysis.axes import point_axes
 from sweep_service.analysis.curves import MOST_CURVES, curves, plain_value
+from sweep_service.analysis.forms import Control, Form
 from sweep_service.analysis.phase_diagram import as_plain, phase_diagram
 from sweep_service.analysis.plots import style
 from sweep_service.analysis.plots.collapse import SCALED, plot_collapse
@@ -34,6 +36,7 @@ from sweep_service.analysis.triangle import as_plain as plain_triangle
 from sweep_service.analysis.triangle import triangle
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.planning.grids import CORE, POINT
+from sweep_service.planning.runs import KINDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,12 +50,17 @@ MOST_TOLD = 1 << 22  # numbers of a view as text: some 90 MB
 
 @dataclass(frozen=True)
 class View:
-    """`find` makes its numbers of a dataset and some words, `draw` a figure of them, `plain` their JSON."""
+    """`find` makes its numbers of a dataset and some words, `draw` a figure of them, `plain` their JSON.
+
+    `fits` says whether it has something to show of a dataset, and `form` what a person chooses for it.
+    """
 
     about: str
     find: Callable[..., Any]
     draw: Callable[..., Figure]
     plain: Callable[[Any], Any] = xr.Dataset.to_dict
+    form: Form = field(default_factory=Form)
+    fits: Callable[[xr.Dataset], bool] = lambda _: True
 
     def plot(self, dataset: xr.Dataset, /, *args: Any, axes: Any = None, **words: Any) -> Figure:
         """The figure, or the same on axes that are there."""
@@ -189,16 +197,101 @@ def _draw_histograms(found: xr.DataArray, axes: Any = None) -> Figure:
     return plot_cosine_histograms(found, found["time"].values.tolist() if few else None, axes=axes)
 
 
+# ---- which views fit a dataset
+
+COSINES = ("cosines", "overlap_student_teacher")
+
+
+def _has_two_axes(dataset: xr.Dataset) -> bool:
+    return sum(len(values) > 1 for values in point_axes(dataset).values()) > 1
+
+
+def _is_triangle(dataset: xr.Dataset) -> bool:
+    return bool(spec_of(dataset).get("triangle"))
+
+
+def _is_scaling(dataset: xr.Dataset) -> bool:
+    dimensions = point_axes(dataset).get("d", ())
+    return bool(spec_of(dataset).get("scaling")) and len(dimensions) >= FEWEST
+
+
+def _has_rates(dataset: xr.Dataset) -> bool:
+    steps = dataset["delta_t"]
+    differ = float(steps.max()) > 1.01 * float(steps.min())  # more than by rounding
+    return all(f"{kind}_risk" in dataset for kind in KINDS) and differ
+
+
+def _has_dimensions(dataset: xr.Dataset) -> bool:
+    return len(point_axes(dataset).get("d", ())) > 1 and not _is_triangle(dataset)
+
+
+def _has_cosines(dataset: xr.Dataset) -> bool:
+    return any(f"{kind}_{name}" in dataset for kind in KINDS for name in COSINES)
+
+
+def _has_plane_of_cosines(dataset: xr.Dataset) -> bool:
+    return _has_cosines(dataset) and dataset.sizes.get("teacher") == 2
+
+
+def _has_histograms(dataset: xr.Dataset) -> bool:
+    return _has_cosines(dataset) or any(f"{kind}_cosine_histogram" in dataset for kind in KINDS)
+
+
 VIEWS = {
-    "curves": View("an observable against time: observable", curves, draw_curves, dict),
-    "phase-diagram": View("a value on two axes: x, y, value", _diagram, _draw_diagram, _plain_diagram),
-    "triangle": View("a value on the triangle of limits: value", triangle, plot_triangle, plain_triangle),
-    "plane": View("the (κ, δ) plane of a scaling sweep: source", _plane, plot_plane),
-    "rates": View("an exponent: of, along, a, b, source", _rates, _draw_rates),
-    "collapse": View("curves on each other: kind, along, source", _collapse, _draw_collapse),
-    "cosines": View("paths of neurons between two teachers: regime", _paths, _draw_paths),
-    "histograms": View("cosines of neurons: source", _histograms, _draw_histograms, xr.DataArray.to_dict),
-}
+    "curves": View(
+        "an observable against time: observable", curves, draw_curves, dict,
+        Form((Control("observable", "Observable", "observables", "risk"),)),
+    ),
+    "phase-diagram": View(
+        "a value on two axes: x, y, value", _diagram, _draw_diagram, _plain_diagram,
+        Form(
+            (
+                Control("x", "Horizontal", "axes", default_position=-1), Control("y", "Vertical", "axes"),
+                Control("value", "Value", "values"),
+            ),
+            axis_controls=("x", "y"), rest="middle",
+        ),
+        _has_two_axes,
+    ),
+    "triangle": View(
+        "a value on the triangle of limits: value", triangle, plot_triangle, plain_triangle,
+        Form((Control("value", "Value", "values"),), covers=CORE, rest="first"), _is_triangle,
+    ),
+    "plane": View(
+        "the (κ, δ) plane of a scaling sweep: source", _plane, plot_plane,
+        form=Form((Control("source", "Of", "sources"),), rest="nothing"), fits=_is_scaling,
+    ),
+    "rates": View(
+        "an exponent: of, along, a, b, source", _rates, _draw_rates,
+        form=Form(
+            (
+                Control("of", "Of", ("discrepancy", "final_risk")),
+                Control("along", "Along", "axes and step", "delta_t"),
+            ),
+            axis_controls=("along",), one_regime=True,
+        ),
+        fits=_has_rates,
+    ),
+    "collapse": View(
+        "curves on each other: kind, along, source", _collapse, _draw_collapse,
+        form=Form(
+            (
+                Control("kind", "Kind", ("overlay", "power", "logshift")),
+                Control("along", "Along", "axes", "d"), Control("source", "Of", "sources"),
+            ),
+            axis_controls=("along",), rest="middle",
+        ),
+        fits=_has_dimensions,
+    ),
+    "cosines": View(
+        "paths of neurons between two teachers: regime", _paths, _draw_paths,
+        form=Form(rest="middle", one_regime=True), fits=_has_plane_of_cosines,
+    ),
+    "histograms": View(
+        "cosines of neurons: source", _histograms, _draw_histograms, xr.DataArray.to_dict,
+        Form((Control("source", "Of", "sources"),), rest="middle", one_regime=True), _has_histograms,
+    ),
+}  # fmt: skip
 
 
 def _some(values: list[Any]) -> list[Any]:

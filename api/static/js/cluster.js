@@ -1,39 +1,80 @@
-// Workers and the queue, at a glance.
-import { $, duration, h, number, size } from "./dom.js";
-import { repeat } from "./live.js";
-import { get } from "./rest.js";
+// The page of the cluster: workers and the queue.
+import { $, createElement } from "./common/dom.js";
+import { formatBytes, formatDuration, formatNumber } from "./common/format.js";
+import { getJson } from "./common/rest.js";
+import { poll } from "./common/timing.js";
 
-const cell = (text, right) => h("td", { className: right ? "right" : "" }, text);
-const meter = (share, text) => h("td", {}, h("div", { className: "meter" }, h("progress", { max: 1, value: Math.min(1, share), "aria-label": text }), text));
-const none = (columns, text) => h("tr", {}, h("td", { colSpan: columns }, text));
+const POLL_MILLISECONDS = 2000;
 
-function show(about) {
-  $("#dashboard").hidden = !about.dashboard;
-  $("#waiting").textContent = about.waiting;
-  $("#waiting").hidden = !about.waiting;
-  const sum = (rows, name) => rows.reduce((total, row) => total + (row[name] ?? 0), 0);
-  const facts = {
-    workers: number(about.workers.length),
-    threads: number(about.threads),
-    "memory in use": size(sum(about.workers, "memory_bytes")),
-    "bundles under way": number(sum(about.queue, "bundles_under_way")),
-    "bundles left": number(sum(about.queue, "bundles_left")),
-    "core time left": duration(sum(about.queue, "core_seconds_left")),
-  };
-  $("#numbers").replaceChildren(...Object.entries(facts).map(([name, value]) => h("li", {}, h("b", {}, value), name)));
-  const workers = about.workers.map((one) => h("tr", {},
-    cell(one.name), cell(one.host), cell(number(one.threads), true),
-    meter(one.cpu_percent / (100 * Math.max(1, one.threads)), `${Math.round(one.cpu_percent)} %`),
-    meter(one.memory_limit_bytes ? one.memory_bytes / one.memory_limit_bytes : 0, one.memory_limit_bytes ? `${size(one.memory_bytes)} of ${size(one.memory_limit_bytes)}` : size(one.memory_bytes)),
-    cell(number(one.tasks), true)));
-  $("#workers tbody").replaceChildren(...(workers.length ? workers : [none(6, about.threads ? "The service computes by itself." : "Nobody is here yet.")]));
-  const queue = about.queue.map((one) => h("tr", {},
-    h("td", {}, h("a", { href: `/sweeps/${one.id}` }, one.name || one.id)),
-    h("td", {}, h("span", { className: `badge ${one.state}` }, one.state)),
-    cell(number(one.priority), true), cell(number(one.bundles_under_way), true), cell(number(one.bundles_left), true), cell(duration(one.core_seconds_left), true)));
-  $("#queue tbody").replaceChildren(...(queue.length ? queue : [none(6, "Nothing waits.")]));
-  $("#refused").hidden = !about.refused.length;
-  $("#refused ul").replaceChildren(...about.refused.map((text) => h("li", {}, text)));
+function renderCluster(cluster) {
+  $("#dashboard").hidden = !cluster.dashboard;
+  $("#waiting").textContent = cluster.waiting;
+  $("#waiting").hidden = !cluster.waiting;
+  renderTotals(cluster);
+  const emptyText = cluster.threads ? "The service computes by itself." : "Nobody is here yet.";
+  renderRows($("#workers tbody"), cluster.workers.map(createWorkerRow), emptyText);
+  renderRows($("#queue tbody"), cluster.queue.map(createQueueRow), "Nothing waits.");
+  $("#refused").hidden = !cluster.refused.length;
+  $("#refused ul").replaceChildren(...cluster.refused.map((text) => createElement("li", {}, text)));
 }
 
-repeat(() => get("/v1/cluster"), show, 2000);
+function renderTotals({ workers, threads, queue }) {
+  const totals = {
+    workers: formatNumber(workers.length),
+    threads: formatNumber(threads),
+    "memory in use": formatBytes(sumColumn(workers, "memory_bytes")),
+    "bundles under way": formatNumber(sumColumn(queue, "bundles_under_way")),
+    "bundles left": formatNumber(sumColumn(queue, "bundles_left")),
+    "core time left": formatDuration(sumColumn(queue, "core_seconds_left")),
+  };
+  const items = Object.entries(totals).map(([name, text]) =>
+    createElement("li", {}, createElement("b", {}, text), name));
+  $("#numbers").replaceChildren(...items);
+}
+
+function sumColumn(rows, name) {
+  return rows.reduce((sum, row) => sum + (row[name] ?? 0), 0);
+}
+
+function renderRows(body, rows, emptyText) {
+  const emptyRow = createElement("tr", {}, createElement("td", { colSpan: 6 }, emptyText));
+  body.replaceChildren(...(rows.length ? rows : [emptyRow]));
+}
+
+function createWorkerRow(worker) {
+  const { cpu_percent: cpuPercent, memory_bytes: memory, memory_limit_bytes: memoryLimit } = worker;
+  const cpuShare = cpuPercent / (100 * Math.max(1, worker.threads));
+  const limitText = memoryLimit ? ` of ${formatBytes(memoryLimit)}` : "";
+  return createElement("tr", {},
+    createTextCell(worker.name),
+    createTextCell(worker.host),
+    createNumberCell(formatNumber(worker.threads)),
+    createMeterCell(cpuShare, `${Math.round(cpuPercent)} %`),
+    createMeterCell(memoryLimit ? memory / memoryLimit : 0, `${formatBytes(memory)}${limitText}`),
+    createNumberCell(formatNumber(worker.tasks)));
+}
+
+function createQueueRow(sweep) {
+  return createElement("tr", {},
+    createElement("td", {}, createElement("a", { href: `/sweeps/${sweep.id}` }, sweep.name || sweep.id)),
+    createElement("td", {}, createElement("span", { className: `badge ${sweep.state}` }, sweep.state)),
+    createNumberCell(formatNumber(sweep.priority)),
+    createNumberCell(formatNumber(sweep.bundles_under_way)),
+    createNumberCell(formatNumber(sweep.bundles_left)),
+    createNumberCell(formatDuration(sweep.core_seconds_left)));
+}
+
+function createTextCell(text) {
+  return createElement("td", {}, text);
+}
+
+function createNumberCell(text) {
+  return createElement("td", { className: "right" }, text);
+}
+
+function createMeterCell(share, text) {
+  const bar = createElement("progress", { max: 1, value: Math.min(1, share), "aria-label": text });
+  return createElement("td", {}, createElement("div", { className: "meter" }, bar, text));
+}
+
+poll(() => getJson("/v1/cluster"), renderCluster, POLL_MILLISECONDS);

@@ -1,14 +1,17 @@
-import { $ } from "./dom.js";
-import { post } from "./rest.js";
+// The page that asks for a token.
+import { $ } from "./common/dom.js";
+import { post } from "./common/rest.js";
 
-$("#login").addEventListener("submit", async (event) => {
+async function logIn(event) {
   event.preventDefault();
-  const said = $(".error");
-  said.textContent = "";
+  const errorBox = $(".error");
+  errorBox.textContent = "";
   try {
     await post("/v1/session", { token: $("#token").value });
     location.reload();
-  } catch (problem) {
-    said.textContent = problem.status === 401 ? "That is no token of this service." : problem.message;
+  } catch (error) {
+    errorBox.textContent = error.status === 401 ? "That is no token of this service." : error.message;
   }
-});
+}
+
+$("#login").addEventListener("submit", logIn);

@@ -1,19 +1,47 @@
-// Before anything is shown: light or dark, as the machine has it or as was chosen here.
+// Light or dark, as the system has it or as the user chose. This is not a module, so that it runs before the
+// first paint.
 (() => {
   const root = document.documentElement;
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const kept = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
-  const apply = (name) => {
-    root.dataset.theme = name;
-    dispatchEvent(new Event("theme"));
-  };
-  apply(kept() || (dark.matches ? "dark" : "light"));
-  dark.addEventListener("change", () => { if (!kept()) apply(dark.matches ? "dark" : "light"); });
+  const darkPreference = matchMedia("(prefers-color-scheme: dark)");
+
+  function readChoice() {
+    try {
+      return localStorage.getItem("theme");
+    } catch {
+      return null; // private windows may have no storage
+    }
+  }
+
+  function storeChoice(theme) {
+    try {
+      localStorage.setItem("theme", theme);
+    } catch {
+      // The choice then lasts as long as the page.
+    }
+  }
+
+  function applyTheme(theme) {
+    root.dataset.theme = theme;
+    dispatchEvent(new Event("theme")); // charts and maps draw themselves again
+  }
+
+  function applyPreference() {
+    applyTheme(darkPreference.matches ? "dark" : "light");
+  }
+
+  function toggleTheme() {
+    const theme = root.dataset.theme === "dark" ? "light" : "dark";
+    storeChoice(theme);
+    applyTheme(theme);
+  }
+
+  const choice = readChoice();
+  if (choice) applyTheme(choice);
+  else applyPreference();
+  darkPreference.addEventListener("change", () => {
+    if (!readChoice()) applyPreference();
+  });
   addEventListener("DOMContentLoaded", () => {
-    document.getElementById("theme").addEventListener("click", () => {
-      const name = root.dataset.theme === "dark" ? "light" : "dark";
-      try { localStorage.setItem("theme", name); } catch { /* private windows keep nothing */ }
-      apply(name);
-    });
+    document.getElementById("theme").addEventListener("click", toggleTheme);
   });
 })();

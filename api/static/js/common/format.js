@@ -1,0 +1,71 @@
+// Numbers, durations, sizes and identifiers as people read them.
+
+const DURATION_UNITS = [["years", 31557600], ["days", 86400], ["h", 3600], ["min", 60]]; // in seconds
+const SIZE_UNITS = [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]; // in bytes
+
+/** Format a number: 1,234,567 if it is whole, else with three digits, such as 0.00123 or 1.2e-7. */
+export function formatNumber(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value !== "number") return String(value);
+  const magnitude = Math.abs(value);
+  if (Number.isInteger(value) && magnitude < 1e7) return value.toLocaleString("en-GB");
+  if (magnitude !== 0 && (magnitude < 1e-3 || magnitude >= 1e6)) {
+    return value.toExponential(2).replace("e+", "e").replace(/\.?0+e/, "e");
+  }
+  return String(Number(value.toPrecision(3)));
+}
+
+/** Format a parameter with all the digits that it was given, without rounding noise in the last ones. */
+export function formatExact(value) {
+  return typeof value === "number" ? String(Number(value.toPrecision(10))) : String(value);
+}
+
+/** Format values with few digits, or with all of them where fewer would make two values look equal. */
+export function formatDistinct(values) {
+  const texts = values.map(formatNumber);
+  return new Set(texts).size === texts.length ? texts : values.map(formatExact);
+}
+
+/** Format a number of seconds in its largest unit. */
+export function formatDuration(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
+  for (const [unit, length] of DURATION_UNITS) {
+    if (seconds >= length) return `${Number((seconds / length).toPrecision(2))} ${unit}`;
+  }
+  return seconds >= 0.01 || seconds === 0 ? `${Number(seconds.toPrecision(2))} s` : "less than 0.01 s";
+}
+
+/** Format a number of bytes in its largest unit. */
+export function formatBytes(bytes) {
+  for (const [unit, length] of SIZE_UNITS) {
+    if (bytes >= length) return `${Number((bytes / length).toPrecision(2))} ${unit}`;
+  }
+  return `${bytes} bytes`;
+}
+
+/** Format an ISO timestamp of the service to the minute. */
+export function formatTimestamp(timestamp) {
+  return `${timestamp.slice(0, 16).replace("T", " ")} UTC`;
+}
+
+/** Format an identifier such as `high_dimensional` with spaces. */
+export function formatName(identifier) {
+  return identifier.replaceAll("_", " ");
+}
+
+/** Format a computed value: a number with four digits, a word as it is; null stands for no result. */
+export function formatResult(value) {
+  if (value === null) return "nothing there yet";
+  return typeof value === "number" ? String(Number(value.toPrecision(4))) : formatName(value);
+}
+
+/** Return a number if `text` spells one, else the text; the service reports what is wrong with it. */
+export function parseScalar(text) {
+  const trimmed = String(text).trim();
+  return trimmed === "" || Number.isNaN(Number(trimmed)) ? trimmed : Number(trimmed);
+}
+
+/** Split a text at commas into numbers and words. */
+export function parseList(text) {
+  return text.split(",").map((item) => item.trim()).filter(Boolean).map(parseScalar);
+}

@@ -1,90 +1,154 @@
-// The list of sweeps: newest first, live while something moves.
-import { offer } from "./actions.js";
-import { $, duration, h, number, say, settled, when } from "./dom.js";
-import { hasEnded, repeat } from "./live.js";
-import { get, query, remember } from "./rest.js";
+// The list of sweeps: newest first, updated while the window is visible.
+import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
+import { $, createElement } from "./common/dom.js";
+import { formatDuration, formatNumber, formatTimestamp } from "./common/format.js";
+import { notify } from "./common/notifications.js";
+import { getJson } from "./common/rest.js";
+import { debounce, poll } from "./common/timing.js";
+import { preventSubmit } from "./common/view-controls.js";
+import { renderActions } from "./sweep/actions.js";
+import { hasEnded } from "./sweep/events.js";
+import { RunRate } from "./sweep/run-rate.js";
 
-const list = $("#list"), form = $("#filter"), more = $("#more");
-const items = new Map(); // of the sweeps shown, by id
-let pages = 1;
+const PAGE_SIZE = 50;
+const POLL_MILLISECONDS = 1500;
+const SEARCH_MILLISECONDS = 200;
+const FULL_PRESET = "-full"; // in the name of a preset that takes hours
 
-for (const [name, value] of new URLSearchParams(location.search)) if (form.elements[name]) form.elements[name].value = value;
-const words = () => Object.fromEntries(new FormData(form));
+const list = $("#list");
+const form = $("#filter");
+const moreButton = $("#more");
+const items = new Map(); // from the id of a sweep to the elements that show it
+let pageCount = 1;
 
-async function load() {
-  const asked = words(), found = [];
+for (const [name, value] of Object.entries(readQuery())) {
+  if (form.elements[name]) form.elements[name].value = value;
+}
+
+function readFilter() {
+  return Object.fromEntries(new FormData(form));
+}
+
+async function loadSweeps() {
+  const filter = readFilter();
+  const sweeps = [];
   let cursor = null;
-  for (let page = 0; page < pages; page += 1) {
-    const answer = await get(`/v1/sweeps${query({ ...asked, limit: 50, cursor })}`);
-    found.push(...answer.sweeps);
+  for (let page = 0; page < pageCount; page += 1) {
+    const answer = await getJson(`/v1/sweeps${formatQuery({ ...filter, limit: PAGE_SIZE, cursor })}`);
+    sweeps.push(...answer.sweeps);
     cursor = answer.next;
     if (!cursor) break;
   }
-  return { found, cursor };
+  return { sweeps, cursor };
 }
 
-function show({ found, cursor }) {
-  more.hidden = !cursor;
-  for (const [id, item] of items) if (!found.some((sweep) => sweep.id === id)) { item.place.remove(); items.delete(id); }
+function renderSweeps({ sweeps, cursor }) {
+  moreButton.hidden = !cursor;
+  removeOtherItems(sweeps);
   $("#nothing")?.remove();
-  found.forEach((sweep, at) => {
-    const item = items.get(sweep.id) ?? entry(sweep);
-    items.set(sweep.id, item);
-    update(item, sweep);
-    if (list.children[at] !== item.place) list.insertBefore(item.place, list.children[at] ?? null); // only what moved
-  });
-  if (!found.length) {
-    const filtered = Object.values(words()).some(Boolean);
-    list.append(h("p", { id: "nothing", className: "about" }, filtered ? "No sweep is like that." : "No sweeps yet."));
-    if (!filtered) welcome().catch(() => {}); // there are presets in Compose as well
-  } else $("#welcome").hidden = true;
+  sweeps.forEach(renderItem);
+  if (sweeps.length) $("#welcome").hidden = true;
+  else renderEmptyList();
 }
 
-function entry(sweep) {
+function removeOtherItems(sweeps) {
+  const ids = new Set(sweeps.map((sweep) => sweep.id));
+  for (const [id, item] of items) {
+    if (ids.has(id)) continue;
+    item.element.remove();
+    items.delete(id);
+  }
+}
+
+function renderItem(sweep, index) {
+  const item = items.get(sweep.id) ?? createItem(sweep);
+  items.set(sweep.id, item);
+  updateItem(item, sweep);
+  const currentElement = list.children[index] ?? null;
+  // An item that stays in its place keeps the focus.
+  if (currentElement !== item.element) list.insertBefore(item.element, currentElement);
+}
+
+function renderEmptyList() {
+  const isFiltered = Object.values(readFilter()).some(Boolean);
+  const text = isFiltered ? "No sweep is like that." : "No sweeps yet.";
+  list.append(createElement("p", { id: "nothing", className: "about" }, text));
+  if (!isFiltered) renderWelcome().catch(() => {}); // the presets are also on the page Compose
+}
+
+function createItem(sweep) {
+  const title = sweep.name || sweep.id;
   const parts = {
-    state: h("span", { className: "badge" }),
-    how: h("div", { className: "how" }),
-    bar: h("progress", { max: 1, "aria-label": `Progress of ${sweep.name || sweep.id}` }),
-    actions: h("div", { className: "actions" }),
+    state: createElement("span", { className: "badge" }),
+    bar: createElement("progress", { max: 1, "aria-label": `Progress of ${title}` }),
+    progressText: createElement("div", { className: "how" }),
+    actions: createElement("div", { className: "actions" }),
   };
-  const place = h("article", { className: "item", dataset: { id: sweep.id } }, parts.state,
-    h("div", {}, h("a", { className: "name", href: `/sweeps/${sweep.id}` }, sweep.name || sweep.id),
-      h("div", { className: "how" }, `${number(sweep.runs)} runs · ${when(sweep.created)}`)),
-    h("div", { className: "how-far" }, parts.bar, parts.how), parts.actions);
-  return { place, ...parts, seen: [] };
+  const description = `${formatNumber(sweep.runs)} runs · ${formatTimestamp(sweep.created)}`;
+  const element = createElement("article", { className: "item", dataset: { id: sweep.id } },
+    parts.state,
+    createElement("div", {},
+      createElement("a", { className: "name", href: `/sweeps/${sweep.id}` }, title),
+      createElement("div", { className: "how" }, description)),
+    createElement("div", { className: "how-far" }, parts.bar, parts.progressText),
+    parts.actions);
+  return { element, ...parts, runRate: new RunRate() };
 }
 
-function update(item, sweep) {
-  const { seen } = item;
+function updateItem(item, sweep) {
   item.state.textContent = sweep.state;
   item.state.className = `badge ${sweep.state}`;
   item.bar.value = sweep.progress;
-  const now = performance.now() / 1000, finished = sweep.runs - (sweep.counts.pending ?? 0);
-  seen.push([now, finished]);
-  while (seen.length > 2 && now - seen[0][0] > 30) seen.shift();
-  const rate = now > seen[0][0] ? (finished - seen[0][1]) / (now - seen[0][0]) : 0;
-  const said = [`${Math.floor(100 * sweep.progress)} %`];
-  if (rate > 0 && !hasEnded(sweep.state)) said.push(`${number(rate)} runs/s`);
-  if (sweep.state === "running" && sweep.eta_seconds !== null) said.push(`${duration(sweep.eta_seconds)} left`);
-  if (hasEnded(sweep.state)) said.push(`${duration(sweep.core_seconds)} of core time`);
-  for (const name of ["diverged", "failed"]) if (sweep.counts[name]) said.push(`${number(sweep.counts[name])} ${name}`);
-  item.how.textContent = sweep.reason || said.join(" · ");
-  offer(item.actions, sweep, (action, answer) => {
-    if (action === "extend") location.assign(`/sweeps/${answer.id}`);
-    else { say(`${sweep.name || sweep.id}: ${{ delete: "deleted", cancel: "cancelled" }[action] ?? answer.state}`); refresh(); }
-  });
+  const rate = item.runRate.measure(sweep);
+  item.progressText.textContent = sweep.reason || formatProgress(sweep, rate).join(" · ");
+  renderActions(item.actions, sweep, (action, answer) => handleAction(sweep, action, answer));
 }
 
-async function welcome() {
-  if (!$("#welcome").hidden) return;
-  $("#welcome").hidden = false;
-  const { presets } = await get("/v1/presets");
-  $("#presets").replaceChildren(...presets.filter((preset) => !preset.name.includes("-full")).map((preset) =>
-    h("li", {}, h("a", { href: `/compose?preset=${preset.name}` }, h("b", {}, preset.name), preset.title))));
+function formatProgress(sweep, rate) {
+  const { state, progress, counts, core_seconds: coreSeconds, eta_seconds: etaSeconds } = sweep;
+  const parts = [`${Math.floor(100 * progress)} %`];
+  if (rate > 0 && !hasEnded(state)) parts.push(`${formatNumber(rate)} runs/s`);
+  if (state === "running" && etaSeconds !== null) parts.push(`${formatDuration(etaSeconds)} left`);
+  if (hasEnded(state)) parts.push(`${formatDuration(coreSeconds)} of core time`);
+  for (const status of ["diverged", "failed"]) {
+    if (counts[status]) parts.push(`${formatNumber(counts[status])} ${status}`);
+  }
+  return parts;
 }
 
-const refresh = repeat(load, show, 1500);
-const search = settled(refresh, 200);
-form.addEventListener("input", () => { pages = 1; remember(words()); search(); });
-form.addEventListener("submit", (event) => event.preventDefault());
-more.addEventListener("click", () => { pages += 1; refresh(); });
+function handleAction(sweep, action, answer) {
+  if (action === "extend") {
+    location.assign(`/sweeps/${answer.id}`);
+    return;
+  }
+  const outcome = { delete: "deleted", cancel: "cancelled" }[action] ?? answer.state;
+  notify(`${sweep.name || sweep.id}: ${outcome}`);
+  refresh();
+}
+
+async function renderWelcome() {
+  const section = $("#welcome");
+  if (!section.hidden) return;
+  section.hidden = false;
+  const { presets } = await getJson("/v1/presets");
+  const quickPresets = presets.filter((preset) => !preset.name.includes(FULL_PRESET));
+  $("#presets").replaceChildren(...quickPresets.map(createPresetItem));
+}
+
+function createPresetItem({ name, title }) {
+  const link = createElement("a", { href: `/compose?preset=${name}` }, createElement("b", {}, name), title);
+  return createElement("li", {}, link);
+}
+
+const refresh = poll(loadSweeps, renderSweeps, POLL_MILLISECONDS);
+const search = debounce(refresh, SEARCH_MILLISECONDS);
+form.addEventListener("input", () => {
+  pageCount = 1;
+  replaceQuery(readFilter());
+  search();
+});
+preventSubmit(form);
+moreButton.addEventListener("click", () => {
+  pageCount += 1;
+  refresh();
+});

@@ -1,79 +1,178 @@
-// Risk, or another observable, against time.
-import { curveTraces, draw } from "./charts.js";
-import { $, exact, h, settled } from "./dom.js";
-import { hasEnded } from "./live.js";
-import { id, onNews } from "./header.js";
-import { get, query, remember } from "./rest.js";
-import { axisSelect, beginning, chosen, contentsOf, downloads, fill, problemAt, select, several, symbol, titled, words } from "./words.js";
+// The page of curves: risk, or another observable, against time.
+import { buildCurveChart } from "./charts/curve-chart.js";
+import { drawChart } from "./charts/plotly.js";
+import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
+import { getDefaultSelection, getMiddleValue, getVaryingAxes, loadContents } from "./common/contents.js";
+import { $, createElement } from "./common/dom.js";
+import { formatExact, formatName, parseScalar } from "./common/format.js";
+import { formatCoordinates, getSymbol } from "./common/labels.js";
+import { getJson } from "./common/rest.js";
+import { debounce } from "./common/timing.js";
+import {
+  createAxisSelect, createSelect, preventSubmit, readFields, renderDownloads, replaceFields, showProblem,
+} from "./common/view-controls.js";
+import { hasEnded } from "./sweep/events.js";
+import { onSweepUpdate, sweepId } from "./sweep/header.js";
 
-const form = $("#choose"), MOST = 12; // values along the coloured axis
-const OWN = ["by", "hide", "linear", "band"]; // words of the page, not of the API
-const NOTHING = "none"; // to colour by
-const asked = Object.fromEntries(new URLSearchParams(location.search));
-const contents = await contentsOf(id);
+const MAX_COLOURED_VALUES = 12;
+const NO_AXIS = "none";
+const PAGE_PARAMETERS = ["by", "hide", "linear", "band"]; // in the address, but not in the request
+const RELOAD_MILLISECONDS = 300;
 
-function some(axis) {
-  if (axis.values.length <= MOST) return axis.values;
-  return Array.from({ length: MOST }, (_, at) => axis.values[Math.round((at * (axis.values.length - 1)) / (MOST - 1))]);
+const form = $("#choose");
+let requested = readQuery();
+const contents = await loadContents(sweepId);
+const axes = getVaryingAxes(contents);
+const hasSgd = contents.sources.includes("sgd");
+
+function renderControls() {
+  const colourAxis = requested.by ?? getDefaultColourAxis();
+  const observables = contents.observables.map(({ name }) => [name, formatName(name)]);
+  const colourOptions = [[NO_AXIS, "nothing"], ...axes.map(({ name }) => [name, getSymbol(name)])];
+  replaceFields(form,
+    createSelect("observable", "Observable", observables, requested.observable ?? "risk"),
+    axes.length > 0 && createSelect("by", "Colour by", colourOptions, colourAxis),
+    ...createAxisSelects(colourAxis),
+    createDisplayOptions());
 }
 
-function build() {
-  const axes = several(contents), free = axes.filter((axis) => !(axis.name in asked));
-  const by = asked.by ?? (contents.design === "triangle" ? NOTHING : (free[0]?.name ?? NOTHING));
-  const first = "by" in asked || Object.keys(asked).some((name) => axes.some((axis) => axis.name === name)) ? {} : beginning(contents, by);
-  const middle = (axis) => (contents.points ? "" : axis.values[Math.floor((axis.values.length - 1) / 2)]);
-  const linear = (asked.linear ?? "").split(","), hidden = (asked.hide ?? "").split(",");
-  const box = (name, value, title, checked) => h("label", {}, h("input", { type: "checkbox", name, value, checked }), title);
-  fill(form,
-    select("observable", "Observable", contents.observables.map((one) => [one.name, titled(one.name)]), asked.observable ?? "risk"),
-    axes.length > 0 && select("by", "Colour by", [[NOTHING, "nothing"], ...axes.map((axis) => [axis.name, symbol(axis.name)])], by),
-    ...axes.map((axis) => {
-      const label = axisSelect(axis, asked[axis.name] ?? first[axis.name] ?? middle(axis), ...(contents.points ? [["", "any"]] : []));
-      if (axis.name === by) { label.hidden = true; $("select", label).disabled = true; }
-      return label;
-    }),
-    h("fieldset", {}, h("legend", { className: "unseen" }, "Shown"),
-      contents.sources.includes("sgd") && contents.regimes.length > 0 && box("_show", "sgd", "SGD", !hidden.includes("sgd")),
-      ...contents.regimes.map((name) => box("_show", name, titled(name), !hidden.includes(name))),
-      box("_log", "x", "log t", !linear.includes("x")), box("_log", "y", "log y", !linear.includes("y")),
-      box("_band", "band", "band over runs", asked.band !== "no")));
+function getDefaultColourAxis() {
+  if (contents.design === "triangle") return NO_AXIS;
+  const freeAxis = axes.find((axis) => !(axis.name in requested));
+  return freeAxis?.name ?? NO_AXIS;
 }
 
-function state() {
-  const found = chosen(form), off = (name) => [...form.querySelectorAll(`[name="${name}"]`)].filter((one) => !one.checked).map((one) => one.value);
-  return { ...found, hide: off("_show"), linear: off("_log"), band: off("_band").length ? "no" : "" };
+function createAxisSelects(colourAxis) {
+  const hasRequest = "by" in requested || axes.some((axis) => axis.name in requested);
+  const defaults = hasRequest ? {} : getDefaultSelection(contents, colourAxis);
+  const extraOptions = contents.points ? [["", "any"]] : [];
+  return axes.map((axis) => {
+    const fallback = contents.points ? "" : getMiddleValue(axis);
+    const value = requested[axis.name] ?? defaults[axis.name] ?? fallback;
+    const label = createAxisSelect(axis, value, ...extraOptions);
+    if (axis.name === colourAxis) {
+      label.hidden = true;
+      $("select", label).disabled = true;
+    }
+    return label;
+  });
 }
 
-let turn = 0, cached = { path: null };
-async function show(fresh = false) {
-  const now = state(), mine = (turn += 1);
-  const by = contents.axes.find((axis) => axis.name === now.by);
-  const api = Object.fromEntries(Object.entries(now).filter(([name]) => !OWN.includes(name)));
-  if (by) api[by.name] = some(by).map(exact);
-  remember(now);
-  const path = `/v1/sweeps/${id}/curves${query(api)}`;
+function createDisplayOptions() {
+  const hidden = splitList(requested.hide);
+  const linear = splitList(requested.linear);
+  const createSourceCheckbox = (source, title) =>
+    createCheckbox("_show", source, title, !hidden.includes(source));
+  const hasSeveralSources = hasSgd && contents.regimes.length > 0;
+  return createElement("fieldset", {},
+    createElement("legend", { className: "unseen" }, "Shown"),
+    hasSeveralSources && createSourceCheckbox("sgd", "SGD"),
+    ...contents.regimes.map((name) => createSourceCheckbox(name, formatName(name))),
+    createCheckbox("_log", "x", "log t", !linear.includes("x")),
+    createCheckbox("_log", "y", "log y", !linear.includes("y")),
+    createCheckbox("_band", "band", "band over runs", requested.band !== "no"));
+}
+
+function createCheckbox(name, value, title, checked) {
+  const input = createElement("input", { type: "checkbox", name, value, checked });
+  return createElement("label", {}, input, title);
+}
+
+function splitList(value) {
+  return String(value ?? "").split(",");
+}
+
+/** Return what the controls select; what is switched off is listed, so that a new theory is shown. */
+function readSelection() {
+  return {
+    ...readFields(form),
+    hide: listUnchecked("_show"),
+    linear: listUnchecked("_log"),
+    band: listUnchecked("_band").length ? "no" : "",
+  };
+}
+
+function listUnchecked(name) {
+  const boxes = [...form.querySelectorAll(`[name="${name}"]`)];
+  return boxes.filter((box) => !box.checked).map((box) => box.value);
+}
+
+function getRequestParameters(selection, colourAxis) {
+  const entries = Object.entries(selection).filter(([name]) => !PAGE_PARAMETERS.includes(name));
+  const parameters = Object.fromEntries(entries);
+  if (colourAxis) parameters[colourAxis.name] = sampleValues(colourAxis.values).map(formatExact);
+  return parameters;
+}
+
+/** Return evenly chosen values, of so many that their colours can be told apart. */
+function sampleValues(values) {
+  if (values.length <= MAX_COLOURED_VALUES) return values;
+  const last = values.length - 1;
+  const indices = Array.from({ length: MAX_COLOURED_VALUES }, (_, index) => index);
+  return indices.map((index) => values[Math.round((index * last) / (MAX_COLOURED_VALUES - 1))]);
+}
+
+let latestRequest = 0;
+let cached = { path: null };
+
+/** Draw what is selected; the last answer is used again unless `isStale`. */
+async function renderChart(isStale = false) {
+  latestRequest += 1;
+  const request = latestRequest;
+  const selection = readSelection();
+  const colourAxis = contents.axes.find((axis) => axis.name === selection.by);
+  const parameters = getRequestParameters(selection, colourAxis);
+  replaceQuery(selection);
+  const path = `/v1/sweeps/${sweepId}/curves${formatQuery(parameters)}`;
   try {
-    const answer = !fresh && cached.path === path ? cached.answer : await get(path);
-    if (mine !== turn) return;
+    const answer = !isStale && cached.path === path ? cached.answer : await getJson(path);
+    if (request !== latestRequest) return;
     cached = { path, answer };
-    const curves = answer.curves.filter((curve) => !now.hide.includes(curve.regime ?? curve.source));
-    const options = { by: by?.name ?? null, logX: !now.linear.includes("x"), logY: !now.linear.includes("y"), bands: now.band !== "no" };
-    await draw($("#chart"), () => curveTraces({ ...answer, curves }, options));
-    problemAt(curves.some((curve) => curve.runs) ? "" : "No run of these has ended yet.");
-    const fixed = Object.fromEntries(several(contents).filter((axis) => axis.name !== now.by && api[axis.name] !== undefined).map((axis) => [axis.name, Number.isNaN(Number(api[axis.name])) ? api[axis.name] : Number(api[axis.name])]));
-    $("#caption").textContent = [answer.long_name, words(fixed), by && by.values.length > MOST ? `${MOST} of ${by.values.length} values of ${symbol(by.name)}` : "", options.bands && contents.sources.includes("sgd") ? "bands: 16 to 84 % of the runs" : ""].filter(Boolean).join(" · ");
-    downloads($("#links"), `/v1/sweeps/${id}/curves`, query(api));
-  } catch (problem) {
-    if (mine === turn) problemAt(problem.message);
+    const curves = answer.curves.filter((curve) => !selection.hide.includes(curve.regime ?? curve.source));
+    const options = {
+      colourAxis: colourAxis?.name ?? null,
+      isLogTime: !selection.linear.includes("x"),
+      isLogValue: !selection.linear.includes("y"),
+      hasBands: selection.band !== "no",
+    };
+    await drawChart($("#chart"), () => buildCurveChart({ ...answer, curves }, options));
+    showProblem(curves.some((curve) => curve.runs) ? "" : "No run of these has ended yet.");
+    $("#caption").textContent = formatCaption(answer, parameters, colourAxis, options.hasBands);
+    renderDownloads($("#links"), `/v1/sweeps/${sweepId}/curves`, formatQuery(parameters));
+  } catch (error) {
+    if (request === latestRequest) showProblem(error.message);
   }
 }
 
-build();
+function formatCaption(answer, parameters, colourAxis, hasBands) {
+  const coordinates = {};
+  for (const { name } of axes) {
+    const isSelected = name !== colourAxis?.name && parameters[name] !== undefined;
+    if (isSelected) coordinates[name] = parseScalar(parameters[name]);
+  }
+  const parts = [answer.long_name, formatCoordinates(coordinates)];
+  if (colourAxis?.values.length > MAX_COLOURED_VALUES) {
+    const symbol = getSymbol(colourAxis.name);
+    parts.push(`${MAX_COLOURED_VALUES} of ${colourAxis.values.length} values of ${symbol}`);
+  }
+  if (hasBands && hasSgd) parts.push("bands: 16 to 84 % of the runs");
+  return parts.filter(Boolean).join(" · ");
+}
+
 form.addEventListener("change", (event) => {
-  if (event.target.name === "by") { Object.keys(asked).forEach((name) => delete asked[name]); Object.assign(asked, state()); ["hide", "linear"].forEach((name) => { asked[name] = asked[name].join(","); }); build(); }
-  show();
+  if (event.target.name === "by") {
+    requested = readSelection();
+    renderControls();
+  }
+  renderChart();
 });
-form.addEventListener("submit", (event) => event.preventDefault());
-const again = settled(() => show(true), 300);
-let before = null;
-onNews((sweep) => { const key = JSON.stringify(sweep.counts); if (key !== before || hasEnded(sweep.state)) again(); before = key; });
+preventSubmit(form);
+renderControls();
+
+const reloadChart = debounce(() => renderChart(true), RELOAD_MILLISECONDS);
+let latestCounts = null;
+onSweepUpdate((sweep) => {
+  const counts = JSON.stringify(sweep.counts);
+  if (counts !== latestCounts || hasEnded(sweep.state)) reloadChart();
+  latestCounts = counts;
+});

@@ -1,8 +1,18 @@
 // Figures as the service draws them, for papers.
-import { $ } from "./dom.js";
-import { id } from "./header.js";
-import { file, query, remember } from "./rest.js";
-import { axisSelect, beginning, chosen, contentsOf, downloads, fill, firstValue, problemAt, select, several, symbol, titled, values as drawable } from "./words.js";
+import { formatQuery as query, replaceQuery as remember } from "./common/address.js";
+import {
+  getDefaultSelection as beginning, getDefaultValue as firstValue, getValueOptions as drawable,
+  getVaryingAxes as several, loadContents as contentsOf,
+} from "./common/contents.js";
+import { $ } from "./common/dom.js";
+import { formatName as titled } from "./common/format.js";
+import { getSymbol as symbol } from "./common/labels.js";
+import { getBlob as file } from "./common/rest.js";
+import {
+  createAxisSelect as axisSelect, createSelect as select, readFields as chosen, renderDownloads as downloads,
+  replaceFields as fill, showProblem as problemAt,
+} from "./common/view-controls.js";
+import { sweepId as id } from "./sweep/header.js";
 
 const form = $("#choose"), image = $("#figure");
 const asked = Object.fromEntries(new URLSearchParams(location.search));

@@ -1,180 +1,250 @@
-// One value on two axes; a click shows the curves behind a cell.
-import { axis, borders, decades, draw, isLog, shaded } from "./charts.js";
-import { curvesOf } from "./cell.js";
-import { $, exact, h, number, settled } from "./dom.js";
-import { id, onNews } from "./header.js";
-import { get, query, remember } from "./rest.js";
-import { axisSelect, beginning, chosen, contentsOf, downloads, fill, firstValue, problemAt, select, several, spelled, symbol, titled, values, words } from "./words.js";
+// The page of a phase diagram: one value on two axes; a click shows the curves of a cell.
+import { buildHeatmap, buildScatter, sortGrid } from "./charts/phase-diagram-chart.js";
+import { drawChart } from "./charts/plotly.js";
+import { showPointCurves } from "./charts/point-curves.js";
+import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
+import {
+  getDefaultSelection, getDefaultValue, getValueOptions, getVaryingAxes, loadContents,
+} from "./common/contents.js";
+import { $, createElement } from "./common/dom.js";
+import { formatExact, formatNumber } from "./common/format.js";
+import { formatCoordinates, getSymbol } from "./common/labels.js";
+import { getJson } from "./common/rest.js";
+import { debounce } from "./common/timing.js";
+import {
+  createAxisSelect, createSelect, createTheorySelect, preventSubmit, readFields, renderDownloads,
+  replaceFields, showProblem,
+} from "./common/view-controls.js";
+import { onCountsChange, sweepId } from "./sweep/header.js";
 
-const REDUCTIONS = ["mean", "max", "min"].map((how) => [how, `${how} of all`]);
-const form = $("#choose"), cell = $("#cell"), chart = $("#chart");
-const asked = Object.fromEntries(new URLSearchParams(location.search));
-const contents = await contentsOf(id);
-const axes = several(contents);
-const DERIVED = { delta_t: ({ d, p, gamma }) => gamma / (p * d), gamma_over_p: ({ p, gamma }) => gamma / p }; // of points
-const names = [...axes.map((one) => one.name), ...(contents.points ? Object.keys(DERIVED) : [])];
-const points = contents.points?.map((row) => Object.fromEntries(contents.axes.map((one, at) => [one.name, row[at]])));
-const proposed = contents.suggestion.view === "phase-diagram" ? contents.suggestion.words : {};
+const RELOAD_MILLISECONDS = 1000;
+const CELL_PREFIX = "at_"; // of the controls that select a cell
+const REDUCTIONS = ["mean", "max", "min"].map((name) => [name, `${name} of all`]);
+// What a list of points can be drawn against, beside its own columns.
+const DERIVED_AXES = {
+  delta_t: ({ d, p, gamma }) => gamma / (p * d),
+  gamma_over_p: ({ p, gamma }) => gamma / p,
+};
 
-/** Two axes on which most points have a place of their own. */
-function apart() {
-  const pairs = names.flatMap((y, at) => names.slice(at + 1).map((x) => ({ x, y })));
-  const places = pairs.map(({ x, y }) => new Set(points.map((point) => `${at(point, x)} ${at(point, y)}`)).size);
-  return pairs[places.indexOf(Math.max(...places))];
+const form = $("#choose");
+const cellForm = $("#cell");
+const chart = $("#chart");
+let requested = readQuery();
+const contents = await loadContents(sweepId);
+if (!contents.views.includes("phase-diagram")) {
+  explainMissingDiagram();
+  await new Promise(() => {}); // nothing else on this page can work
 }
-const at = (point, name) => exact(DERIVED[name]?.(point) ?? point[name]);
 
-/** Of points that share a place on two axes, the value of a third to choose: that of the first, if they differ. */
-function needed(name, x, y) {
-  const seen = new Map();
+const axes = getVaryingAxes(contents);
+const points = contents.points?.map((row) =>
+  Object.fromEntries(contents.axes.map((axis, column) => [axis.name, row[column]])));
+const axisNames = [...axes.map((axis) => axis.name), ...(points ? Object.keys(DERIVED_AXES) : [])];
+const suggestion = contents.suggestion.view === "phase-diagram" ? contents.suggestion.words : {};
+const defaultPair = getDefaultPair();
+
+function explainMissingDiagram() {
+  showProblem("A phase diagram needs two axes with several values each; ");
+  const link = createElement("a", { href: `/sweeps/${sweepId}/curves` }, "the curves");
+  $("#problem").append(link, " show all of this sweep.");
+  form.hidden = true;
+  $(".columns").hidden = true;
+}
+
+function getDefaultPair() {
+  if (suggestion.x) return suggestion;
+  return points ? findSeparatingPair() : { x: axisNames.at(-1), y: axisNames[0] };
+}
+
+/** Find two axes on which the fewest points coincide. */
+function findSeparatingPair() {
+  const pairs = axisNames.flatMap((y, index) => axisNames.slice(index + 1).map((x) => ({ x, y })));
+  const counts = pairs.map(({ x, y }) => new Set(points.map((point) => getPosition(point, x, y))).size);
+  return pairs[counts.indexOf(Math.max(...counts))];
+}
+
+function getPosition(point, x, y) {
+  return `${formatAxisValue(point, x)} ${formatAxisValue(point, y)}`;
+}
+
+function formatAxisValue(point, name) {
+  return formatExact(DERIVED_AXES[name]?.(point) ?? point[name]);
+}
+
+/** If points that coincide on two axes differ in a third, return its value at the first point, else "". */
+function getSeparatingValue(name, x, y) {
+  const values = new Map();
   for (const point of points) {
-    const place = `${at(point, x)} ${at(point, y)}`;
-    if (seen.has(place) && seen.get(place) !== point[name]) return points[0][name];
-    seen.set(place, point[name]);
+    const position = getPosition(point, x, y);
+    if (values.has(position) && values.get(position) !== point[name]) return points[0][name];
+    values.set(position, point[name]);
   }
   return "";
 }
 
-const pair = proposed.x ? proposed : points ? apart() : { x: names.at(-1), y: names[0] };
+function renderControls() {
+  const x = requested.x ?? defaultPair.x;
+  const y = requested.y ?? (defaultPair.y === x ? defaultPair.x : defaultPair.y);
+  const value = requested.value ?? suggestion.value ?? getDefaultValue(contents);
+  const axisOptions = axisNames.map((name) => [name, getSymbol(name)]);
+  replaceFields(form,
+    createSelect("x", "Horizontal", axisOptions, x),
+    createSelect("y", "Vertical", axisOptions, y),
+    createSelect("value", "Value", getValueOptions(contents), value),
+    createTheorySelect(contents, value, requested.regime ?? suggestion.regime),
+    ...createAxisSelects(x, y));
+  replaceFields(cellForm, ...(points ? [createPointSelect()] : createCellSelects(x, y)));
+}
 
-function build() {
-  const x = asked.x ?? pair.x, y = asked.y ?? (pair.y === x ? pair.x : pair.y);
-  const value = asked.value ?? proposed.value ?? firstValue(contents);
-  const wanted = contents.values.find((one) => one.name === value);
-  const list = names.map((name) => [name, symbol(name)]);
-  const first = beginning(contents, null);
-  const rest = axes.filter((one) => one.name !== x && one.name !== y);
-  fill(form,
-    select("x", "Horizontal", list, x), select("y", "Vertical", list, y),
-    select("value", "Value", values(contents), value),
-    ...(contents.regimes.length && wanted?.needs_regime ? [select("regime", "Theory", contents.regimes.map((name) => [name, titled(name)]), asked.regime ?? proposed.regime)] : []),
-    ...rest.map((one) => axisSelect(one, asked[one.name] ?? (points ? needed(one.name, x, y) : first[one.name]), ...(points ? [["", "any"]] : REDUCTIONS))));
-  if (points) { fill(cell, select("at", "Point", points.map((point, at) => [at, words(varying(point))]), asked.at ?? 0)); return; }
-  fill(cell, ...[x, y].map((name) => axes.find((one) => one.name === name)).filter(Boolean).map((one) => {
-    const label = axisSelect(one, asked[`at_${one.name}`] ?? one.values[Math.floor(one.values.length / 2)]);
-    $("select", label).name = `at_${one.name}`;
+/** Create a select for each axis that is not drawn. */
+function createAxisSelects(x, y) {
+  const defaults = getDefaultSelection(contents, null);
+  const extraOptions = points ? [["", "any"]] : REDUCTIONS;
+  const otherAxes = axes.filter(({ name }) => name !== x && name !== y);
+  return otherAxes.map((axis) => {
+    const fallback = points ? getSeparatingValue(axis.name, x, y) : defaults[axis.name];
+    return createAxisSelect(axis, requested[axis.name] ?? fallback, ...extraOptions);
+  });
+}
+
+function createPointSelect() {
+  const options = points.map((point, index) => [index, formatCoordinates(getVaryingCoordinates(point))]);
+  return createSelect("at", "Point", options, requested.at ?? 0);
+}
+
+function createCellSelects(x, y) {
+  const drawnAxes = [x, y].map((name) => axes.find((axis) => axis.name === name)).filter(Boolean);
+  return drawnAxes.map((axis) => {
+    const middle = axis.values[Math.floor(axis.values.length / 2)];
+    const label = createAxisSelect(axis, requested[`${CELL_PREFIX}${axis.name}`] ?? middle);
+    $("select", label).name = `${CELL_PREFIX}${axis.name}`;
     return label;
-  }));
+  });
 }
-const varying = (point) => Object.fromEntries(axes.map((one) => [one.name, point[one.name]]));
 
-const state = () => ({ ...chosen(form), ...chosen(cell) });
-const api = () => chosen(form);
+function getVaryingCoordinates(point) {
+  return Object.fromEntries(axes.map(({ name }) => [name, point[name]]));
+}
 
-let turn = 0, shown = null;
-async function show() {
-  const mine = (turn += 1), now = api();
-  remember(state());
+function readSelection() {
+  return { ...readFields(form), ...readFields(cellForm) };
+}
+
+let latestRequest = 0;
+let shownAnswer = null;
+
+async function renderDiagram() {
+  latestRequest += 1;
+  const request = latestRequest;
+  const query = formatQuery(readFields(form));
+  replaceQuery(readSelection());
   try {
-    const answer = await get(`/v1/sweeps/${id}/phase-diagram${query(now)}`);
-    if (mine !== turn) return;
-    if (answer.form === "grid") sort(answer);
-    const began = performance.now();
-    await draw(chart, () => (answer.form === "grid" ? grid(answer) : scatter(answer)));
-    chart.dataset.milliseconds = String(Math.round(performance.now() - began));
-    if (!shown) chart.on("plotly_click", clicked);
-    shown = answer;
-    problemAt("");
+    const answer = await getJson(`/v1/sweeps/${sweepId}/phase-diagram${query}`);
+    if (request !== latestRequest) return;
+    await drawDiagram(answer);
+    if (!shownAnswer) chart.on("plotly_click", handleClick); // which exists once something is drawn
+    shownAnswer = answer;
+    showProblem("");
     $("#what").textContent = answer.value.long_name;
-    const taken = Object.entries(answer.reduced ?? {}).map(([name, how]) => (name === "time" ? `t from ${number(how.from)} to ${number(how.to)}` : `${how} ${name}${how === 1 ? "" : "s"}`));
-    $("#caption").textContent = [words(answer.at), taken.length ? `mean over ${taken.join(", ")}` : ""].filter(Boolean).join(" · ");
-    downloads($("#links"), `/v1/sweeps/${id}/phase-diagram`, query(now));
-  } catch (problem) {
-    if (mine === turn) problemAt(problem.message);
+    $("#caption").textContent = formatCaption(answer);
+    renderDownloads($("#links"), `/v1/sweeps/${sweepId}/phase-diagram`, query);
+  } catch (error) {
+    if (request === latestRequest) showProblem(error.message);
   }
 }
 
-/** Numbers along an axis may be stored in any order; they are drawn from the least on, words as they come. */
-function sort({ x, y, value }) {
-  const order = (one) => one.values.map((_, at) => at).sort((a, b) => (typeof one.values[a] === "number" ? one.values[a] - one.values[b] : a - b));
-  const [across, down] = [x, y].map(order);
-  for (const name of ["values", "standard_error", "runs"]) if (value[name]) value[name] = down.map((row) => across.map((column) => value[name][row][column]));
-  x.values = across.map((at) => x.values[at]);
-  y.values = down.map((at) => y.values[at]);
+async function drawDiagram(answer) {
+  const isGrid = answer.form === "grid";
+  if (isGrid) sortGrid(answer);
+  const start = performance.now();
+  await drawChart(chart, () => (isGrid ? buildHeatmap(answer) : buildScatter(answer)));
+  chart.dataset.milliseconds = String(Math.round(performance.now() - start)); // read by the benchmark
 }
 
-const FEW = 9; // values that each have their tick
-function ticks(given, title, named = true) {
-  const values = [...new Set(given)];
-  if (typeof values[0] !== "number") return axis(title, false, { tickvals: values.map((_, at) => at), ticktext: values.map(titled) });
-  const log = isLog(values), each = { tickvals: values, ticktext: spelled(values), minor: {} };
-  return axis(title, log, named && values.length <= FEW ? each : log ? decades(values) : {});
-}
-/** Where values stand: words one after the other. */
-const places = (given) => { const found = [...new Set(given)]; return typeof given[0] === "number" ? given : given.map((one) => found.indexOf(one)); };
-
-function grid(answer) {
-  const { x, y, value } = answer;
-  const shade = shaded(value.values.flat(), "");
-  const told = value.values.map((row, at) => row.map((one, column) => [
-    `${symbol(x.name)} = ${number(x.values[column])}, ${symbol(y.name)} = ${number(y.values[at])}`,
-    one === null ? "nothing there yet" : `${typeof one === "number" ? Number(one.toPrecision(4)) : titled(one)}${value.standard_error?.[at][column] ? ` ± ${number(value.standard_error[at][column])}` : ""}`,
-    value.runs ? `${value.runs[at][column]} runs` : ""].filter(Boolean).join("<br>")));
-  const edges = (one) => borders(places(one.values), typeof one.values[0] === "number" && isLog(one.values));
-  const trace = {
-    type: "heatmap", x: edges(x), y: edges(y), z: value.values.map((row) => row.map(shade.number)), text: told,
-    hovertemplate: "%{text}<extra></extra>", ...shade.trace, xgap: x.values.length < 40 ? 1 : 0, ygap: y.values.length < 40 ? 1 : 0,
-  };
-  delete trace.cmin;
-  delete trace.cmax;
-  const [right, up] = [x, y].map((one) => ticks(one.values, `${symbol(one.name)} · ${one.long_name}`));
-  return { data: [trace], layout: { xaxis: { ...right, showgrid: false }, yaxis: { ...up, showgrid: false } } };
+function formatCaption(answer) {
+  const reductions = Object.entries(answer.reduced ?? {}).map(formatReduction);
+  const parts = [formatCoordinates(answer.at)];
+  if (reductions.length) parts.push(`mean over ${reductions.join(", ")}`);
+  return parts.filter(Boolean).join(" · ");
 }
 
-function scatter(answer) {
-  const shade = shaded(answer.points.map((one) => one.value), "");
-  const { zmin, zmax, ...marker } = shade.trace;
-  const trace = {
-    mode: "markers", x: places(answer.points.map((one) => one.x)), y: places(answer.points.map((one) => one.y)),
-    marker: { size: 14, line: { width: 1, color: "#fff" }, color: answer.points.map((one) => shade.number(one.value)), showscale: true, ...marker },
-    text: answer.points.map((one) => `${symbol(answer.x.name)} = ${number(one.x)}, ${symbol(answer.y.name)} = ${number(one.y)}<br>${one.value === null ? "nothing there yet" : typeof one.value === "number" ? Number(one.value.toPrecision(4)) : titled(one.value)}`),
-    hovertemplate: "%{text}<extra></extra>",
-  };
-  const [right, up] = [["x", answer.x], ["y", answer.y]].map(([name, one]) => ticks(answer.points.map((point) => point[name]), `${symbol(one.name)} · ${one.long_name}`, false)); // they may be close
-  return { data: [trace], layout: { xaxis: right, yaxis: up } };
+/** Format what a mean was taken over: a range of time, or a number of seeds or repeats. */
+function formatReduction([name, extent]) {
+  if (name === "time") return `t from ${formatNumber(extent.from)} to ${formatNumber(extent.to)}`;
+  return `${extent} ${name}${extent === 1 ? "" : "s"}`;
 }
 
-function showCell() {
-  const now = state(), place = {};
-  remember(now);
-  if (points) { curvesOf(id, varying(points[now.at])); return; }
-  for (const select of cell.elements) place[select.name.slice(3)] = typed(select.name.slice(3), select.value);
-  const rest = Object.fromEntries(axes.filter((one) => now[one.name] !== undefined && one.values.some((value) => exact(value) === now[one.name])).map((one) => [one.name, now[one.name]]));
-  curvesOf(id, place, rest);
-}
-const typed = (name, text) => contents.axes.find((one) => one.name === name)?.values.find((value) => exact(value) === text) ?? text;
-
-function clicked(event) {
-  const hit = event.points[0].pointIndex, now = api();
-  if (points) { // those that are drawn are the chosen ones, in their order
-    const kept = points.map((_, at) => at).filter((one) => axes.every(({ name }) => now[name] === undefined || exact(points[one][name]) === now[name]));
-    cell.elements.at.value = kept[hit];
-  } else for (const [name, value] of [[shown.x.name, shown.x.values[hit[1]]], [shown.y.name, shown.y.values[hit[0]]]]) {
-    const select = cell.elements[`at_${name}`];
-    if (select) select.value = exact(value);
+function renderCell() {
+  const selection = readSelection();
+  replaceQuery(selection);
+  if (points) {
+    showPointCurves(sweepId, getVaryingCoordinates(points[selection.at]));
+    return;
   }
-  showCell();
+  const coordinates = {};
+  for (const select of cellForm.elements) {
+    const name = select.name.slice(CELL_PREFIX.length);
+    coordinates[name] = parseAxisValue(name, select.value);
+  }
+  showPointCurves(sweepId, coordinates, getFixedValues(selection));
 }
 
-if (!contents.views.includes("phase-diagram")) {
-  problemAt("A phase diagram needs two axes with several values each; ");
-  $("#problem").append(h("a", { href: `/sweeps/${id}/curves` }, "the curves"), " show all of this sweep.");
-  for (const one of [form, $(".columns")]) one.hidden = true;
-  await new Promise(() => {});
+/** Return the value of an axis that is written as `text`. */
+function parseAxisValue(name, text) {
+  const axis = contents.axes.find((candidate) => candidate.name === name);
+  return axis?.values.find((value) => formatExact(value) === text) ?? text;
 }
-build();
-show().then(showCell);
-form.addEventListener("change", (event) => {
-  const before = state();
-  for (const name of Object.keys(asked)) delete asked[name];
-  Object.assign(asked, before);
-  if (asked.x === asked.y) asked[event.target.name === "x" ? "y" : "x"] = names.find((name) => name !== event.target.value);
-  build();
-  show();
-  showCell();
-});
-cell.addEventListener("change", showCell);
-for (const one of [form, cell]) one.addEventListener("submit", (event) => event.preventDefault());
-const again = settled(() => { show(); showCell(); }, 1000);
-let before = null;
-onNews((sweep) => { const key = JSON.stringify(sweep.counts); if (before !== null && key !== before) again(); before = key; });
+
+/** Return the selected values of axes that are not drawn, without reductions such as `mean`. */
+function getFixedValues(selection) {
+  const fixed = {};
+  for (const { name, values } of axes) {
+    if (values.some((value) => formatExact(value) === selection[name])) fixed[name] = selection[name];
+  }
+  return fixed;
+}
+
+function handleClick(event) {
+  const { pointIndex } = event.points[0];
+  if (points) cellForm.elements.at.value = getDrawnPoints()[pointIndex];
+  else selectCell(pointIndex);
+  renderCell();
+}
+
+/** Return the indices of the points that match the selection, in the order in which they are drawn. */
+function getDrawnPoints() {
+  const selection = readFields(form);
+  const isSelected = (point) => axes.every(
+    ({ name }) => selection[name] === undefined || formatExact(point[name]) === selection[name]);
+  return points.map((_, index) => index).filter((index) => isSelected(points[index]));
+}
+
+function selectCell([row, column]) {
+  const { x, y } = shownAnswer;
+  for (const [name, value] of [[x.name, x.values[column]], [y.name, y.values[row]]]) {
+    const select = cellForm.elements[`${CELL_PREFIX}${name}`];
+    if (select) select.value = formatExact(value);
+  }
+}
+
+function handleChange({ target }) {
+  requested = readSelection();
+  if (requested.x === requested.y) {
+    const otherAxis = target.name === "x" ? "y" : "x";
+    requested[otherAxis] = axisNames.find((name) => name !== target.value);
+  }
+  renderControls();
+  renderDiagram();
+  renderCell();
+}
+
+renderControls();
+renderDiagram().then(renderCell);
+form.addEventListener("change", handleChange);
+cellForm.addEventListener("change", renderCell);
+preventSubmit(form);
+preventSubmit(cellForm);
+onCountsChange(debounce(() => {
+  renderDiagram();
+  renderCell();
+}, RELOAD_MILLISECONDS));

@@ -1,186 +1,261 @@
-// Compose a sweep: a form and a text of one spec, its cost while it is written, and the button.
-import { $, copy, duration, facts, h, number, say, settled, size } from "./dom.js";
-import { Form } from "./form.js";
-import { get, post } from "./rest.js";
-import { words } from "./words.js";
-import { yaml } from "./yaml.js";
+// The page that composes a sweep: a form and a text for the same spec, and its cost, updated on every change.
+import { showCostError, showEstimate, showPendingCost } from "./compose/cost-panel.js";
+import { SpecForm } from "./compose/spec-form.js";
+import { EDITABLE_FORMATS, formatSpec } from "./compose/spec-text.js";
+import { readQuery } from "./common/address.js";
+import { $, createElement } from "./common/dom.js";
+import { copyToClipboard, notify } from "./common/notifications.js";
+import { getJson, post } from "./common/rest.js";
+import { debounce } from "./common/timing.js";
 
 const START = {
   axes: { d: 50, p: 8, gamma: { log: [0.1, 10, 5] }, regime: ["classical_noise", "high_dimensional"] },
-  fixed: { k: 2, noise: 1e-3 }, seeds: { init: 4, repeat: 2 }, time: { max: 100 },
+  fixed: { k: 2, noise: 1e-3 },
+  seeds: { init: 4, repeat: 2 },
+  time: { max: 100 },
 };
-const text = $("#text"), submit = $("#submit");
-const [catalogue, { presets }, { threads }] = await Promise.all([get("/v1/catalogue"), get("/v1/presets"), get("/readyz").catch(() => ({ threads: 1 }))])
-  .catch((problem) => { $("#refused").textContent = problem.message; return new Promise(() => {}); });
-let spec = START, shown = "yaml", asking = null, broken = "", reading = 0; // of the text: 0 if there is nothing to read
-const form = new Form($("#form"), catalogue, () => { broken = ""; reading = 0; spec = form.read(); written(); price(); });
+const FULL_PRESET = "-full"; // in the name of a preset that takes hours
+const READ_MILLISECONDS = 400;
+const ESTIMATE_MILLISECONDS = 250;
 
-// ---- where it begins
-
-const isFull = (one) => one.name.includes("-full");
-for (const [title, some] of [["quick forms: seconds to minutes", presets.filter((one) => !isFull(one))], ["full forms: hours", presets.filter(isFull)]]) {
-  $("#preset").append(h("optgroup", { label: title }, some.map((one) => h("option", { value: one.name }, `${one.name}: ${one.title}`))));
-}
-$("#preset").addEventListener("change", (event) => {
-  const found = presets.find((one) => one.name === event.target.value);
-  if (found) begin(found.spec);
-});
-
-async function first() {
-  const asked = new URLSearchParams(location.search), hash = location.hash.match(/^#spec=(.*)$/);
-  if (hash) return JSON.parse(decodeURIComponent(hash[1]));
-  if (asked.has("from")) return (await post("/v1/spec", await get(`/v1/sweeps/${asked.get("from")}/spec`))).spec;
-  const found = presets.find((one) => one.name === asked.get("preset"));
-  if (found) $("#preset").value = found.name;
-  return found?.spec ?? START;
-}
-
-function begin(given) {
-  form.show(given);
-  spec = given;
-  broken = "";
-  reading = 0;
-  written();
-  price();
-}
-
-async function restore() {
-  try {
-    begin(await first());
-  } catch (problem) {
-    say(`It could not be read: ${problem.message}`);
-    begin(START);
-  }
-}
-
-// ---- the text, both ways
-
-const curl = () => `curl -X POST ${location.origin}/v1/sweeps \\\n  -H 'Content-Type: application/yaml' --data-binary @- <<'YAML'\n${yaml(spec)}YAML`;
-const python = () => `import sweep_service as ss\n\nclient = ss.Client("${location.origin}")\nsweep = client.submit(${pythonic(spec)})\nclient.wait(sweep["id"])\nds = client.open(sweep["id"])`;
-const PYTHON = { true: "True", false: "False", null: "None" };
-const pythonic = (value) => JSON.stringify(value, null, 4).replace(/"(?:[^"\\]|\\.)*"|true|false|null/g, (word) => PYTHON[word] ?? word); // a text stays as it is
-const FORMS = { yaml: () => yaml(spec), json: () => JSON.stringify(spec, null, 2), curl, python };
-
-function written() {
-  if (document.activeElement !== text || text.readOnly) text.value = FORMS[shown]();
-  $("#text-problem").textContent = "";
-}
-
-const address = () => `/compose#spec=${encodeURIComponent(JSON.stringify(spec))}`;
-
-/** What was typed is read by the service, as a file would be; JSON that is not whole yet says so by itself. */
-async function read() {
-  const mine = reading;
-  if (!mine) return;
-  try {
-    const found = shown === "json" ? JSON.parse(text.value) : null;
-    const answer = await post("/v1/spec", found ? JSON.stringify(found) : text.value, { type: shown === "json" ? "application/json" : "application/yaml" });
-    if (mine !== reading) return; // it has been written on, here or in the form
-    broken = "";
-    reading = 0;
-    spec = found ?? answer.spec;
-    form.show(spec);
-    written();
-  } catch (problem) {
-    if (mine !== reading) return;
-    broken = problem.message;
-    $("#text-problem").textContent = problem.message;
-    form.blame(problem);
-  }
-  price();
-}
-const typed = settled(read, 400);
-let inputs = 0;
-text.addEventListener("input", () => { reading = inputs += 1; wait(); typed(); });
-text.addEventListener("blur", () => { if (!reading) written(); }); // else what is typed stays until it is read
-
+const textArea = $("#text");
+const textProblem = $("#text-problem");
+const presetSelect = $("#preset");
+const submitButton = $("#submit");
 const tabs = [...document.querySelectorAll("[role=tab]")];
-async function turn(tab) {
-  if (reading) await read();
-  if (reading) { say("The text cannot be read as it is: nothing else can be made of it."); return; }
-  shown = tab.dataset.form;
-  for (const one of tabs) { one.setAttribute("aria-selected", String(one === tab)); one.tabIndex = one === tab ? 0 : -1; }
-  $("#panel").setAttribute("aria-labelledby", tab.id);
-  text.readOnly = !["yaml", "json"].includes(shown);
-  text.value = FORMS[shown]();
-}
-for (const tab of tabs) {
-  tab.addEventListener("click", () => turn(tab));
-  tab.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    const next = tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length];
-    turn(next);
-    next.focus();
-  });
-}
-$("#copy").addEventListener("click", () => copy(text.value));
-$("#link").addEventListener("click", () => copy(location.origin + address()));
 
-// ---- its cost
+const [catalogue, { presets }, { threads }] = await loadChoices();
+const form = new SpecForm($("#form"), catalogue, () => setSpec(form.read()));
+let spec = START;
 
-/** What is not priced yet cannot be run: the button waits for the answer. */
-function price() {
-  wait();
-  ask();
-}
-function wait() {
-  submit.disabled = true;
-  $("#cost").setAttribute("aria-busy", "true");
-  asking?.abort(); // the price of what was there before
-}
-const ask = settled(async () => {
-  if (reading && !broken) return; // the text is being written: its price comes when it has been read
-  asking = new AbortController();
-  if (broken) { forbid(broken); return; }
-  history.replaceState(null, "", address()); // not with every letter: browsers allow it so often and no more
+/** Get what the page is built from. If that fails, the reason is shown and the promise stays pending. */
+async function loadChoices() {
+  const assumeOneThread = () => ({ threads: 1 });
   try {
-    const found = await post("/v1/estimate", spec, { signal: asking.signal });
-    const left = found.runs - found.reused - found.copies;
-    const { core_seconds: dearest, ...where } = found.dearest;
-    facts($("#estimate"), {
-      points: number(found.points),
-      runs: [number(found.runs), found.reused ? `${number(found.reused)} stored already` : "", found.copies ? `${number(found.copies)} equal to others` : ""].filter(Boolean).join(", "),
-      "SGD steps": number(found.sgd_steps),
-      "core time": duration(found.core_seconds) + (threads > 1 ? ` (about ${duration(found.core_seconds / threads)} on ${threads} threads)` : ""),
-      size: `${size(found.bytes)} at most`,
-      dearest: left ? `${words(where)}: ${duration(dearest)}` : null,
-    });
-    $("#priced").textContent = `${number(found.points)} points, ${number(found.runs)} runs, ${duration(found.core_seconds)} of core time`;
-    $("#warnings").replaceChildren(...found.warnings.map((one) => h("li", {}, one)));
-    $("#refused").textContent = found.refused ? `It would be refused: ${found.refused}` : "";
-    submit.disabled = Boolean(found.refused);
-    form.blame(null);
-  } catch (problem) {
-    if (problem.name === "AbortError") return;
-    forbid(problem.message);
-    form.blame(problem);
+    return await Promise.all([
+      getJson("/v1/catalogue"),
+      getJson("/v1/presets"),
+      getJson("/readyz").catch(assumeOneThread),
+    ]);
+  } catch (error) {
+    $("#refused").textContent = error.message;
+    return new Promise(() => {});
   }
-  $("#cost").removeAttribute("aria-busy");
-}, 250);
-
-function forbid(why) {
-  submit.disabled = true;
-  $("#estimate").replaceChildren();
-  $("#priced").textContent = "";
-  $("#warnings").replaceChildren();
-  $("#refused").textContent = why;
-  $("#cost").removeAttribute("aria-busy");
 }
 
-submit.addEventListener("click", async () => {
-  submit.disabled = true;
+/** Make a spec the current one; what was typed before is dropped. */
+function setSpec(newSpec) {
+  spec = newSpec;
+  textError = "";
+  unreadEdit = 0;
+  renderText();
+  updateCost();
+}
+
+function showSpec(newSpec) {
+  form.show(newSpec);
+  setSpec(newSpec);
+}
+
+// ---- The first spec: of a link, of another sweep, of a preset, or the default.
+
+function renderPresets() {
+  const isFull = (preset) => preset.name.includes(FULL_PRESET);
+  const groups = {
+    "quick forms: seconds to minutes": presets.filter((preset) => !isFull(preset)),
+    "full forms: hours": presets.filter(isFull),
+  };
+  for (const [label, members] of Object.entries(groups)) {
+    presetSelect.append(createElement("optgroup", { label }, members.map(createPresetOption)));
+  }
+}
+
+function createPresetOption({ name, title }) {
+  return createElement("option", { value: name }, `${name}: ${title}`);
+}
+
+function findPreset(name) {
+  return presets.find((preset) => preset.name === name);
+}
+
+async function loadFirstSpec() {
+  const linkedSpec = location.hash.match(/^#spec=(.*)$/)?.[1];
+  if (linkedSpec !== undefined) return JSON.parse(decodeURIComponent(linkedSpec));
+  const query = readQuery();
+  if ("from" in query) {
+    const fullSpec = await getJson(`/v1/sweeps/${query.from}/spec`);
+    const shortened = await post("/v1/spec", fullSpec);
+    return shortened.spec;
+  }
+  const preset = findPreset(query.preset);
+  if (preset) presetSelect.value = preset.name;
+  return preset?.spec ?? START;
+}
+
+async function showFirstSpec() {
+  try {
+    showSpec(await loadFirstSpec());
+  } catch (error) {
+    notify(`It could not be read: ${error.message}`);
+    showSpec(START);
+  }
+}
+
+function formatAddress() {
+  return `/compose#spec=${encodeURIComponent(JSON.stringify(spec))}`;
+}
+
+// ---- The text.
+
+let format = "yaml";
+let textError = "";
+let editCount = 0;
+let unreadEdit = 0; // the number of the last edit of the text while it has not been read, else 0
+
+function renderText() {
+  const isBeingEdited = document.activeElement === textArea && !textArea.readOnly;
+  if (!isBeingEdited) textArea.value = formatSpec(spec, format);
+  textProblem.textContent = "";
+}
+
+/** Let the service read what was typed; JSON is also parsed here, and kept as it was written. */
+async function readTextArea() {
+  const edit = unreadEdit;
+  if (!edit) return;
+  try {
+    const newSpec = await parseText(textArea.value);
+    if (edit !== unreadEdit) return; // the text or the form has changed since
+    showSpec(newSpec);
+  } catch (error) {
+    if (edit !== unreadEdit) return;
+    textError = error.message;
+    textProblem.textContent = error.message;
+    form.showError(error);
+    updateCost();
+  }
+}
+
+async function parseText(text) {
+  const type = EDITABLE_FORMATS[format];
+  if (format !== "json") {
+    const answer = await post("/v1/spec", text, { type });
+    return answer.spec;
+  }
+  const newSpec = JSON.parse(text);
+  await post("/v1/spec", JSON.stringify(newSpec), { type });
+  return newSpec;
+}
+
+const readTextSoon = debounce(readTextArea, READ_MILLISECONDS);
+
+function handleTextInput() {
+  editCount += 1;
+  unreadEdit = editCount;
+  cancelEstimate();
+  readTextSoon();
+}
+
+function handleTextBlur() {
+  if (!unreadEdit) renderText();
+}
+
+async function selectTab(tab) {
+  if (unreadEdit) await readTextArea();
+  if (unreadEdit) {
+    notify("The text cannot be read as it is: nothing else can be made of it.");
+    return;
+  }
+  format = tab.dataset.form;
+  for (const other of tabs) {
+    other.setAttribute("aria-selected", String(other === tab));
+    other.tabIndex = other === tab ? 0 : -1;
+  }
+  $("#panel").setAttribute("aria-labelledby", tab.id);
+  textArea.readOnly = !(format in EDITABLE_FORMATS);
+  textArea.value = formatSpec(spec, format);
+}
+
+function handleTabKey(event) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  const index = tabs.indexOf(event.currentTarget);
+  const nextTab = tabs[(index + step + tabs.length) % tabs.length];
+  selectTab(nextTab);
+  nextTab.focus();
+}
+
+// ---- The cost.
+
+let estimateRequest = null;
+
+/** Ask for the cost of the current spec; the button waits for the answer. */
+function updateCost() {
+  cancelEstimate();
+  requestEstimateSoon();
+}
+
+function cancelEstimate() {
+  showPendingCost();
+  estimateRequest?.abort();
+}
+
+async function requestEstimate() {
+  if (textError) {
+    showCostError(textError);
+    return;
+  }
+  if (unreadEdit) return; // the cost follows once the text has been read
+  estimateRequest = new AbortController();
+  history.replaceState(null, "", formatAddress()); // here, because browsers limit how often it may be called
+  try {
+    const estimate = await post("/v1/estimate", spec, { signal: estimateRequest.signal });
+    showEstimate(estimate, threads);
+    form.showError(null);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    showCostError(error.message);
+    form.showError(error);
+  }
+}
+
+const requestEstimateSoon = debounce(requestEstimate, ESTIMATE_MILLISECONDS);
+
+async function submit() {
+  submitButton.disabled = true;
   try {
     const sweep = await post("/v1/sweeps", spec, { key: crypto.randomUUID?.() });
     location.assign(`/sweeps/${sweep.id}`);
-  } catch (problem) {
-    say(problem.message);
-    form.blame(problem);
-    submit.disabled = false;
+  } catch (error) {
+    notify(error.message);
+    form.showError(error);
+    submitButton.disabled = false;
   }
-});
+}
 
-await restore();
-addEventListener("hashchange", () => { if (location.hash.startsWith("#spec=")) restore(); }); // another link, in the same window
-addEventListener("pageshow", (event) => { if (event.persisted) price(); });
-for (const one of [text, $("#preset")]) one.disabled = false; // what is typed before would not be read
+// ---- Start.
+
+renderPresets();
+presetSelect.addEventListener("change", () => {
+  const preset = findPreset(presetSelect.value);
+  if (preset) showSpec(preset.spec);
+});
+textArea.addEventListener("input", handleTextInput);
+textArea.addEventListener("blur", handleTextBlur);
+for (const tab of tabs) {
+  tab.addEventListener("click", () => selectTab(tab));
+  tab.addEventListener("keydown", handleTabKey);
+}
+$("#copy").addEventListener("click", () => copyToClipboard(textArea.value));
+$("#link").addEventListener("click", () => copyToClipboard(location.origin + formatAddress()));
+submitButton.addEventListener("click", submit);
+
+await showFirstSpec();
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#spec=")) showFirstSpec(); // another link was opened in this window
+});
+addEventListener("pageshow", (event) => {
+  if (event.persisted) updateCost();
+});
+// Both are disabled until here, because what is typed earlier would not be read.
+textArea.disabled = false;
+presetSelect.disabled = false;

@@ -1,0 +1,65 @@
+// The cost of a spec, and the button that submits it.
+import { $, createElement, renderFacts } from "../common/dom.js";
+import { formatBytes, formatDuration, formatNumber } from "../common/format.js";
+import { formatCoordinates } from "../common/labels.js";
+
+const panel = $("#cost");
+const submitButton = $("#submit");
+
+/** Disable the button until the cost of the current spec is known. */
+export function showPendingCost() {
+  submitButton.disabled = true;
+  panel.setAttribute("aria-busy", "true");
+}
+
+/** Show an estimate; the button is enabled if the service would accept the spec. */
+export function showEstimate(estimate, threads) {
+  const { points, runs, core_seconds: coreSeconds, warnings, refused } = estimate;
+  const summary = [
+    `${formatNumber(points)} points`,
+    `${formatNumber(runs)} runs`,
+    `${formatDuration(coreSeconds)} of core time`,
+  ];
+  renderFacts($("#estimate"), getEstimateRows(estimate, threads));
+  $("#priced").textContent = summary.join(", ");
+  $("#warnings").replaceChildren(...warnings.map((warning) => createElement("li", {}, warning)));
+  $("#refused").textContent = refused ? `It would be refused: ${refused}` : "";
+  submitButton.disabled = Boolean(refused);
+  panel.removeAttribute("aria-busy");
+}
+
+/** Show why there is no estimate. */
+export function showCostError(message) {
+  submitButton.disabled = true;
+  $("#estimate").replaceChildren();
+  $("#priced").textContent = "";
+  $("#warnings").replaceChildren();
+  $("#refused").textContent = message;
+  panel.removeAttribute("aria-busy");
+}
+
+function getEstimateRows(estimate, threads) {
+  const { core_seconds: longestSeconds, ...longestCoordinates } = estimate.dearest;
+  const newRuns = estimate.runs - estimate.reused - estimate.copies;
+  return {
+    points: formatNumber(estimate.points),
+    runs: formatRuns(estimate),
+    "SGD steps": formatNumber(estimate.sgd_steps),
+    "core time": formatCoreTime(estimate.core_seconds, threads),
+    size: `${formatBytes(estimate.bytes)} at most`,
+    dearest: newRuns ? `${formatCoordinates(longestCoordinates)}: ${formatDuration(longestSeconds)}` : null,
+  };
+}
+
+function formatRuns({ runs, reused, copies }) {
+  const parts = [formatNumber(runs)];
+  if (reused) parts.push(`${formatNumber(reused)} stored already`);
+  if (copies) parts.push(`${formatNumber(copies)} equal to others`);
+  return parts.join(", ");
+}
+
+function formatCoreTime(coreSeconds, threads) {
+  const coreTime = formatDuration(coreSeconds);
+  if (threads <= 1) return coreTime;
+  return `${coreTime} (about ${formatDuration(coreSeconds / threads)} on ${threads} threads)`;
+}

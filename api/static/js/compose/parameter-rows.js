@@ -1,0 +1,113 @@
+// The rows of parameters in the form of a spec: each is given as a list of values, or as a spaced range.
+import { createElement } from "../common/dom.js";
+import { getLongName, getSymbol } from "../common/labels.js";
+import { DESIGNS, listParameters } from "./designs.js";
+import { createErrorLine, createOptions } from "./fields.js";
+import { isMapping, toList } from "./field-values.js";
+
+const SPACINGS = [["list", "values"], ["log", "log-spaced"], ["lin", "evenly spaced"]];
+const RANGE_PARTS = ["first", "last", "how many"];
+const EXAMPLE_VALUES = "5, 20, 100";
+
+/** Return what the registry says of a parameter, or undefined for exponents and numbers of a start. */
+export function getParameterDetails(catalogue, name) {
+  return catalogue.parameter_details.find((details) => details.name === name);
+}
+
+/** Return the value with which a parameter is added. */
+export function getDefaultParameter(catalogue, name) {
+  const initParameters = catalogue.inits.flatMap((kind) => kind.parameters);
+  const details = getParameterDetails(catalogue, name)
+    ?? initParameters.find((parameter) => `init.${parameter.name}` === name);
+  return details?.default ?? details?.choices?.[0] ?? 1;
+}
+
+/** Create the row of a parameter; `onRemove(name)` is called by its button, if it may be removed. */
+export function createParameterRow(name, value, design, catalogue, onRemove) {
+  const details = getParameterDetails(catalogue, name);
+  const label = `${getSymbol(name)}, ${getLongName(name) || name}`;
+  const isText = details?.kind === "text";
+  const spacing = isMapping(value) ? Object.keys(value)[0] : "list";
+  const isRemovable = !DESIGNS[design].axes.includes(name) && name !== "k";
+  return createElement("div", { className: "param field", dataset: { field: `param.${name}`, name } },
+    createElement("div", { className: "what" },
+      getSymbol(name),
+      createElement("small", {}, getLongName(name))),
+    isText ? createElement("span") : createSpacingSelect(name, spacing, label),
+    createElement("div", { className: "values" },
+      isText
+        ? createTextChoices(name, toList(value), details.choices, catalogue)
+        : createNumberInputs(name, value, spacing, label, details)),
+    isRemovable ? createRemoveButton(name, label, onRemove) : createElement("span"),
+    createErrorLine());
+}
+
+function createSpacingSelect(name, spacing, label) {
+  return createElement("select", {
+    name: `kind.${name}`,
+    dataset: { shape: "kind", name },
+    "aria-label": `how ${label} is given`,
+  }, createOptions(SPACINGS, spacing));
+}
+
+function createTextChoices(name, selected, choices, catalogue) {
+  const getFormula = (choice) => catalogue.activations.find((entry) => entry.name === choice)?.about ?? "";
+  const createChoice = (choice) => createElement("input", {
+    type: "checkbox",
+    name: `text.${name}`,
+    value: choice,
+    title: getFormula(choice),
+    checked: selected.includes(choice),
+  });
+  return createElement("div", {},
+    choices.map((choice) => createElement("label", {}, createChoice(choice), `${choice} `)));
+}
+
+function createNumberInputs(name, value, spacing, label, details) {
+  if (spacing !== "list") return createRangeInputs(name, value, spacing, label);
+  return createElement("input", {
+    name: `list.${name}`,
+    value: toList(value).join(", "),
+    "aria-label": `values of ${label}`,
+    placeholder: String(details?.default ?? EXAMPLE_VALUES),
+    autocomplete: "off",
+  });
+}
+
+function createRangeInputs(name, range, spacing, label) {
+  const inputs = RANGE_PARTS.map((part, index) => createElement("input", {
+    name: `${spacing}.${name}.${index}`,
+    value: range[spacing]?.[index] ?? "",
+    "aria-label": `${label}: ${part}`,
+    placeholder: part,
+    title: part,
+    inputMode: "decimal",
+  }));
+  return createElement("div", { className: "ends" }, inputs);
+}
+
+function createRemoveButton(name, label, onRemove) {
+  return createElement("button", {
+    type: "button",
+    className: "quiet",
+    "aria-label": `without ${label}`,
+    title: "remove",
+    onclick: () => onRemove(name),
+  }, "✕");
+}
+
+/** Create the select by which a parameter is added. */
+export function createParameterAdder(spec, design, catalogue) {
+  const shown = listParameters(spec, design);
+  const { excluded } = DESIGNS[design];
+  const initKind = catalogue.inits.find((kind) => kind.name === (spec.init?.kind ?? "gaussian"));
+  const initParameters = initKind?.parameters.map((parameter) => `init.${parameter.name}`) ?? [];
+  const isAddable = (name) => {
+    if (shown.includes(name) || excluded.includes(name)) return false;
+    return !name.startsWith("init.") || initParameters.includes(name);
+  };
+  const select = createElement("select", { name: "add", dataset: { shape: "add" } },
+    createElement("option", { value: "" }, "…"),
+    catalogue.parameters.filter(isAddable).map((name) => createElement("option", { value: name }, name)));
+  return createElement("label", { className: "inline" }, "Add a parameter ", select);
+}

@@ -1,0 +1,71 @@
+// The form of a spec. What a spec says beyond the fields of the form stays as it is.
+import { preventSubmit } from "../common/view-controls.js";
+import { changeDesign, changeSpacing, getDesign } from "./designs.js";
+import { showFieldError } from "./form-errors.js";
+import { renderSpecForm } from "./form-layout.js";
+import { readSpec } from "./form-reader.js";
+import { getDefaultParameter } from "./parameter-rows.js";
+
+/** Shows a spec in a form element and reads it back; `onChange()` is called after each change by the user. */
+export class SpecForm {
+  constructor(element, catalogue, onChange) {
+    this.element = element;
+    this.catalogue = catalogue;
+    this.onChange = onChange;
+    element.addEventListener("input", ({ target }) => {
+      if (!target.dataset.shape) onChange();
+    });
+    element.addEventListener("change", ({ target }) => {
+      if (target.dataset.shape) this.changeShape(target);
+    });
+    preventSubmit(element);
+  }
+
+  /** Build the form from a spec. */
+  show(spec) {
+    this.spec = structuredClone(spec);
+    this.design = getDesign(spec);
+    const removeParameter = (name) => this.removeParameter(name);
+    renderSpecForm(this.element, spec, this.design, this.catalogue, removeParameter);
+  }
+
+  /** Return the spec that the form describes. */
+  read() {
+    return readSpec(this.element, this.spec, this.design, this.catalogue);
+  }
+
+  /** Show an error at its field, or clear the last one if there is none. */
+  showError(error) {
+    showFieldError(this.element, error, this.design);
+  }
+
+  /** Apply a control with `data-shape`: one that changes which fields there are. */
+  changeShape(control) {
+    const { shape, name } = control.dataset;
+    const spec = this.read();
+    if (shape === "design") changeDesign(spec, control.value);
+    if (shape === "init") spec.init = { kind: control.value };
+    if (shape === "kind") changeSpacing(spec, name, control.value);
+    if (shape === "add" && control.value) this.addParameter(spec, control.value);
+    this.show(spec);
+    if (shape === "add") this.focusParameter(control.value);
+    this.onChange();
+  }
+
+  addParameter(spec, name) {
+    spec.axes = { ...spec.axes, [name]: getDefaultParameter(this.catalogue, name) };
+  }
+
+  focusParameter(name) {
+    this.element.querySelector(`.param[data-name="${CSS.escape(name)}"] input`)?.focus();
+  }
+
+  removeParameter(name) {
+    const spec = this.read();
+    delete spec.axes?.[name];
+    delete spec.fixed?.[name];
+    this.show(spec);
+    this.element.elements.add.focus(); // from which the parameter can be added again
+    this.onChange();
+  }
+}

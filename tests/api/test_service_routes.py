@@ -112,7 +112,7 @@ def test_a_name_is_text_and_nothing_else(service):
 def test_a_page_that_is_not_there(service, path):
     answer = service.get(path)
     assert answer.status_code == 404
-    assert "Nothing here" in answer.text
+    assert "Not found" in answer.text
 
 
 @pytest.mark.parametrize(

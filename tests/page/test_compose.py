@@ -36,12 +36,12 @@ def priced(page):
 def test_from_a_preset_to_the_end(page, service):
     page.goto("/compose")
     page.get_by_label("Start from").select_option("fig5d")
-    expect(page.get_by_label("A title, for people")).to_have_value(preset("fig5d").name)
+    expect(page.get_by_label("Title")).to_have_value(preset("fig5d").name)
     page.get_by_label("Until t =").fill("1")  # the preset itself takes a while
     row(page, "p").get_by_label("values of p").fill("50")
     priced(page)
     expect(page.locator("#estimate")).to_contain_text("runs10")
-    page.get_by_role("button", name="Run it").click()
+    page.get_by_role("button", name="Run sweep").click()
     page.wait_for_url("**/sweeps/*")
     expect(page.get_by_role("heading", level=1)).to_have_text(preset("fig5d").name)
     expect(page.locator("#state")).to_have_text("completed")
@@ -57,18 +57,18 @@ def test_from_a_preset_to_the_end(page, service):
 
 def test_by_hand(page, service):
     page.goto("/compose")
-    page.get_by_label("A title, for people").fill("by hand")
+    page.get_by_label("Title").fill("by hand")
     row(page, "d").get_by_label("values of d").fill("5, 8")
     row(page, "p").get_by_label("values of p").fill("4")
     row(page, "gamma").get_by_role("combobox").select_option("lin")
-    for what, value in (("first", "0.1"), ("last", "0.5"), ("how many", "3")):
+    for what, value in (("first", "0.1"), ("last", "0.5"), ("count", "3")):
         row(page, "gamma").get_by_label(f"γ, learning rate: {what}").fill(value)
     page.get_by_label("Add a parameter").select_option("activation")
     row(page, "activation").get_by_label("square").check()
     row(page, "activation").get_by_label("erf").uncheck()
     page.get_by_role("checkbox", name="high dimensional SS-ODE").uncheck()
     page.get_by_label("Kind").select_option("informed")
-    page.get_by_role("checkbox", name="the same start for every d").check()
+    page.get_by_role("checkbox", name="the same start for all d").check()
     page.get_by_label("Initial conditions").fill("2")
     page.get_by_label("SGD repeats of each").fill("3")
     page.get_by_label("Until t =").fill("1.5")
@@ -83,7 +83,7 @@ def test_by_hand(page, service):
     })  # fmt: skip
     expect(page.locator("#estimate")).to_contain_text("points6")
     expect(page.locator("#estimate")).to_contain_text("SGD steps")
-    page.get_by_role("button", name="Run it").click()
+    page.get_by_role("button", name="Run sweep").click()
     page.wait_for_url("**/sweeps/*")
     assert service.ended(page.url.rpartition("/")[2])["state"] == "completed"
 
@@ -92,7 +92,7 @@ def test_by_hand(page, service):
 def test_the_form_says_what_a_preset_says(page, service):
     """Whatever a preset has, the form reads back; and the YAML is read as the same spec."""
     page.goto("/compose")
-    title = page.get_by_label("A title, for people")
+    title = page.get_by_label("Title")
     for name in PRESETS:
         page.get_by_label("Start from").select_option(name)
         expect(title).to_have_value(preset(name).name)
@@ -162,10 +162,10 @@ def test_what_is_wrong_is_said_at_its_field(forgiven, service, name, wrong, plac
     expect(said).not_to_be_empty()
     expect(said).to_contain_text(words)
     expect(box.locator("[aria-invalid=true]")).not_to_have_count(0)
-    expect(page.get_by_role("button", name="Run it")).to_be_disabled()
+    expect(page.get_by_role("button", name="Run sweep")).to_be_disabled()
     field.fill(good)
     expect(said).to_be_empty()
-    expect(page.get_by_role("button", name="Run it")).to_be_enabled()
+    expect(page.get_by_role("button", name="Run sweep")).to_be_enabled()
     assert service.get("/v1/sweeps").json() == before
 
 
@@ -175,12 +175,12 @@ def test_what_is_run_is_what_is_written(page, service):
     priced(page)
     slow = []
     page.route("**/v1/estimate", lambda route: slow.append(route) if not slow else route.continue_())
-    page.get_by_label("A title, for people").fill("before")
+    page.get_by_label("Title").fill("before")
     until(lambda: page.evaluate("1") and slow)  # it is asked what this would cost
     page.locator("#text").fill("name: after\n" + yaml.safe_dump(TINY))
     slow[0].continue_()
     page.get_by_role("heading", level=1).click()  # what is typed stays, though the text is left at once
-    page.get_by_role("button", name="Run it").click()
+    page.get_by_role("button", name="Run sweep").click()
     page.wait_for_url("**/sweeps/*")
     expect(page.get_by_role("heading", level=1)).to_have_text("after")
 
@@ -193,14 +193,14 @@ def test_a_text_that_is_wrong(forgiven):
     expect(page.locator("#text-problem")).not_to_be_empty()
     page.locator("#text").fill("axes: {d: 5, p: 2, gamma: 1}\nfixed: {k: 1}\ntime: {max: 1}\nseedz: 3\n")
     expect(page.locator("#text-problem")).to_contain_text("did you mean 'seeds'")
-    expect(page.get_by_role("button", name="Run it")).to_be_disabled()
+    expect(page.get_by_role("button", name="Run sweep")).to_be_disabled()
 
 
 def test_what_is_too_dear_says_so(page):
     page.goto("/compose")
     page.get_by_label("Until t =").fill("1e12")
     expect(page.locator("#refused")).to_contain_text("refused: core_hours")
-    expect(page.get_by_role("button", name="Run it")).to_be_disabled()
+    expect(page.get_by_role("button", name="Run sweep")).to_be_disabled()
 
 
 def test_designs(page):
@@ -208,21 +208,21 @@ def test_designs(page):
     for design, first in (
         ("scaling", "p0"),
         ("triangle", "δt"),
-        ("points", "One point a line"),
+        ("points", "One point per line"),
         ("product", "γ, learning rate: first"),
     ):
         page.get_by_label("Design").select_option(design)
         expect(page.get_by_label(first).first).to_be_visible()
         priced(page)
         assert (design in written(page)) == (design != "product")
-        expect(page.get_by_role("button", name="Run it")).to_be_enabled()
+        expect(page.get_by_role("button", name="Run sweep")).to_be_enabled()
 
 
 def test_a_link_to_it(page, browser, service):
     page.goto("/compose")
-    page.get_by_label("A title, for people").fill("shared")
+    page.get_by_label("Title").fill("shared")
     priced(page)
     until(lambda: "shared" in page.url)
     again = page.context.new_page()
     again.goto(page.url)
-    expect(again.get_by_label("A title, for people")).to_have_value("shared")
+    expect(again.get_by_label("Title")).to_have_value("shared")

@@ -239,8 +239,8 @@ def test_extend_by_keyboard(page, service):
     page.goto(f"/sweeps/{sweep}")
     page.get_by_role("button", name="extend listed").click()
     page.get_by_label("Axis").select_option("gamma")
-    page.get_by_label("Further values").fill("0.2")
-    page.get_by_label("Further values").press("Enter")
+    page.get_by_label("Additional values").fill("0.2")
+    page.get_by_label("Additional values").press("Enter")
     page.wait_for_url(lambda url: "/sweeps/" in url and sweep not in url)
     spec = service.get(f"/v1/sweeps/{page.url.rpartition('/')[2]}/spec").json()
     assert spec["seeds"]["init"] == [12, 13]

@@ -40,7 +40,7 @@ def test_the_map_fills_in(waiting, held, monkeypatch):
 def test_curves_come_while_it_runs(waiting, held):
     sweep = held.submit({**another(7), "simulate": False})
     waiting.goto(f"/sweeps/{sweep}/curves")
-    expect(waiting.locator("#problem")).to_have_text("No run of these has ended yet.")
+    expect(waiting.locator("#problem")).to_have_text("None of these runs has finished yet.")
     held.executor.let()
     expect(waiting.locator("#problem")).to_be_empty()
     until(lambda: waiting.evaluate("document.querySelector('#chart').data?.length > 0"))

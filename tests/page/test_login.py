@@ -9,8 +9,8 @@ LOCKED = {"tokens": "all-of-it,only-looking:read"}
 
 
 def log_in(page, token):
-    page.get_by_label("A token of this service").fill(token)
-    page.get_by_role("button", name="Enter").click()
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Log in").click()
 
 
 def test_log_in(browser, tmp_path):
@@ -20,9 +20,9 @@ def test_log_in(browser, tmp_path):
     ):
         sweep = service.done(TINY)
         assert page.goto(f"/sweeps/{sweep}").status == 401
-        expect(page.get_by_role("heading", level=1)).to_have_text("A token, please")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Token required")
         log_in(page, "wrong")
-        expect(page.get_by_role("alert")).to_have_text("That is no token of this service.")
+        expect(page.get_by_role("alert")).to_have_text("This token is not valid.")
         log_in(page, "all-of-it")
         expect(page.locator("#state")).to_have_text("completed")
         expect(page.locator("#counts")).to_contain_text("4 done")  # which comes by REST
@@ -40,10 +40,10 @@ def test_a_token_that_may_only_look(browser, tmp_path):
         log_in(page, "only-looking")
         page.get_by_role("link", name=sweep).click()
         page.locator('#actions [data-action="delete"]').click()
-        page.get_by_role("button", name="Delete it").click()
+        page.get_by_role("button", name="Delete sweep").click()
         expect(page.locator("#says")).to_have_text("this token may only look")
         page.goto("/compose")
         expect(page.locator("#estimate")).to_contain_text("core time")  # what it would cost may be asked
-        page.get_by_role("button", name="Run it").click()
+        page.get_by_role("button", name="Run sweep").click()
         expect(page.locator("#says")).to_have_text("this token may only look")
         assert [one["id"] for one in service.get("/v1/sweeps").json()["sweeps"]] == [sweep]

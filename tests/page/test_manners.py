@@ -121,7 +121,7 @@ def test_by_keyboard(browser, house):
     with window(browser, house[0].url) as page:
         page.goto("/")
         page.keyboard.press("Tab")
-        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
         page.keyboard.press("Enter")
         expect(page.locator("#main")).to_be_focused()
         page.goto("/compose")

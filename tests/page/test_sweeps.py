@@ -16,7 +16,7 @@ def test_an_empty_house_shows_where_to_begin(page):
     page.goto("/")
     expect(page.get_by_text("No sweeps yet.")).to_be_visible()
     page.get_by_role("link", name="fig2-right").click()
-    expect(page.get_by_label("A title, for people")).to_have_value("dimension independence (figure 2, right)")
+    expect(page.get_by_label("Title")).to_have_value("dimension independence (figure 2, right)")
 
 
 def test_the_list_is_live(waiting, held):
@@ -45,7 +45,7 @@ def test_filters(waiting, held):
     expect(waiting.get_by_label("State")).to_have_value("cancelled")
     expect(item(waiting, first)).to_have_count(0)
     waiting.get_by_label("Name or id").fill("100% of_nothing")
-    expect(waiting.get_by_text("No sweep is like that.")).to_be_visible()
+    expect(waiting.get_by_text("No matching sweeps.")).to_be_visible()
 
 
 def test_pause_resume_cancel_retry(waiting, held):
@@ -58,10 +58,10 @@ def test_pause_resume_cancel_retry(waiting, held):
     act("resume")
     expect(state).to_have_text("running")
     act("cancel")
-    waiting.get_by_role("button", name="Keep it as it is").click()
+    waiting.get_by_role("button", name="Back").click()
     assert held.sweep(sweep)["state"] == "running"
     act("cancel")
-    waiting.get_by_role("button", name="Cancel the sweep").click()
+    waiting.get_by_role("button", name="Cancel sweep").click()
     expect(state).to_have_text("cancelled")
     until(lambda: held.sweep(sweep)["counts"] == {"cancelled": 4})  # a moment after its state
     expect(waiting.locator("#map canvas")).to_have_attribute(
@@ -84,9 +84,9 @@ def extend_and_delete(page, service):
     page.goto(f"/sweeps/{sweep}")
     page.get_by_role("button", name="extend small one").click()
     page.get_by_label("Axis").select_option("gamma")
-    page.get_by_label("Further values").fill("0.2, 0.3")
+    page.get_by_label("Additional values").fill("0.2, 0.3")
     page.get_by_label("Initial conditions").fill("3")
-    page.get_by_role("button", name="Run the extension").click()
+    page.get_by_role("button", name="Run extension").click()
     page.wait_for_url(lambda url: "/sweeps/" in url and sweep not in url)
     extension = page.url.rpartition("/")[2]
     assert service.ended(extension)["extends"] == sweep
@@ -94,13 +94,13 @@ def extend_and_delete(page, service):
     assert service.sweep(extension)["reused"] == 4
     page.get_by_role("link", name=sweep).click()
     page.get_by_role("button", name="delete small one").click()
-    page.get_by_role("button", name="Delete it").click()
+    page.get_by_role("button", name="Delete sweep").click()
     page.wait_for_url(lambda url: url.rstrip("/") == service.url)
     expect(item(page, extension)).to_be_visible()
     expect(item(page, sweep)).to_have_count(0)
     assert service.get(f"/v1/sweeps/{sweep}").status_code == 404
     assert page.goto(f"/sweeps/{sweep}").status == 404
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_more_than_a_page_of_them(browser, service):
     with window(browser, service.url) as page:
         page.goto("/")
         expect(page.locator(".item")).to_have_count(50)
-        page.get_by_role("button", name="Older ones").click()
+        page.get_by_role("button", name="Show older").click()
         until(lambda: page.locator(".item").count() > 50)
 
 
@@ -126,7 +126,7 @@ def test_failures_with_their_capsules(browser, tmp_path):
                 "name: broken\naxes: {d: 5, p: 2, gamma: [0.1, 0.2], regime: classical}\nfixed: {k: 1}\n"
                 "simulate: false\nseeds: [12, 13]\ntime: {max: 1, samples: 3}\n"
             )
-            page.get_by_role("button", name="Run it").click()
+            page.get_by_role("button", name="Run sweep").click()
             expect(page.locator("#state")).to_have_text("incomplete", timeout=90_000)
             failures = page.locator("#failures li")
             expect(failures.first).to_contain_text("out of order")

@@ -167,5 +167,5 @@ def test_data_and_two_lines_of_python(page, service, grid, tmp_path):
         page.get_by_role("link", name="Download").click()
     download.value.save_as(tmp_path / "some.csv")
     assert (tmp_path / "some.csv").read_text("utf-8").count("\n") > 10
-    page.get_by_role("link", name="Compose from it").click()
-    expect(page.get_by_label("A title, for people")).to_have_value("grid")
+    page.get_by_role("link", name="Edit as new sweep").click()
+    expect(page.get_by_label("Title")).to_have_value("grid")

@@ -11,9 +11,9 @@ function renderCluster(cluster) {
   $("#waiting").textContent = cluster.waiting;
   $("#waiting").hidden = !cluster.waiting;
   renderTotals(cluster);
-  const emptyText = cluster.threads ? "The service computes by itself." : "Nobody is here yet.";
-  renderRows($("#workers tbody"), cluster.workers.map(createWorkerRow), emptyText);
-  renderRows($("#queue tbody"), cluster.queue.map(createQueueRow), "Nothing waits.");
+  const noWorkers = cluster.threads ? "The service computes in its own process." : "No workers yet.";
+  renderRows($("#workers tbody"), cluster.workers.map(createWorkerRow), noWorkers);
+  renderRows($("#queue tbody"), cluster.queue.map(createQueueRow), "The queue is empty.");
   $("#refused").hidden = !cluster.refused.length;
   $("#refused ul").replaceChildren(...cluster.refused.map((text) => createElement("li", {}, text)));
 }

@@ -1,12 +1,12 @@
 // The page that composes a sweep: a form and a text for the same spec, and its cost, updated on every change.
-import { showCostError, showEstimate, showPendingCost } from "./compose/cost-panel.js";
-import { SpecForm } from "./compose/spec-form.js";
-import { EDITABLE_FORMATS, formatSpec } from "./compose/spec-text.js";
 import { readQuery } from "./common/address.js";
 import { $, createElement } from "./common/dom.js";
 import { copyToClipboard, notify } from "./common/notifications.js";
 import { getJson, post } from "./common/rest.js";
 import { debounce } from "./common/timing.js";
+import { showCostError, showEstimate, showPendingCost } from "./compose/cost-panel.js";
+import { SpecForm } from "./compose/spec-form.js";
+import { EDITABLE_FORMATS, formatSpec } from "./compose/spec-text.js";
 
 const START = {
   axes: { d: 50, p: 8, gamma: { log: [0.1, 10, 5] }, regime: ["classical_noise", "high_dimensional"] },
@@ -62,8 +62,8 @@ function showSpec(newSpec) {
 function renderPresets() {
   const isFull = (preset) => preset.name.includes(FULL_PRESET);
   const groups = {
-    "quick forms: seconds to minutes": presets.filter((preset) => !isFull(preset)),
-    "full forms: hours": presets.filter(isFull),
+    "quick versions: seconds to minutes": presets.filter((preset) => !isFull(preset)),
+    "full versions: hours": presets.filter(isFull),
   };
   for (const [label, members] of Object.entries(groups)) {
     presetSelect.append(createElement("optgroup", { label }, members.map(createPresetOption)));
@@ -96,7 +96,7 @@ async function showFirstSpec() {
   try {
     showSpec(await loadFirstSpec());
   } catch (error) {
-    notify(`It could not be read: ${error.message}`);
+    notify(`The spec could not be read: ${error.message}`);
     showSpec(START);
   }
 }
@@ -162,7 +162,7 @@ function handleTextBlur() {
 async function selectTab(tab) {
   if (unreadEdit) await readTextArea();
   if (unreadEdit) {
-    notify("The text cannot be read as it is: nothing else can be made of it.");
+    notify("The text is not a valid spec. Correct it first.");
     return;
   }
   format = tab.dataset.form;

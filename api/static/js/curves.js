@@ -136,7 +136,7 @@ async function renderChart(isStale = false) {
       hasBands: selection.band !== "no",
     };
     await drawChart($("#chart"), () => buildCurveChart({ ...answer, curves }, options));
-    showProblem(curves.some((curve) => curve.runs) ? "" : "No run of these has ended yet.");
+    showProblem(curves.some((curve) => curve.runs) ? "" : "None of these runs has finished yet.");
     $("#caption").textContent = formatCaption(answer, parameters, colourAxis, options.hasBands);
     renderDownloads($("#links"), `/v1/sweeps/${sweepId}/curves`, formatQuery(parameters));
   } catch (error) {

@@ -10,7 +10,7 @@ async function logIn(event) {
     await post("/v1/session", { token: $("#token").value });
     location.reload();
   } catch (error) {
-    errorBox.textContent = error.status === 401 ? "That is no token of this service." : error.message;
+    errorBox.textContent = error.status === 401 ? "This token is not valid." : error.message;
   }
 }
 

@@ -58,7 +58,7 @@ function endRefresh() {
 function renderMap() {
   statusMap.draw(map, getCoordinates);
   const runs = `${formatNumber(map.runs)} runs each`;
-  $("#map-about").textContent = `${describeArrangement()}; ${runs}. Click on one for its curves.`;
+  $("#map-about").textContent = `${describeArrangement()}; ${runs}. Click a point to see its curves.`;
   canvas.setAttribute("aria-label", `Status of ${map.points} points: ${summarizeCounts()}`);
 }
 
@@ -128,7 +128,7 @@ function redrawMap() {
 
 function renderNumbers(sweep) {
   const coreTimeLeft = sweep.core_seconds_left
-    ? `, ${formatDuration(sweep.core_seconds_left)} predicted to be left`
+    ? `, ${formatDuration(sweep.core_seconds_left)} predicted to remain`
     : "";
   renderFacts($("#facts"), {
     runs: formatNumber(sweep.runs),
@@ -137,7 +137,7 @@ function renderNumbers(sweep) {
     "bundles left": sweep.bundles_left ? formatNumber(sweep.bundles_left) : null,
     priority: sweep.priority || null,
     submitted: formatTimestamp(sweep.created),
-    "last change of state": formatTimestamp(sweep.updated),
+    "last state change": formatTimestamp(sweep.updated),
   });
 }
 

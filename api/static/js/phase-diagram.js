@@ -44,9 +44,9 @@ const suggestion = contents.suggestion.view === "phase-diagram" ? contents.sugge
 const defaultPair = getDefaultPair();
 
 function explainMissingDiagram() {
-  showProblem("A phase diagram needs two axes with several values each; ");
+  showProblem("A phase diagram needs two axes with several values each. See ");
   const link = createElement("a", { href: `/sweeps/${sweepId}/curves` }, "the curves");
-  $("#problem").append(link, " show all of this sweep.");
+  $("#problem").append(link, " instead.");
   form.hidden = true;
   $(".columns").hidden = true;
 }

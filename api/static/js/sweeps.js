@@ -71,7 +71,7 @@ function renderItem(sweep, index) {
 
 function renderEmptyList() {
   const isFiltered = Object.values(readFilter()).some(Boolean);
-  const text = isFiltered ? "No sweep is like that." : "No sweeps yet.";
+  const text = isFiltered ? "No matching sweeps." : "No sweeps yet.";
   list.append(createElement("p", { id: "nothing", className: "about" }, text));
   if (!isFiltered) renderWelcome().catch(() => {}); // the presets are also on the page Compose
 }

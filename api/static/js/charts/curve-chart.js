@@ -123,7 +123,7 @@ function getStandaloneName(label, regime, regimeCount) {
 }
 
 function createEmptyChart() {
-  const annotation = { text: "nothing there yet", showarrow: false, font: { size: 15 } };
+  const annotation = { text: "no results yet", showarrow: false, font: { size: 15 } };
   return {
     data: [],
     layout: { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [annotation] },

@@ -20,8 +20,8 @@ export async function showPointCurves(sweepId, coordinates, selection = {}) {
     const answer = await getJson(`/v1/sweeps/${sweepId}/curves${formatQuery(parameters)}`);
     if (request !== latestRequest) return;
     await drawChart($("#curves"), () => buildCurveChart(answer));
-    const link = createElement(
-      "a", { href: `/sweeps/${sweepId}/curves${formatQuery({ ...parameters, by: "none" })}` }, "larger");
+    const href = `/sweeps/${sweepId}/curves${formatQuery({ ...parameters, by: "none" })}`;
+    const link = createElement("a", { href }, "open in Curves");
     caption.replaceChildren(formatCaption(coordinates, answer), link);
   } catch (error) {
     if (request === latestRequest) caption.textContent = error.message;

@@ -8,7 +8,7 @@ export function openDialog(title, content, { confirmLabel, danger = false, readR
   return new Promise((resolve) => {
     // Not a submit button, so that Enter confirms.
     const dismissButton = createElement(
-      "button", { type: "button", onclick: () => dialog.close() }, "Keep it as it is");
+      "button", { type: "button", onclick: () => dialog.close() }, "Back");
     const confirmButton = createElement(
       "button", { value: CONFIRMED, type: "submit", className: danger ? "danger" : "primary" }, confirmLabel);
     const dialog = createElement("dialog", { "aria-labelledby": "dialog-title" },

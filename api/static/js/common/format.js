@@ -53,9 +53,9 @@ export function formatName(identifier) {
   return identifier.replaceAll("_", " ");
 }
 
-/** Format a computed value: a number with four digits, a word as it is; null stands for no result. */
+/** Format a computed value: a number with four digits, a word as it is, null as missing. */
 export function formatResult(value) {
-  if (value === null) return "nothing there yet";
+  if (value === null) return "no value";
   return typeof value === "number" ? String(Number(value.toPrecision(4))) : formatName(value);
 }
 

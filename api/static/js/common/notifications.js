@@ -18,6 +18,6 @@ export async function copyToClipboard(text) {
     await navigator.clipboard.writeText(text);
     notify("Copied.");
   } catch {
-    notify("This browser does not let the page copy: select the text and copy it.");
+    notify("The browser did not allow copying. Select the text and copy it by hand.");
   }
 }

@@ -63,7 +63,7 @@ export function renderDownloads(container, path, query, formats = FIGURE_FORMATS
     const href = `${path}${query}${query ? "&" : "?"}format=${format}`;
     return createElement("a", { href, target: "_blank" }, format.toUpperCase());
   });
-  container.replaceChildren("For print: ", ...links);
+  container.replaceChildren("Download: ", ...links);
 }
 
 /** Show why a view cannot be drawn; an empty text clears the line. */

@@ -23,7 +23,7 @@ export function showEstimate(estimate, threads) {
   renderFacts($("#estimate"), getEstimateRows(estimate, threads));
   $("#priced").textContent = summary.join(", ");
   $("#warnings").replaceChildren(...warnings.map((warning) => createElement("li", {}, warning)));
-  $("#refused").textContent = refused ? `It would be refused: ${refused}` : "";
+  $("#refused").textContent = refused ? `This sweep would be refused: ${refused}` : "";
   submitButton.disabled = Boolean(refused);
   panel.removeAttribute("aria-busy");
 }
@@ -40,6 +40,7 @@ export function showCostError(message) {
 
 function getEstimateRows(estimate, threads) {
   const { core_seconds: longestSeconds, ...longestCoordinates } = estimate.dearest;
+  const mostExpensive = `${formatCoordinates(longestCoordinates)}: ${formatDuration(longestSeconds)}`;
   const newRuns = estimate.runs - estimate.reused - estimate.copies;
   return {
     points: formatNumber(estimate.points),
@@ -47,14 +48,14 @@ function getEstimateRows(estimate, threads) {
     "SGD steps": formatNumber(estimate.sgd_steps),
     "core time": formatCoreTime(estimate.core_seconds, threads),
     size: `${formatBytes(estimate.bytes)} at most`,
-    dearest: newRuns ? `${formatCoordinates(longestCoordinates)}: ${formatDuration(longestSeconds)}` : null,
+    "most expensive": newRuns ? mostExpensive : null,
   };
 }
 
 function formatRuns({ runs, reused, copies }) {
   const parts = [formatNumber(runs)];
-  if (reused) parts.push(`${formatNumber(reused)} stored already`);
-  if (copies) parts.push(`${formatNumber(copies)} equal to others`);
+  if (reused) parts.push(`${formatNumber(reused)} already stored`);
+  if (copies) parts.push(`${formatNumber(copies)} duplicates of others`);
   return parts.join(", ");
 }
 

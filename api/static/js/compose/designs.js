@@ -41,8 +41,8 @@ export const DESIGNS = {
     settings: [
       { name: "delta_t", title: getSymbol("delta_t"), start: 1e-3 },
       { name: "resolution", title: "resolution", start: 6 },
-      { name: "d_min", title: `least ${getSymbol("d")}` },
-      { name: "p_min", title: `least ${getSymbol("p")}` },
+      { name: "d_min", title: `smallest ${getSymbol("d")}` },
+      { name: "p_min", title: `smallest ${getSymbol("p")}` },
       { name: "gamma_max", title: `largest ${getSymbol("gamma")}` },
       P_MULTIPLE,
     ],

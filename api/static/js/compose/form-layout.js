@@ -13,7 +13,7 @@ import { createParameterAdder, createParameterRow } from "./parameter-rows.js";
 /** The option for a teacher that is given by numbers, which have no field. */
 export const CUSTOM_TEACHER = "as written in the text";
 
-const SEEDS_HINT = "so many, or [the seeds themselves]";
+const SEEDS_HINT = "a count, or a list of seeds in brackets";
 const DECIMAL = { inputMode: "decimal" };
 const WHOLE = { inputMode: "numeric" };
 
@@ -29,8 +29,8 @@ export function renderSpecForm(form, spec, design, catalogue, onRemoveParameter)
 }
 
 function createNameSection(spec) {
-  const properties = { maxLength: 200, placeholder: "what it is about" };
-  return createSection("Name", createInputField("name", "A title, for people", spec.name, properties));
+  const properties = { maxLength: 200, placeholder: "a short description" };
+  return createSection("Name", createInputField("name", "Title", spec.name, properties));
 }
 
 function createGridSection(spec, design, catalogue, onRemoveParameter) {
@@ -52,7 +52,7 @@ function createGridSection(spec, design, catalogue, onRemoveParameter) {
 
 function createPointsField(points) {
   const textarea = createElement("textarea", { name: "points", rows: 8, value: formatPoints(points) });
-  return createField("points", "One point a line; the first line names the columns", textarea);
+  return createField("points", "One point per line; the first line names the columns", textarea);
 }
 
 function createComputationSection(spec, catalogue) {
@@ -61,7 +61,7 @@ function createComputationSection(spec, catalogue) {
     createCheckbox("regime", name, formatName(name), about, selected.includes(name)));
   return createSection("What to compute",
     createCheckboxGrid(
-      createCheckbox("simulate", "", "SGD", "one-pass simulations, exact", spec.simulate ?? true),
+      createCheckbox("simulate", "", "SGD", "exact one-pass simulations", spec.simulate ?? true),
       regimes),
     createErrorField("axes.regime"),
     createErrorField("simulate"));
@@ -107,7 +107,7 @@ function createSharedDimensionField(init) {
 
 function createSharedCheckbox(init) {
   const explanation = "draws Ω(0) once for each p, k and seed";
-  return createCheckbox("init.shared", "", "the same start for every d", explanation, init.shared === true);
+  return createCheckbox("init.shared", "", "the same start for all d", explanation, init.shared === true);
 }
 
 function createSamplingSection(spec) {
@@ -121,7 +121,7 @@ function createSamplingSection(spec) {
       createInputField("time.max", "Until t =", max, DECIMAL),
       createInputField("time.min", "First sample at t =", min, { placeholder: "max/1e5", ...DECIMAL }),
       createInputField("time.samples", "Samples, log-spaced", samples, { placeholder: "120", ...WHOLE }),
-      createInputField("time.tail", "More in the last half", tail, { placeholder: "0", ...WHOLE })));
+      createInputField("time.tail", "Extra late samples", tail, { placeholder: "0", ...WHOLE })));
 }
 
 function createMoreSection(spec, design, catalogue) {
@@ -130,7 +130,7 @@ function createMoreSection(spec, design, catalogue) {
   const zipField = createInputField("zip", "Vary together (d, gamma; …)", formatZip(spec.zip ?? []));
   return createSection("More",
     createElement("details", { open: isOpen },
-      createElement("summary", {}, "Observables, axes that vary together, switches of the theory"),
+      createElement("summary", {}, "Observables, axes that vary together, options of the theories"),
       createObservableCheckboxes(spec.observables, catalogue),
       createErrorField("observables"),
       createFieldGrid(design === "product" && zipField, createOptionFields(options, catalogue)),
@@ -142,7 +142,7 @@ function createObservableCheckboxes(selected, catalogue) {
   const checkboxes = catalogue.observables.map((observable) => createCheckbox(
     "observable", observable.name, formatName(observable.name), observable.about, isChecked(observable)));
   const overlaps = createCheckbox(
-    "observable", "overlaps", "overlaps", "M and Q themselves; by default where they are few",
+    "observable", "overlaps", "overlaps", "the matrices M and Q; stored by default if they are small",
     selected?.includes("overlaps") ?? false);
   return createCheckboxGrid(checkboxes, overlaps);
 }

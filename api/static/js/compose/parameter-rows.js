@@ -6,7 +6,7 @@ import { createErrorLine, createOptions } from "./fields.js";
 import { isMapping, toList } from "./field-values.js";
 
 const SPACINGS = [["list", "values"], ["log", "log-spaced"], ["lin", "evenly spaced"]];
-const RANGE_PARTS = ["first", "last", "how many"];
+const RANGE_PARTS = ["first", "last", "count"];
 const EXAMPLE_VALUES = "5, 20, 100";
 
 /** Return what the registry says of a parameter, or undefined for exponents and numbers of a start. */
@@ -46,7 +46,7 @@ function createSpacingSelect(name, spacing, label) {
   return createElement("select", {
     name: `kind.${name}`,
     dataset: { shape: "kind", name },
-    "aria-label": `how ${label} is given`,
+    "aria-label": `spacing of ${label}`,
   }, createOptions(SPACINGS, spacing));
 }
 
@@ -90,7 +90,7 @@ function createRemoveButton(name, label, onRemove) {
   return createElement("button", {
     type: "button",
     className: "quiet",
-    "aria-label": `without ${label}`,
+    "aria-label": `remove ${label}`,
     title: "remove",
     onclick: () => onRemove(name),
   }, "✕");

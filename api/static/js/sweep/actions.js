@@ -47,20 +47,20 @@ function isRetryable({ state, counts }) {
 }
 
 function confirmCancel(sweep) {
-  const text = "What is computed stays; the rest is given up. It can be retried later.";
+  const text = "Finished runs are kept; the others are cancelled. You can retry them later.";
   return openDialog(
     `Cancel ${sweep.name || sweep.id}?`,
     createElement("p", {}, text),
-    { confirmLabel: "Cancel the sweep", danger: true },
+    { confirmLabel: "Cancel sweep", danger: true },
   );
 }
 
 function confirmDelete(sweep) {
-  const text = `Its ${sweep.runs} runs and their dataset are removed. This cannot be undone.`;
+  const text = `This deletes its ${sweep.runs} runs and their dataset. It cannot be undone.`;
   return openDialog(
     `Delete ${sweep.name || sweep.id}?`,
     createElement("p", {}, text),
-    { confirmLabel: "Delete it", danger: true },
+    { confirmLabel: "Delete sweep", danger: true },
   );
 }
 

@@ -13,7 +13,7 @@ export async function askForExtension(sweep) {
   const axisNames = listExtensibleAxes(spec, axes);
   const seeds = expandSeeds(spec.seeds);
   return openDialog(`Extend ${sweep.name || sweep.id}`, createContent(axisNames, seeds), {
-    confirmLabel: "Run the extension",
+    confirmLabel: "Run extension",
     readResult: (dialog) => readChange(dialog, seeds),
   });
 }
@@ -46,13 +46,13 @@ function createContent(axisNames, seeds) {
   const valuesInput = createElement("input", { name: "values", placeholder: "2, 4, 8", autocomplete: "off" });
   return createElement("div", {},
     createElement("p", { className: "sub" },
-      "A new sweep with more values or more seeds. What this one has is copied; it stays as it is."),
+      "Creates a new sweep with more values or seeds, which reuses the results of this one."),
     axisNames.length > 0 && createElement("div", { className: "fields" },
       createElement("label", {}, "Axis", axisSelect),
-      createElement("label", {}, "Further values", valuesInput)),
+      createElement("label", {}, "Additional values", valuesInput)),
     createElement("div", { className: "fields" },
       createElement("label", {}, "Initial conditions", createCountInput("init", seeds.init)),
-      createElement("label", {}, "Repeats of each", createCountInput("repeat", seeds.repeat))));
+      createElement("label", {}, "SGD repeats of each", createCountInput("repeat", seeds.repeat))));
 }
 
 function createCountInput(name, seeds) {

@@ -75,7 +75,7 @@ function handleAction(action, answer) {
 
 function renderConnection(isLost) {
   if (isLost && !box.classList.contains("lost")) {
-    notify("The service does not answer; this page goes on when it does.");
+    notify("The service does not answer. This page resumes when it does.");
   }
   box.classList.toggle("lost", isLost);
   if (isLost) $("#rest").textContent = "the service does not answer";

@@ -40,6 +40,11 @@ def repository_files() -> list[Path]:
     return [ROOT / name for name in names.split("\0") if (ROOT / name).is_file()]
 
 
+SCRIPTS = sorted((ROOT / "api" / "static" / "js").rglob("*.js"))  # vendored ones are in static/vendor
+SCRIPT_LINE_LENGTH = 110
+REWRITE_PENDING = "figures.js"  # to be removed with its rewrite
+
+
 def commands(text: str) -> list[str]:
     """Shell lines that call make, without their comments."""
     return [line.split("#")[0].strip() for line in text.splitlines() if line.startswith("make ")]
@@ -115,3 +120,11 @@ def test_every_pattern_of_slow_tests_names_a_test(request):
     if len({node.partition("::")[0] for node in collected}) < 100:
         pytest.skip("not all tests were collected")
     assert set(PATTERNS) - set().union(*collected.values()) == set()
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_script_lines_are_short(script, request):
+    if script.name == REWRITE_PENDING:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="is being rewritten"))
+    lines = script.read_text("utf-8").splitlines()
+    assert [at for at, line in enumerate(lines, 1) if len(line) > SCRIPT_LINE_LENGTH] == []

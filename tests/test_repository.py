@@ -42,7 +42,6 @@ def repository_files() -> list[Path]:
 
 SCRIPTS = sorted((ROOT / "api" / "static" / "js").rglob("*.js"))  # vendored ones are in static/vendor
 SCRIPT_LINE_LENGTH = 110
-REWRITE_PENDING = "figures.js"  # to be removed with its rewrite
 
 
 def commands(text: str) -> list[str]:
@@ -123,8 +122,6 @@ def test_every_pattern_of_slow_tests_names_a_test(request):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_script_lines_are_short(script, request):
-    if script.name == REWRITE_PENDING:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="is being rewritten"))
+def test_script_lines_are_short(script):
     lines = script.read_text("utf-8").splitlines()
     assert [at for at, line in enumerate(lines, 1) if len(line) > SCRIPT_LINE_LENGTH] == []

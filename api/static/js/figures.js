@@ -1,83 +1,108 @@
-// Figures as the service draws them, for papers.
-import { formatQuery as query, replaceQuery as remember } from "./common/address.js";
-import {
-  getDefaultSelection as beginning, getDefaultValue as firstValue, getValueOptions as drawable,
-  getVaryingAxes as several, loadContents as contentsOf,
-} from "./common/contents.js";
+// Figures as the service draws them, for papers. The form of each view comes from the service.
+import { formatQuery, replaceQuery } from "./common/address.js";
+import { getDefaultSelection, getVaryingAxes, loadContents } from "./common/contents.js";
 import { $ } from "./common/dom.js";
-import { formatName as titled } from "./common/format.js";
-import { getSymbol as symbol } from "./common/labels.js";
-import { getBlob as file } from "./common/rest.js";
+import { formatName } from "./common/format.js";
+import { getBlob } from "./common/rest.js";
 import {
-  createAxisSelect as axisSelect, createSelect as select, readFields as chosen, renderDownloads as downloads,
-  replaceFields as fill, showProblem as problemAt,
+  createAxisSelect, createSelect, preventSubmit, readFields, renderDownloads, replaceFields, showProblem,
 } from "./common/view-controls.js";
-import { sweepId as id } from "./sweep/header.js";
+import { sweepId } from "./sweep/header.js";
 
-const form = $("#choose"), image = $("#figure");
-const asked = Object.fromEntries(new URLSearchParams(location.search));
-const contents = await contentsOf(id);
-const axes = several(contents), names = axes.map((axis) => [axis.name, symbol(axis.name)]);
-const sources = [...contents.sources.filter((one) => one === "sgd"), ...contents.regimes].map((one) => [one, titled(one)]);
-const values = drawable(contents), first = firstValue(contents);
-const along = [...names, ["delta_t", "δt"]];
-// The words that a view takes beside a selection, and what each may be.
-const WORDS = {
-  curves: { observable: ["Observable", contents.observables.map((one) => [one.name, titled(one.name)]), "risk"] },
-  "phase-diagram": { x: ["Horizontal", names, names.at(-1)?.[0]], y: ["Vertical", names, names[0]?.[0]], value: ["Value", values, first] },
-  triangle: { value: ["Value", values, first] },
-  plane: { source: ["Of", sources, sources[0]?.[0]] },
-  rates: { of: ["Of", [["discrepancy", "discrepancy"], ["final_risk", "final risk"]], "discrepancy"], along: ["Along", along, "delta_t"] },
-  collapse: { kind: ["Kind", ["overlay", "power", "logshift"], "overlay"], along: ["Along", names, "d"], source: ["Of", sources, sources[0]?.[0]] },
-  cosines: {},
-  histograms: { source: ["Of", sources, sources[0]?.[0]] },
-};
-const SINGLE = ["cosines", "histograms"]; // of one point
-const CHOSEN = ["phase-diagram", "collapse", ...SINGLE]; // of one value of every axis that is not shown
+const form = $("#choose");
+const image = $("#figure");
+const contents = await loadContents(sweepId);
+let options = Object.fromEntries(new URLSearchParams(location.search));
+let latestRequest = 0;
 
-function build() {
-  const proposed = asked.view ? {} : contents.suggestion.words, view = asked.view ?? contents.suggestion.view;
-  const given = { ...proposed, ...asked };
-  const taken = WORDS[view] ?? {}, used = { "phase-diagram": [given.x ?? taken.x?.[2], given.y ?? taken.y?.[2]], triangle: ["d", "p", "gamma"] }[view] ?? [given.along ?? taken.along?.[2]];
-  const begin = CHOSEN.includes(view) ? beginning(contents, null) : {};
-  const needs = { "phase-diagram": true, triangle: true }[view] && contents.values.find((one) => one.name === (given.value ?? taken.value[2]))?.needs_regime;
-  const single = needs || view === "rates" || SINGLE.includes(view);
-  fill(form,
-    select("view", "Figure", contents.views.map((one) => [one, titled(one.replaceAll("-", " "))]), view),
-    ...Object.entries(taken).map(([name, [title, options, value]]) => select(name, title, options, given[name] ?? value)),
-    ...(contents.regimes.length > 1 && !taken.source ? [select("regime", "Theory", [...(single ? [] : [["", "all"]]), ...contents.regimes.map((one) => [one, titled(one)])], given.regime)] : []),
-    ...(view === "plane" ? [] : axes.filter((axis) => !used.includes(axis.name)).map((axis) =>
-      axisSelect(axis, Array.isArray(given[axis.name]) ? "" : given[axis.name] ?? begin[axis.name] ?? "", ...(view === "triangle" || (CHOSEN.includes(view) && !contents.points) ? [] : [["", "all"]])))));
+const formatViewName = (name) => formatName(name.replaceAll("-", " "));
+
+/** Replace the form by that of the selected view. */
+function renderForm() {
+  const view = options.view ?? contents.suggestion.view;
+  const selected = options.view ? options : { ...contents.suggestion.words, ...options };
+  const viewForm = contents.forms[view] ?? contents.forms.curves;
+  const values = {};
+  for (const control of viewForm.controls) values[control.word] = selected[control.word] ?? control.default;
+  replaceFields(
+    form,
+    createSelect("view", "Figure", contents.views.map((name) => [name, formatViewName(name)]), view),
+    ...viewForm.controls.map((control) => createControl(control, values[control.word])),
+    createRegimeSelect(viewForm, values, selected.regime),
+    ...createAxisSelects(viewForm, values, selected),
+  );
 }
 
-let turn = 0;
-async function show() {
-  const mine = (turn += 1);
-  const { view, ...words } = chosen(form), path = `/v1/sweeps/${id}/figures/${view}`;
-  remember({ view, ...words });
-  problemAt("");
+function createControl({ word, title, options: choices }, value) {
+  return createSelect(word, title, choices.map((choice) => [choice.value, choice.title]), value);
+}
+
+/** Create a select for the theory, unless the view selects its source itself or there is only one. */
+function createRegimeSelect(viewForm, values, regime) {
+  if (contents.regimes.length < 2 || "source" in values) return null;
+  const drawnValue = contents.values.find(({ name }) => name === values.value);
+  const needsOne = viewForm.one_regime || drawnValue?.needs_regime;
+  const choices = contents.regimes.map((name) => [name, formatName(name)]);
+  return createSelect("regime", "Theory", [...(needsOne ? [] : [["", "all"]]), ...choices], regime);
+}
+
+/** Create a select for each axis that the view does not show. */
+function createAxisSelects(viewForm, values, selected) {
+  if (viewForm.rest === "nothing") return [];
+  const shown = [...viewForm.covers, ...viewForm.axis_controls.map((word) => values[word])];
+  const defaults = viewForm.rest === "middle" ? getDefaultSelection(contents, null) : {};
+  const needsOne = viewForm.rest === "first" || (viewForm.rest === "middle" && !contents.points);
+  const extraOptions = needsOne ? [] : [["", "all"]];
+  return getVaryingAxes(contents)
+    .filter((axis) => !shown.includes(axis.name))
+    .map((axis) => {
+      const value = Array.isArray(selected[axis.name]) ? "" : selected[axis.name];
+      return createAxisSelect(axis, value ?? defaults[axis.name] ?? "", ...extraOptions);
+    });
+}
+
+/** Draw what the form says; only the answer to the latest request is shown. */
+async function renderFigure() {
+  const request = (latestRequest += 1);
+  const { view, ...query } = readFields(form);
+  const path = `/v1/sweeps/${sweepId}/figures/${view}`;
+  replaceQuery({ view, ...query });
+  showProblem("");
   image.parentElement.setAttribute("aria-busy", "true");
-  image.alt = `${titled(view.replaceAll("-", " "))} of this sweep`;
+  image.alt = `${formatViewName(view)} of this sweep`;
   try {
-    const content = await file(`${path}${query({ ...words, format: "png" })}`), old = image.src;
-    if (mine !== turn) return;
-    image.src = URL.createObjectURL(content);
-    if (old.startsWith("blob:")) URL.revokeObjectURL(old);
-    downloads($("#links"), path, query(words));
-  } catch (problem) {
-    if (mine === turn) problemAt(problem.message);
+    const content = await getBlob(`${path}${formatQuery({ ...query, format: "png" })}`);
+    if (request !== latestRequest) return;
+    showImage(content);
+    renderDownloads($("#links"), path, formatQuery(query));
+  } catch (error) {
+    if (request === latestRequest) showProblem(error.message);
   }
-  if (mine === turn) image.parentElement.removeAttribute("aria-busy");
+  if (request === latestRequest) image.parentElement.removeAttribute("aria-busy");
 }
 
-build();
-show();
+function showImage(content) {
+  const previous = image.src;
+  image.src = URL.createObjectURL(content);
+  if (previous.startsWith("blob:")) URL.revokeObjectURL(previous);
+}
+
+/** Let the other of two axis controls choose another axis when both choose the same. */
+function separateAxes(viewForm, changed) {
+  const [first, second] = viewForm.axis_controls;
+  if (!second || options[first] !== options[second]) return;
+  const other = changed === first ? second : first;
+  const names = getVaryingAxes(contents).map((axis) => axis.name);
+  options[other] = names.find((name) => name !== options[changed]);
+}
+
 form.addEventListener("change", (event) => {
-  const now = chosen(form);
-  for (const name of Object.keys(asked)) delete asked[name];
-  Object.assign(asked, event.target.name === "view" ? { view: now.view } : now);
-  if (asked.x && asked.x === asked.y) asked[event.target.name === "x" ? "y" : "x"] = names.find(([name]) => name !== event.target.value)[0];
-  build();
-  show();
+  const fields = readFields(form);
+  options = event.target.name === "view" ? { view: fields.view } : fields;
+  separateAxes(contents.forms[fields.view], event.target.name);
+  renderForm();
+  renderFigure();
 });
-form.addEventListener("submit", (event) => event.preventDefault());
+preventSubmit(form);
+renderForm();
+renderFigure();

@@ -90,7 +90,7 @@ function showImage(content) {
 /** Let the other of two axis controls choose another axis when both choose the same. */
 function separateAxes(viewForm, changed) {
   const [first, second] = viewForm.axis_controls;
-  if (!second || options[first] !== options[second]) return;
+  if (!second || !options[first] || options[first] !== options[second]) return;
   const other = changed === first ? second : first;
   const names = getVaryingAxes(contents).map((axis) => axis.name);
   options[other] = names.find((name) => name !== options[changed]);

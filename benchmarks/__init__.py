@@ -1,1 +1,1 @@
-"""Speed and accuracy against plain implementations of the same equations: `python -m benchmarks`."""
+"""Benchmarks of speed and accuracy against plain implementations: `python -m benchmarks`."""

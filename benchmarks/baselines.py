@@ -1,7 +1,7 @@
-"""The same equations as public code writes them, compiled but without our ideas.
+"""The same equations as in public code, compiled but otherwise straightforward.
 
 Three-point right-hand sides, explicit Euler, mean field by a loop over pairs, and the four-point
-sum of the sampling term. `tests/test_benchmarks.py` holds each equal to the package.
+sum of the sampling term. `tests/test_benchmarks.py` checks that each agrees with the package.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sweep_service.dynamics.compiled_overlap_flow import closed_flow
 from sweep_service.numerics.jit import kernel
 
 TWO_OVER_PI = 2.0 / math.pi
-# What a careful author would allow the compiler in a loop of sums.
+# Optimisations that a careful author would allow in a loop of sums.
 SUMS = {"contract", "nsz", "arcp", "reassoc"}
 
 
@@ -65,7 +65,7 @@ def three_point_flow(M, Q, P, noise, dM, dQ):
 
 @kernel()
 def euler_three_point(M, Q, P, noise, step, steps):
-    """M and Q after so many explicit Euler steps of the three-point flow."""
+    """M and Q after `steps` explicit Euler steps of the three-point flow."""
     M, Q = M.copy(), Q.copy()
     dM, dQ = np.empty_like(M), np.empty_like(Q)
     for _ in range(steps):
@@ -110,7 +110,7 @@ def pair_sums(M, N, a, root, nodes, weights):
 
 @kernel(fastmath=SUMS)
 def half_pair_sums(M, N, a, root, nodes, weights):
-    """The same from half the pairs, the sums over ξ free to become SIMD."""
+    """`pair_sums` from half of the pairs, with sums over ξ that may be vectorised."""
     p, k = M.shape
     pull, turn, stretch = np.zeros(p), np.zeros((p, k)), np.zeros(p)
     for i in range(p):

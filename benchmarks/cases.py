@@ -21,8 +21,8 @@ from benchmarks.wide import wide
 
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
-_ALL: tuple[Case, ...] = (
+_CASES: tuple[Case, ...] = (
     euler, mean_field, sampling, wide, sgd, crossover, startup, store, analysis, estimates, cluster,
     service, page,
 )  # fmt: skip
-CASES: dict[str, Case] = {case.__name__: case for case in _ALL}
+CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

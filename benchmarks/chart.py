@@ -1,4 +1,4 @@
-"""`python -m benchmarks.chart`: what one step of SGD costs, drawn beside the NumPy loop."""
+"""`python -m benchmarks.chart`: draw the cost of one SGD step beside that of a NumPy loop."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.simulators import Case, Cost, measured
+from benchmarks.simulators import Case, Cost, measure_cost
 
 OUTPUT = Path("bench-output") / "sgd-cost.png"  # ignored by git
-# Okabe and Ito's colours, told apart by colour-blind readers and in print
+# Okabe and Ito's colours, which colour-blind readers can distinguish
 COLOURS = ("#0072B2", "#D55E00")
 MARKERS = {"S1": "o", "S2": "s", "S3": "^", "S4": "D"}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Cost against one field of a case, the others fixed."""
+    """Cost as a function of one field of a case."""
 
     label: str
     case: Case
     along: str
     values: tuple[int, ...]
 
-    def points(self, quick: bool) -> Iterator[tuple[int, Cost]]:
+    def measure(self, quick: bool) -> Iterator[tuple[int, Cost]]:
         for value in self.values[:2] if quick else self.values:
-            yield value, measured(replace(self.case, **{self.along: value}), quick)
+            yield value, measure_cost(replace(self.case, **{self.along: value}), quick)
 
 
 DIMENSIONS = (3, 10, 20, 30, 60, 100, 200, 300, 600, 1000, 3000, 10_000)
@@ -51,33 +51,33 @@ PANELS: dict[str, tuple[Curve, ...]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chart", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two points of each curve")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="a picture (%(default)s)")
-    chosen = parser.parse_args(arguments)
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="image file (%(default)s)")
+    options = parser.parse_args(arguments)
     with threadpool_limits(1):
-        figure = drawn(chosen.quick)
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(chosen.output, dpi=150)
-    print(chosen.output)
+        figure = draw_chart(options.quick)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(options.output, dpi=150)
+    print(options.output)
     return 0
 
 
-def drawn(quick: bool) -> Any:
+def draw_chart(quick: bool) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.ticker import StrMethodFormatter
 
     figure = Figure(figsize=(13.0, 4.6), layout="constrained")
     axes = figure.subplots(1, len(PANELS), sharey=True)
-    used: set[str] = set()
+    engines_used: set[str] = set()
     for axis, (title, curves) in zip(axes, PANELS.items(), strict=True):
         for curve, colour in zip(curves, COLOURS, strict=False):
-            points = list(curve.points(quick))
+            points = list(curve.measure(quick))
             at = [value for value, _ in points]
             axis.plot(at, [1e9 * cost.numpy for _, cost in points], "--", color=colour, linewidth=1.3)
             axis.plot(at, [1e9 * cost.ours for _, cost in points], "-", color=colour, label=curve.label)
             for value, cost in points:
                 engine = cost.dataset.attrs["engine"]
-                used.add(engine)
+                engines_used.add(engine)
                 axis.plot(
                     value,
                     1e9 * cost.ours,
@@ -96,7 +96,7 @@ def drawn(quick: bool) -> Any:
     keys = [Line2D([], [], color="0.3", linestyle="--", label="NumPy loop")]
     keys += [
         Line2D([], [], color="0.3", marker=MARKERS[name], label=f"simulate, engine {name}")
-        for name in sorted(used)
+        for name in sorted(engines_used)
     ]
     figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), frameon=False)
     figure.suptitle("Cost of one SGD step (erf, k = 2, one thread)")

@@ -1,4 +1,4 @@
-"""What a sweep was said to cost, against what it cost: presets and random specs, after a `sweep doctor`."""
+"""Predicted against measured cost of sweeps: presets and random specs, after a calibration."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from sweep_service.execution.executors import SerialExecutor
 from sweep_service.execution.submission import Submission
 from sweep_service.planning.estimate import Limits
 from sweep_service.planning.spec import SweepSpec
-from sweep_service.presets import PRESETS, preset
+from sweep_service.presets import PRESETS, read_preset
 from sweep_service.store.folder import DataFolder
 
 REGIMES = ("classical", "classical_noise", "high_dimensional", "mean_field")
-RANDOM = 5
+RANDOM_SPECS = 5
 
 
 def estimates(quick: bool) -> Iterator[Row]:
-    random = {f"random-{seed}": random_spec(seed, 0.02 if quick else 1.0) for seed in range(RANDOM)}
-    specs = {name: preset(name) for name in PRESETS} | random
+    random = {f"random-{seed}": random_spec(seed, 0.02 if quick else 1.0) for seed in range(RANDOM_SPECS)}
+    specs = {name: read_preset(name) for name in PRESETS} | random
     if quick:
         specs = {"random-0": random["random-0"]}
     with tempfile.TemporaryDirectory() as root:
         folder = DataFolder(root)
         measure(folder)
-        known = folder.calibration()
+        calibration = folder.calibration()
         for name, spec in specs.items():
-            folder.put_calibration(known)  # what is learned from one sweep helps no other here
-            predicted = Submission(spec).look(folder, None, Limits()).core_seconds
+            folder.put_calibration(calibration)  # discards what was learned from the sweeps before
+            predicted = Submission(spec).prepare(folder, None, Limits()).core_seconds
             with Conductor(folder, SerialExecutor()) as conductor:
                 sweep, _ = conductor.submit(spec)
                 conductor.run(sweep.id)
-                took = conductor.ledger.totals(sweep.id)["seconds"]
+                seconds = conductor.ledger.totals(sweep.id)["seconds"]
                 conductor.remove(sweep.id)
             bar: dict[str, Any] = {}
-            if not quick:  # a factor 2, either way
-                bar = {"floor": 0.5, "most_error": 1.0, "ours_error": abs(math.log2(predicted / took))}
+            if not quick:  # a factor of 2 in either direction
+                bar = {"floor": 0.5, "most_error": 1.0, "ours_error": abs(math.log2(predicted / seconds))}
             yield Row(
-                f"estimates/{name}", "what it took", took, "what was predicted", predicted, **bar,
+                f"estimates/{name}", "what it took", seconds, "what was predicted", predicted, **bar,
                 note="" if name in PRESETS else spec.model_dump_json(exclude_defaults=True),
             )  # fmt: skip
 
 
 def random_spec(seed: int, size: float) -> SweepSpec:
-    """Some of everything that a sweep may ask for, a few seconds to a minute of it."""
+    """A spec that mixes features of sweeps and takes a few seconds to a minute."""
     rng = np.random.default_rng(seed)
     k = int(rng.integers(1, 4))
     widths = sorted({k * int(width) for width in 2 ** rng.uniform(1, 4.5, 2)})

@@ -1,4 +1,4 @@
-"""What every benchmark shares: fair timing, one result per row, and the tables made of them."""
+"""Timing, result rows and tables, shared by all benchmarks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SHORTEST = 0.02  # seconds: a faster call is repeated until the clock and the scheduler no longer matter
+MIN_TIMING_SECONDS = 0.02  # faster calls are repeated, so that clock and scheduler do not matter
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison. Its bar is a ratio (`floor`) at an error up to `most_error`, or `limit` seconds."""
+    """A comparison. Its bar is a ratio (`floor`) at an error up to `most_error`, or `limit` seconds."""
 
     name: str
     ours: str
@@ -31,17 +31,17 @@ class Row:
     most_error: float | None = None
     limit: float | None = None
     note: str = ""
-    ns_per_step: float | None = None  # of one SGD chain, by us
-    gemm_fraction: float | None = None  # of the speed of a large matrix product on this machine
+    ns_per_step: float | None = None  # of one SGD chain, by this package
+    gemm_fraction: float | None = None  # speed relative to a large matrix product on this machine
 
     @property
     def ratio(self) -> float:
-        """How many times faster than the baseline we are."""
+        """Speed relative to the baseline."""
         return self.baseline_seconds / self.ours_seconds
 
     @property
     def passed(self) -> bool | None:
-        """Is the bar reached, and none of its accuracy sold for it?"""
+        """Whether the bar is reached with the required accuracy; None without a bar."""
         if self.limit is not None:
             return self.ours_seconds <= self.limit
         if self.floor is None:
@@ -50,76 +50,76 @@ class Row:
         return accurate and bool(self.ratio >= self.floor)
 
     def content(self) -> dict[str, Any]:
-        """Plain JSON, the machine included."""
-        return {**asdict(self), "ratio": self.ratio, "passed": self.passed, **environment()}
+        """The row as plain JSON, with a description of the machine."""
+        return {**asdict(self), "ratio": self.ratio, "passed": self.passed, **describe_environment()}
 
 
-class Timed(NamedTuple):
+class Timing(NamedTuple):
     seconds: float
     value: Any
 
 
-def interleaved(
+def time_interleaved(
     *calls: Callable[[], Any],
     repeats: int = 5,
     budget: float = 10.0,
     clock: Callable[[], float] = time.process_time,
-) -> list[Timed]:
-    """The best time of each call and what it returned, measured in turns.
+) -> list[Timing]:
+    """Best time and return value of each call, measured in turns.
 
-    Seconds are those of the processor: on one thread they are what an idle machine would take, and
-    neighbours on a busy one count less. A call that has used up its budget of seconds sits out the
-    remaining turns. Callers compile first, by calling once.
+    By default, times are processor times, which on one thread depend little on other processes. A call
+    that has used up its budget of seconds is skipped in the remaining turns. Callers must compile kernels
+    first by calling once.
     """
-    best = [Timed(float("inf"), None) for _ in calls]
+    best = [Timing(float("inf"), None) for _ in calls]
     spent = [0.0] * len(calls)
     for _ in range(repeats):
-        for at, call in enumerate(calls):
-            if spent[at] < budget:
-                now = _timed(call, clock)
-                spent[at] += now.seconds
-                best[at] = min(best[at], now, key=lambda timed: timed.seconds)
+        for index, call in enumerate(calls):
+            if spent[index] < budget:
+                timing = _time_call(call, clock)
+                spent[index] += timing.seconds
+                best[index] = min(best[index], timing, key=lambda item: item.seconds)
     return best
 
 
-def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> Timed:
+def _time_call(call: Callable[[], Any], clock: Callable[[], float]) -> Timing:
     began, elapsed, count, value = clock(), 0.0, 0, None
-    while elapsed < SHORTEST:
+    while elapsed < MIN_TIMING_SECONDS:
         value = call()
         count += 1
         elapsed = clock() - began
-    return Timed(elapsed / count, value)
+    return Timing(elapsed / count, value)
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    """Of the processor, of a single call: enough to plan how often to call it."""
+def measure_seconds(call: Callable[[], Any]) -> float:
+    """Processor time of a single call, accurate enough to plan the number of calls."""
     began = time.process_time()
     call()
     return time.process_time() - began
 
 
-def relative(found: Any, true: Any) -> float:
-    """The largest relative difference, entry by entry: for curves that fall over decades."""
-    return float(np.max(np.abs(np.asarray(found) / np.asarray(true) - 1.0)))
+def relative_error(result: Any, true: Any) -> float:
+    """Largest relative difference, entry by entry, for curves that fall over decades."""
+    return float(np.max(np.abs(np.asarray(result) / np.asarray(true) - 1.0)))
 
 
-def relative_to_largest(found: Any, true: Any) -> float:
-    """The largest difference over the largest entry: for vectors with zeros in them."""
-    return float(np.max(np.abs(np.asarray(found) - true)) / np.max(np.abs(true)))
+def error_relative_to_largest(result: Any, true: Any) -> float:
+    """Largest difference divided by the largest entry, for vectors that contain zeros."""
+    return float(np.max(np.abs(np.asarray(result) - true)) / np.max(np.abs(true)))
 
 
-def environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     packages = ("sweep-service", "numpy", "scipy", "numba")
     return {
-        "cpu": cpu(),
+        "cpu": read_cpu_name(),
         "cores": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in THREADS},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
     }
 
 
-def cpu() -> str:
-    """The processor's name, where the system tells."""
+def read_cpu_name() -> str:
+    """Name of the processor, if the system provides it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -129,12 +129,12 @@ def cpu() -> str:
 
 
 HEADER = ("benchmark", "ours", "baseline", "ratio", "bar", "error", "its error", "ns/step", "of gemm", "")
-OPTIONAL = {"ns/step", "of gemm"}  # columns that appear where some row has an entry
+OPTIONAL = {"ns/step", "of gemm"}  # columns that are shown only if a row has an entry
 
 
-def table(rows: Sequence[Row]) -> str:
-    """For people: one line per row, then what the names stand for."""
-    cells = [HEADER, *map(_cells, rows)]
+def format_table(rows: Sequence[Row]) -> str:
+    """A text table with one line per row, followed by a legend of the names."""
+    cells = [HEADER, *map(_format_cells, rows)]
     shown = [at for at, name in enumerate(HEADER) if name not in OPTIONAL or any(c[at] for c in cells[1:])]
     cells = [tuple(line[at] for at in shown) for line in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -145,12 +145,12 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([*(line.rstrip() for line in lines), "", *legend])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _format_cells(row: Row) -> tuple[str, ...]:
     bar = f"< {row.limit:g} s" if row.limit is not None else "" if row.floor is None else f"> {row.floor:g}"
     return (
         row.name,
-        duration(row.ours_seconds),
-        duration(row.baseline_seconds),
+        format_duration(row.ours_seconds),
+        format_duration(row.baseline_seconds),
         f"{row.ratio:.3g}" if row.ratio < 1000 else f"{row.ratio:.0f}",
         bar,
         *("" if error is None else f"{error:.1e}" for error in (row.ours_error, row.baseline_error)),
@@ -160,7 +160,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"

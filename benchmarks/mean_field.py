@@ -1,4 +1,4 @@
-"""One right-hand side of the mean field, O(p) against O(p²)."""
+"""One right-hand side of the mean field in O(p), against O(p²)."""
 
 from __future__ import annotations
 
@@ -9,64 +9,70 @@ from typing import Any
 import numpy as np
 
 from benchmarks.baselines import half_pair_sums, pair_sums, pairwise_flow
-from benchmarks.harness import Row, interleaved, relative_to_largest
-from sweep_service.dynamics.integrate import resolved
+from benchmarks.harness import Row, error_relative_to_largest, time_interleaved
+from sweep_service.dynamics.integrate import refine_quadrature
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow
 from sweep_service.dynamics.mean_field_erf import ErfNodeFlow
 from sweep_service.dynamics.regimes import cheapest_flow
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import ERF
-from sweep_service.model.two_point import pairs
+from sweep_service.model.two_point import make_pairs
 
-FLOOR, MOST_ERROR = 300.0, 1e-6
-PAIR_NODES = 12  # of ξ: what `cheapest_flow` gives to pairs at small D
+MIN_RATIO, MOST_ERROR = 300.0, 1e-6
+PAIR_NODES = 12  # nodes of ξ, as `cheapest_flow` uses for pairs at small D
 REFERENCE_NODES = 32
-DIMENSION = 100  # sets the scale of a start where D is infinite
+DIMENSION = 100  # sets the scale of a start if D is infinite
 
 
 def mean_field(quick: bool) -> Iterator[Row]:
-    sizes = ((300, 1, None), (400, 2, None)) if quick else ((5000, 1, FLOOR), (1000, 2, None))
+    sizes = ((300, 1, None), (400, 2, None)) if quick else ((5000, 1, MIN_RATIO), (1000, 2, None))
     for p, k, floor in sizes:
         for regime, D in (("MF", 3), ("HDMF", None)):
-            yield from compare(f"mean_field/{regime}-p{p}-k{k}", node_flow(p, k, D), floor, 1 if quick else 7)
+            yield from compare(
+                f"mean_field/{regime}-p{p}-k{k}", make_node_flow(p, k, D), floor, 1 if quick else 7
+            )
 
 
 def compare(name: str, flow: ErfNodeFlow, floor: float | None, repeats: int) -> Iterator[Row]:
-    """Our sum over pairs has the floor, and the loop as printed; a tuned loop is there to be honest."""
+    """Compare with the package's sum over pairs, the loop as printed, and a tuned loop without a bar."""
     y, nodes = flow.y0, len(Xi.rule(flow.system.D, PAIR_NODES).nodes)
     baselines = {
         "": (PairwiseFlow(flow.system, *flow.start, PAIR_NODES), "PairwiseFlow", floor),
-        "-loop": (partial(loop, flow, pair_sums), "a compiled loop over pairs", floor),
-        "-half": (partial(loop, flow, half_pair_sums), "a compiled loop over half the pairs", None),
+        "-loop": (partial(sum_over_pairs, flow, pair_sums), "a compiled loop over pairs", floor),
+        "-half": (partial(sum_over_pairs, flow, half_pair_sums), "a compiled loop over half the pairs", None),
     }
-    true = loop(flow, half_pair_sums, y, REFERENCE_NODES)
-    error = relative_to_largest(flow(y), true)
+    true = sum_over_pairs(flow, half_pair_sums, y, REFERENCE_NODES)
+    error = error_relative_to_largest(flow(y), true)
     pair_sums(*(np.ones((1, 1)),) * 2, *(np.ones(1),) * 4)  # compile
     calls = [partial(call, y) for call, _, _ in baselines.values()]
-    ours, *others = interleaved(partial(flow, y), *calls, repeats=repeats, budget=4.0)
+    ours, *others = time_interleaved(partial(flow, y), *calls, repeats=repeats, budget=4.0)
     title = f"ErfNodeFlow ({len(flow.weights)} nodes of λ*, orders to {2 * (flow.kappa.size - 1)})"
-    for (suffix, (_, what, bar)), found in zip(baselines.items(), others, strict=True):
+    for (suffix, (_, baseline, bar)), timing in zip(baselines.items(), others, strict=True):
         yield Row(
-            name + suffix, title, ours.seconds, f"{what} ({nodes} × ξ)", found.seconds,
-            error, relative_to_largest(found.value, true), bar, MOST_ERROR,
+            name + suffix, title, ours.seconds, f"{baseline} ({nodes} × ξ)", timing.seconds,
+            error, error_relative_to_largest(timing.value, true), bar, MOST_ERROR,
             note="" if suffix else f"Errors are those of dy/dt against {REFERENCE_NODES} nodes of ξ.",
         )  # fmt: skip
 
 
-def node_flow(p: int, k: int, D: int | None) -> ErfNodeFlow:
+def make_node_flow(p: int, k: int, D: int | None) -> ErfNodeFlow:
     """The O(p) flow of the package at a Gaussian start with P = I, built without any p by p matrix."""
     rng = np.random.default_rng(1)
     d = DIMENSION if D is None else k + D
     M = rng.standard_normal((p, k)) / np.sqrt(d)
     q = rng.chisquare(d - k, p) / d
-    system = MeanFieldSystem(P=np.eye(k), pairs=pairs(ERF, ERF), student=ERF, teacher=ERF, D=D, noise=0.0)
+    system = MeanFieldSystem(
+        P=np.eye(k), pairs=make_pairs(ERF, ERF), student=ERF, teacher=ERF, D=D, noise=0.0
+    )
     flow = cheapest_flow(system, M, q)
-    flow, _ = resolved(flow, [flow.y0, flow.learnt])  # as `integrate` does
+    flow, _ = refine_quadrature(flow, [flow.y0, flow.final_state_guess])  # as `integrate` does
     assert isinstance(flow, ErfNodeFlow)
     return flow
 
 
-def loop(flow: MeanFieldFlow, sums: Callable[..., Any], y: Any, nodes: int = PAIR_NODES) -> np.ndarray:
+def sum_over_pairs(
+    flow: MeanFieldFlow, sums: Callable[..., Any], y: Any, nodes: int = PAIR_NODES
+) -> np.ndarray:
     """dy/dt by a plain loop over pairs."""
     M, q = flow.state(y)
     xi = Xi.rule(flow.system.D, nodes)

@@ -1,4 +1,4 @@
-"""The page in a real Chromium: first views, a large phase diagram, and a map that fills in."""
+"""The web page in Chromium: first views, a large phase diagram, and a map that fills in."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from benchmarks.harness import Row
 from sweep_service.cli.demo import service as serving
 
-FIRST, DRAWN, STALL = 1.0, 1.0, 0.2  # seconds
-BYTES = 1.5e6
-# Times of the main thread without a frame; a task of more than 50 ms is what browsers call long.
-WATCH = """() => { window.stalls = [0];
+FIRST_VIEW_LIMIT_SECONDS, DIAGRAM_LIMIT_SECONDS, STALL_LIMIT_SECONDS = 1.0, 1.0, 0.2  # seconds
+MAX_PAGE_BYTES = 1.5e6
+# Records long tasks of the main thread, which by the definition of browsers take more than 50 ms.
+RECORD_STALLS = """() => { window.stalls = [0];
   new PerformanceObserver((list) => list.getEntries().forEach((one) => stalls.push(one.duration)))
     .observe({type: "longtask"}); }"""
 
@@ -34,24 +34,24 @@ def page(quick: bool) -> Iterator[Row]:
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        warm(url)
-        sweep = submitted(url, side)
-        yield live(browser, url, sweep, side, quick)
-        for path in ("/", "/compose", f"/sweeps/{sweep}", "/cluster"):
-            yield first_view(browser, url, path, quick)
-        yield diagram(browser, url, sweep, side, quick)
+        wait_for_workers(url)
+        sweep_id = submit_sweep(url, side)
+        yield measure_stalls(browser, url, sweep_id, side, quick)
+        for path in ("/", "/compose", f"/sweeps/{sweep_id}", "/cluster"):
+            yield measure_first_view(browser, url, path, quick)
+        yield measure_diagram(browser, url, sweep_id, side, quick)
         browser.close()
 
 
-def warm(url: str) -> None:
-    """Workers have their kernels, and are there."""
+def wait_for_workers(url: str) -> None:
+    """Wait until workers have started."""
     for _ in range(600):
         if httpx.get(f"{url}/readyz").json()["threads"]:
             return
         time.sleep(0.1)
 
 
-def submitted(url: str, side: int) -> str:
+def submit_sweep(url: str, side: int) -> str:
     spec = {
         "name": "many cells", "simulate": False, "observables": ["risk"],
         "axes": {"d": 50, "p": 4, "gamma": {"log": [0.01, 1.0, side]}, "noise": {"log": [1e-4, 1e-1, side]},
@@ -61,15 +61,15 @@ def submitted(url: str, side: int) -> str:
     return str(httpx.post(f"{url}/v1/sweeps", json=spec, timeout=60.0).raise_for_status().json()["id"])
 
 
-def live(browser: Browser, url: str, sweep: str, side: int, quick: bool) -> Row:
-    """The longest time in which the page could not answer, from its first frame to the last run.
+def measure_stalls(browser: Browser, url: str, sweep_id: str, side: int, quick: bool) -> Row:
+    """The longest time during which the page was unresponsive, from its first frame to the last run.
 
-    Browsers report 50 ms and more: that stands for less as well.
+    Browsers report only 50 ms and more, so 50 ms is the smallest result.
     """
     window = browser.new_page(viewport={"width": 1280, "height": 900}, bypass_csp=True)
-    window.goto(f"{url}/sweeps/{sweep}")
+    window.goto(f"{url}/sweeps/{sweep_id}")
     window.wait_for_function("document.querySelector('#map canvas').ariaLabel.includes('points')")
-    window.evaluate(WATCH)
+    window.evaluate(RECORD_STALLS)
     window.wait_for_function("document.querySelector('#state').textContent === 'completed'", timeout=300_000)
     window.wait_for_timeout(1500)
     longest = max(window.evaluate("stalls")) / 1e3
@@ -79,21 +79,23 @@ def live(browser: Browser, url: str, sweep: str, side: int, quick: bool) -> Row:
     window.close()
     return Row(
         "page/live", f"the longest stall while {side**2} runs fill in", max(longest, 0.05), "a frame", 1 / 60,
-        limit=None if quick else STALL, note=f"the map was read {updates} times",
+        limit=None if quick else STALL_LIMIT_SECONDS, note=f"the map was read {updates} times",
     )  # fmt: skip
 
 
-def first_view(browser: Browser, url: str, path: str, quick: bool) -> Row:
-    """From the address to content, with nothing in the browser's cache; the best of three."""
+def measure_first_view(browser: Browser, url: str, path: str, quick: bool) -> Row:
+    """Time from the request to a filled page with an empty browser cache; the best of three."""
     best, paint, size = float("inf"), 0.0, 0
     for _ in range(3):
         context = browser.new_context(bypass_csp=True)
         window = context.new_page()
         sizes: list[int] = []
-        window.on("requestfinished", lambda one, sizes=sizes: sizes.append(one.sizes()["responseBodySize"]))
+        window.on(
+            "requestfinished", lambda request, sizes=sizes: sizes.append(request.sizes()["responseBodySize"])
+        )
         began = time.perf_counter()
         window.goto(f"{url}{path}")
-        filled(window, path)
+        wait_until_filled(window, path)
         best = min(best, time.perf_counter() - began)
         paint = window.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1e3
         size = sum(sizes)
@@ -104,10 +106,10 @@ def first_view(browser: Browser, url: str, path: str, quick: bool) -> Row:
     empty = time.perf_counter() - began
     bare.close()
     name = path.split("/")[1] or "list"
-    assert size < BYTES, (path, size)
+    assert size < MAX_PAGE_BYTES, (path, size)
     return Row(
         f"page/{name}", f"first view of {'/sweeps/…' if name == 'sweeps' else path}, filled", best,
-        "/healthz as a page", empty, limit=None if quick else FIRST,
+        "/healthz as a page", empty, limit=None if quick else FIRST_VIEW_LIMIT_SECONDS,
         note=f"first paint {1e3 * paint:.0f} ms, {size / 1e3:.0f} kB",
     )  # fmt: skip
 
@@ -120,31 +122,31 @@ FILLED = {
 }
 
 
-def filled(window: Page, path: str) -> None:
+def wait_until_filled(window: Page, path: str) -> None:
     window.wait_for_function(FILLED[path.split("/")[1]], polling=10)
 
 
-def diagram(browser: Browser, url: str, sweep: str, side: int, quick: bool) -> Row:
-    """Another value is chosen: until it is drawn, the service's part included. The best of five."""
+def measure_diagram(browser: Browser, url: str, sweep_id: str, side: int, quick: bool) -> Row:
+    """Time from the choice of another value until it is drawn, including the service; the best of four."""
     window = browser.new_page(viewport={"width": 1280, "height": 900}, bypass_csp=True)
-    window.goto(f"{url}/sweeps/{sweep}/phase-diagram")
+    window.goto(f"{url}/sweeps/{sweep_id}/phase-diagram")
     window.wait_for_function("document.querySelector('#chart').dataset.drawn")
     values = ["ode_final_risk", "ode_over_floor", "ode_risk", "ode_diverged", "ode_final_risk"]
-    took: list[float] = []
+    elapsed: list[float] = []
     for value in values:
         before = int(window.evaluate("document.querySelector('#chart').dataset.drawn"))
         began = time.perf_counter()
         window.select_option('[name="value"]', value)
         window.wait_for_function(f"document.querySelector('#chart').dataset.drawn > {before}", polling=10)
-        took.append(time.perf_counter() - began)
+        elapsed.append(time.perf_counter() - began)
     parts: dict[str, Any] = {"x": "noise", "y": "gamma", "value": "ode_seconds"}
     began = time.perf_counter()
-    httpx.get(f"{url}/v1/sweeps/{sweep}/phase-diagram", params=parts, timeout=60.0).raise_for_status()
+    httpx.get(f"{url}/v1/sweeps/{sweep_id}/phase-diagram", params=parts, timeout=60.0).raise_for_status()
     alone = time.perf_counter() - began
     drawing = window.evaluate("Number(document.querySelector('#chart').dataset.milliseconds)")
     window.close()
     return Row(
-        "page/diagram", f"a phase diagram of {side} × {side} cells, chosen to drawn", min(took[1:]),
-        "its numbers by REST alone", alone, limit=None if quick else DRAWN,
-        note=f"{drawing} ms of it to draw; slowest {max(took):.2f} s",
+        "page/diagram", f"a phase diagram of {side} × {side} cells, chosen to drawn", min(elapsed[1:]),
+        "its numbers by REST alone", alone, limit=None if quick else DIAGRAM_LIMIT_SECONDS,
+        note=f"{drawing} ms of it to draw; slowest {max(elapsed):.2f} s",
     )  # fmt: skip

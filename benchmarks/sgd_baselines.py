@@ -1,6 +1,6 @@
 """One-pass SGD as a careful physicist writes it: NumPy, double precision, one chain, step by step.
 
-`tests/test_benchmarks.py` holds it equal to the package on the same inputs.
+`tests/test_benchmarks.py` checks that it agrees with the package on the same inputs.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]
 
 
 def numpy_sgd(point: Point, W: Array, W_star: Array, inputs: Iterable[Input]) -> Array:
-    """W (p, d), changed in place by one step for each input."""
+    """Change W (p, d) in place by one step for each input, and return it."""
     sigma, slope = ACTIVATIONS[point.activation.name]
     sigma_star, _ = ACTIVATIONS[point.teacher_activation.name]
     rate, root_noise = point.gamma / point.p, math.sqrt(point.noise)
     for x, z in inputs:
         lam = W @ x
         lam_star = W_star @ x
-        # sums: .mean() would double the time of a small step
+        # sums, because .mean() would double the time of a small step
         error = sigma_star(lam_star).sum() / point.k + root_noise * z - sigma(lam).sum() / point.p
         W += np.outer(rate * error * slope(lam), x)
     return W
 
 
-def drawn(d: int, steps: int, rng: np.random.Generator) -> Iterator[Input]:
+def draw_inputs(d: int, steps: int, rng: np.random.Generator) -> Iterator[Input]:
     for _ in range(steps):
         yield rng.standard_normal(d) / math.sqrt(d), rng.standard_normal()
 
 
-def weights(point: Point, seed: int = 0) -> tuple[Array, Array]:
+def start_weights(point: Point, seed: int = 0) -> tuple[Array, Array]:
     """W (p, d) and W* (k, d) at the start that the package draws."""
     students, teachers = point.start(seed).coordinates(point.d)
     W, W_star = np.zeros((point.p, point.d)), np.zeros((point.k, point.d))

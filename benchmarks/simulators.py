@@ -1,4 +1,4 @@
-"""Exact SGD through `simulate` against a NumPy loop over the steps, both per step of one chain."""
+"""Exact SGD by `simulate` against a NumPy loop over steps, both per step of one chain."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 
 import sweep_service as ss
-from benchmarks.harness import Row, interleaved, seconds
-from benchmarks.sgd_baselines import drawn, numpy_sgd, weights
+from benchmarks.harness import Row, measure_seconds, time_interleaved
+from benchmarks.sgd_baselines import draw_inputs, numpy_sgd, start_weights
 from sweep_service.model.point import Point
 
 INIT = {"kind": "gaussian", "teacher": "orthonormal"}
 GAMMA, NOISE = 0.1, 1e-3  # stable for every activation
-SETUP_SHARE = 1 / 40  # of a run: starts and the one record, which do not grow with its steps
-SHORTEST, LONGEST = 0.3, 2.5  # seconds of such a run
-BASELINE, TIMES = 0.1, 3  # seconds of the loop that are timed, and how often in each turn: it varies more
-GEMM = 1000  # rows and columns of the product that stands for what the machine can do
+SETUP_SHARE = 1 / 40  # of a run's time: start and record, which do not depend on the number of steps
+MIN_RUN_SECONDS, MAX_RUN_SECONDS = 0.3, 2.5
+BASELINE_SECONDS = 0.1  # duration of a timed NumPy loop
+BASELINE_REPEATS = 3  # in each turn, because the time of the loop varies more
+GEMM_SIZE = 1000  # rows and columns of the matrix product that measures the speed of the machine
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is simulated, for how many seeds together; `gemm` asks for the speed of a matrix product too."""
+    """The point, seeds and simulator of a run; `gemm` also measures the speed of a matrix product."""
 
     p: int
     k: int
@@ -75,13 +76,13 @@ QUICK = (
 
 def sgd(quick: bool) -> Iterator[Row]:
     for case in QUICK if quick else FULL:
-        yield row(case, quick)
+        yield make_row(case, quick)
 
 
-def row(case: Case, quick: bool) -> Row:
-    cost = measured(case, quick)
+def make_row(case: Case, quick: bool) -> Row:
+    cost = measure_cost(case, quick)
     attrs, flops = cost.dataset.attrs, 4.0 * case.p * case.d
-    fraction = flops / cost.ours * cost.gemm / (2.0 * GEMM**3) if cost.gemm else None
+    fraction = flops / cost.ours * cost.gemm / (2.0 * GEMM_SIZE**3) if cost.gemm else None
     seeds = f"{case.seeds} seeds" if case.seeds > 1 else "one chain"
     return Row(
         f"sgd/{case.name}",
@@ -98,7 +99,7 @@ def row(case: Case, quick: bool) -> Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds per step of a chain, by us and by NumPy, and of one matrix product where it was asked for."""
+    """Seconds per step of a chain, by the package and by NumPy, and of a matrix product if requested."""
 
     ours: float
     numpy: float
@@ -107,26 +108,28 @@ class Cost:
     dataset: Any
 
 
-def measured(case: Case, quick: bool) -> Cost:
-    """All in the same turns; the last value of a run shows that it did not diverge."""
+def measure_cost(case: Case, quick: bool) -> Cost:
+    """Measure all costs of a case in turns, and check that the run did not diverge."""
     point = case.point
-    steps = enough_steps(case, quick)
-    W, W_star = weights(point)
+    steps = choose_steps(case, quick)
+    W, W_star = start_weights(point)
     rng = np.random.default_rng(1)
 
     def loop(count: int) -> None:
-        numpy_sgd(point, W, W_star, drawn(point.d, count, rng))
+        numpy_sgd(point, W, W_star, draw_inputs(point.d, count, rng))
 
     loop(2)
-    short = math.ceil((BASELINE / 10 if quick else BASELINE) / (seconds(partial(loop, 8)) / 8))
-    square = rng.standard_normal((GEMM, GEMM))
+    short = math.ceil(
+        (BASELINE_SECONDS / 10 if quick else BASELINE_SECONDS) / (measure_seconds(partial(loop, 8)) / 8)
+    )
+    square = rng.standard_normal((GEMM_SIZE, GEMM_SIZE))
     product = [partial(np.matmul, square, square, out=np.empty_like(square))] if case.gemm else []
-    calls = [partial(run, case, steps), *product, *[partial(loop, short)] * TIMES]
-    ours, *others = interleaved(*calls, repeats=1 if quick else 5)
+    calls = [partial(run, case, steps), *product, *[partial(loop, short)] * BASELINE_REPEATS]
+    ours, *others = time_interleaved(*calls, repeats=1 if quick else 5)
     assert np.all(np.isfinite(ours.value.risk)), f"{case.name} diverged"
     return Cost(
         ours.seconds / (steps * case.seeds),
-        min(timed.seconds for timed in others[-TIMES:]) / short,
+        min(timing.seconds for timing in others[-BASELINE_REPEATS:]) / short,
         others[0].seconds if case.gemm else None,
         steps,
         ours.value,
@@ -134,7 +137,7 @@ def measured(case: Case, quick: bool) -> Cost:
 
 
 def run(case: Case, steps: int) -> Any:
-    """So many steps with one record at the end, as a user asks for them."""
+    """Simulate `steps` steps with one record at the end, through the public function."""
     seed = range(case.seeds) if case.seeds > 1 else 0
     return ss.simulate(
         case.point, times=[steps * case.point.delta_t], seed=seed, engine=case.engine,
@@ -142,13 +145,13 @@ def run(case: Case, steps: int) -> Any:
     )  # fmt: skip
 
 
-def enough_steps(case: Case, quick: bool) -> int:
-    """Steps beside which the time to set a run up is small; compiles by the way."""
+def choose_steps(case: Case, quick: bool) -> int:
+    """Number of steps for which the time of the setup is negligible; also compiles the kernels."""
     steps = 64
     run(case, steps)
-    setup = spent = seconds(partial(run, case, steps))
-    target = 0.02 if quick else min(max(setup / SETUP_SHARE, SHORTEST), LONGEST)
+    setup = spent = measure_seconds(partial(run, case, steps))
+    target = 0.02 if quick else min(max(setup / SETUP_SHARE, MIN_RUN_SECONDS), MAX_RUN_SECONDS)
     while spent < setup + target / 8:
         steps *= 4
-        spent = seconds(partial(run, case, steps))
+        spent = measure_seconds(partial(run, case, steps))
     return math.ceil(steps * target / max(spent - setup, spent / 8))

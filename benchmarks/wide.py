@@ -1,4 +1,4 @@
-"""The full state at p = 100: our default integrator against scipy's on the same right-hand side."""
+"""The full state at p = 100: the default integrator against SciPy's on the same right-hand side."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import sweep_service as ss
-from benchmarks.harness import Row, interleaved, relative
+from benchmarks.harness import Row, relative_error, time_interleaved
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Setup
 from sweep_service.model.point import Point
 
 REGIME = "classical_noise"
 INIT = {"kind": "gaussian", "teacher": "orthonormal"}
-# LSODA turns to its dense Jacobian of 5250 columns near t = 200; to t = 1000 it would take minutes.
+# LSODA switches to its dense Jacobian of 5250 columns near t = 200; to t = 1000 it would take minutes.
 LSODA_END = 300.0
 
 
 def wide(quick: bool) -> Iterator[Row]:
     p, end, lsoda_end = (40, 10.0, 3.0) if quick else (100, 1e3, LSODA_END)
-    given = {"d": 10 * p, "p": p, "k": 2, "gamma": 0.5, "noise": 1e-3, "init": INIT}
-    point = Point.parse(given)
-    flow = REGIMES[REGIME].flow(Setup(point, point.start(0), 0, RegimeOptions()))
+    parameters = {"d": 10 * p, "p": p, "k": 2, "gamma": 0.5, "noise": 1e-3, "init": INIT}
+    point = Point.parse(parameters)
+    flow = REGIMES[REGIME].make_flow(Setup(point, point.start(0), 0, RegimeOptions()))
     times = np.unique(np.append(np.geomspace(1e-2, end, 51), lsoda_end))
     early = times[times <= lsoda_end]
 
     def ours(at: Any = times) -> Any:
-        return ss.integrate(given, times=at, regime=REGIME)
+        return ss.integrate(parameters, times=at, regime=REGIME)
 
     def scipy(method: str, rtol: float, at: Any = times) -> Any:
         path = solve_ivp(
@@ -39,7 +39,7 @@ def wide(quick: bool) -> Iterator[Row]:
 
     ours(early[:1])
     true = scipy("DOP853", 1e-12)
-    full, shorter, rk45, lsoda = interleaved(
+    full, shorter, rk45, lsoda = time_interleaved(
         ours,
         lambda: ours(early),
         lambda: scipy("RK45", 1e-6),
@@ -49,10 +49,11 @@ def wide(quick: bool) -> Iterator[Row]:
     engine = f"integrate ({full.value.attrs['engine']})"
     yield Row(
         f"wide/rk45-p{p}", engine, full.seconds, f"RK45 1e-6/1e-9 to t = {end:g}", rk45.seconds,
-        relative(full.value.risk, true), relative(rk45.value, true),
+        relative_error(full.value.risk, true), relative_error(rk45.value, true),
         note="Errors are those of R(t) against DOP853 at 1e-12.",
     )  # fmt: skip
     yield Row(
         f"wide/lsoda-p{p}", engine, shorter.seconds, f"LSODA 1e-10/1e-13 to t = {lsoda_end:g}", lsoda.seconds,
-        relative(shorter.value.risk, true[: len(early)]), relative(lsoda.value, true[: len(early)]),
+        relative_error(shorter.value.risk, true[: len(early)]),
+        relative_error(lsoda.value, true[: len(early)]),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which theory fits a point, and what to be wary of, always with the reason in words."""
+"""The automatic choice of a regime for a point, with its reason, and warnings about points and regimes."""
 
 from __future__ import annotations
 
@@ -10,82 +10,91 @@ from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS
 from sweep_service.model.point import Point
 
-NARROW = 64  # up to here finite p matters more than anything mean field neglects
-LARGE_STEP = 0.1  # δt above which no limit is near
-SMALL_RATE = 0.02  # γ/p below which gradient flow and SS agree
-FEW_DIMENSIONS = 50  # d - k up to which Ξ matters
+MAX_NARROW_WIDTH = 64  # p up to which effects of finite p exceed the errors of the other regimes
+LARGE_DELTA_T = 0.1  # δt above which no limit applies
+SMALL_GAMMA_OVER_P = 0.02  # γ/p up to which gradient flow and SS-ODE agree
+MAX_XI_DIMENSIONS = 50  # d - k up to which the law of Ξ matters
 
 
 @dataclass(frozen=True)
-class Choice:
+class RegimeChoice:
     regime: str
     reason: str
 
 
-def sides(delta_t: Any, p: Any, gamma_over_p: Any, noise: Any) -> tuple[Any, Any, Any, Any]:
-    """Of numbers or arrays, on which side of each border they are: whether the step is large, the student
-    narrow, its rate high, the labels noisy. Points on the same sides with the same start have one choice,
-    and where one of the first two holds the start does not count.
+def compare_with_thresholds(delta_t: Any, p: Any, gamma_over_p: Any, noise: Any) -> tuple[Any, Any, Any, Any]:
+    """Compare numbers or arrays with the thresholds of the rule.
+
+    Returns whether the step is large, the student narrow, the rate γ/p high and the labels noisy. Points
+    with the same answers and the same start have the same choice; if one of the first two answers is true,
+    the start does not matter.
     """
-    return delta_t > LARGE_STEP, p <= NARROW, gamma_over_p > SMALL_RATE, noise > 0
+    return delta_t > LARGE_DELTA_T, p <= MAX_NARROW_WIDTH, gamma_over_p > SMALL_GAMMA_OVER_P, noise > 0
 
 
-def choose(point: Point, start: Start) -> Choice:
-    """The regime of the written rule; if it does not support a parameter, the first one that does."""
-    choice = _rule(point, start)
-    if not point.unsupported(REGIMES[choice.regime].supports):
+def choose_regime(point: Point, start: Start) -> RegimeChoice:
+    """Choose the regime by the documented rule, or the first one that supports all parameters."""
+    choice = _apply_rule(point, start)
+    if not point.find_unsupported(REGIMES[choice.regime].supports):
         return choice
     for name, regime in REGIMES.items():
-        if not point.unsupported(regime.supports):
-            return Choice(name, f"supports {', '.join(point.unusual)}, which {choice.regime} does not")
+        if not point.find_unsupported(regime.supports):
+            parameters = ", ".join(point.non_default)
+            return RegimeChoice(name, f"supports {parameters}, which {choice.regime} does not")
     point.require_support(FIRST_PARAMETERS, "any regime")
     raise AssertionError("every regime supports the first parameters")
 
 
-def _rule(point: Point, start: Start) -> Choice:
-    """Measured errors decide the borders."""
+def _apply_rule(point: Point, start: Start) -> RegimeChoice:
+    """The documented rule; its thresholds come from measured errors."""
     ratio, D = point.gamma_over_p, start.d - point.k
-    large, narrow, high, noisy = sides(point.delta_t, point.p, ratio, point.noise)
+    large, narrow, high, noisy = compare_with_thresholds(point.delta_t, point.p, ratio, point.noise)
     if large:
-        return Choice(
+        return RegimeChoice(
             "high_dimensional",
-            f"δt = {point.delta_t:.3g} > {LARGE_STEP}: no guarantee, SS-ODE keeps the most terms",
+            f"δt = {point.delta_t:.3g} > {LARGE_DELTA_T}: no guarantee, SS-ODE has the most terms",
         )
     if narrow:
-        here = f"p = {point.p} <= {NARROW}"
+        width = f"p = {point.p} <= {MAX_NARROW_WIDTH}"
         if high:
-            return Choice(
-                "high_dimensional", f"{here} and γ/p = {ratio:.3g} > {SMALL_RATE}: the sampling term counts"
+            return RegimeChoice(
+                "high_dimensional",
+                f"{width} and γ/p = {ratio:.3g} > {SMALL_GAMMA_OVER_P}: the sampling term matters",
             )
         if noisy:
-            return Choice(
+            return RegimeChoice(
                 "classical_noise",
-                f"{here}, γ/p = {ratio:.3g} <= {SMALL_RATE} and label noise: its plateau counts",
+                f"{width}, γ/p = {ratio:.3g} <= {SMALL_GAMMA_OVER_P} and label noise: its plateau matters",
             )
-        return Choice(
-            "classical", f"{here}, γ/p = {ratio:.3g} <= {SMALL_RATE} and no label noise: gradient flow"
+        return RegimeChoice(
+            "classical",
+            f"{width}, γ/p = {ratio:.3g} <= {SMALL_GAMMA_OVER_P} and no label noise: gradient flow",
         )
-    here = f"p = {point.p} > {NARROW}"
+    width = f"p = {point.p} > {MAX_NARROW_WIDTH}"
     if is_projected(start):
-        return Choice("mean_field_projected", f"{here} and Q⊥(0) = 0, which is a fixed point")
+        return RegimeChoice("mean_field_projected", f"{width} and Q⊥(0) = 0, which is a fixed point")
     if not start.invariant:
-        return Choice(
+        return RegimeChoice(
             "high_dimensional",
-            f"{here}, but the start is not known to be orthogonally invariant: no mean field",
+            f"{width}, but the start is not known to be orthogonally invariant: no mean field",
         )
-    if D <= FEW_DIMENSIONS:
-        return Choice("mean_field", f"{here} and d - k = {D} <= {FEW_DIMENSIONS}: the law of Ξ counts")
-    return Choice("mean_field_high_dimensional", f"{here} and d - k = {D} > {FEW_DIMENSIONS}: Ξ = I")
+    if D <= MAX_XI_DIMENSIONS:
+        return RegimeChoice(
+            "mean_field", f"{width} and d - k = {D} <= {MAX_XI_DIMENSIONS}: the law of Ξ matters"
+        )
+    return RegimeChoice(
+        "mean_field_high_dimensional", f"{width} and d - k = {D} > {MAX_XI_DIMENSIONS}: Ξ = I"
+    )
 
 
-def point_warnings(point: Point) -> list[str]:
-    """What to know about a point whatever is computed there."""
-    found = []
-    if point.delta_t > LARGE_STEP:
-        found.append(f"δt = {point.delta_t:.3g} > {LARGE_STEP}: no guarantee for any of the ODEs")
+def collect_point_warnings(point: Point) -> list[str]:
+    """Warnings about a point that hold for SGD and every regime."""
+    warnings = []
+    if point.delta_t > LARGE_DELTA_T:
+        warnings.append(f"δt = {point.delta_t:.3g} > {LARGE_DELTA_T}: no guarantee for any of the ODEs")
     if point.p % point.k:
-        found.append(
-            f"p = {point.p} is no multiple of k = {point.k}: not evenly realisable: "
+        warnings.append(
+            f"p = {point.p} is not a multiple of k = {point.k}, so the teacher is not evenly realisable: "
             "R has a floor independent of gamma"
         )
     for act in {
@@ -93,11 +102,11 @@ def point_warnings(point: Point) -> list[str]:
         point.teacher_activation.name: point.teacher_activation,
     }.values():
         if act.assumptions:
-            found.append(f"{act.name}: {act.assumptions}")
-    return found
+            warnings.append(f"{act.name}: {act.assumptions}")
+    return warnings
 
 
-def theory_warnings(point: Point, regime: str) -> list[str]:
-    """Where the chosen theory is stretched."""
+def collect_regime_warnings(point: Point, regime: str) -> list[str]:
+    """Warnings about a point, and about the validity of a regime there."""
     cautions = (caution(point) for caution in REGIMES[regime].cautions)
-    return [*point_warnings(point), *(text for text in cautions if text)]
+    return [*collect_point_warnings(point), *(text for text in cautions if text)]

@@ -1,7 +1,7 @@
 """The overlap flow in one compiled call, for narrow students whose averages have a closed form.
 
-Below p ≈ 30 a right-hand side takes a few microseconds, less than Python needs to put it
-together from terms. The equations are those of `overlap_flow`, and the tests hold the two equal.
+Below p ≈ 30 a right-hand side takes a few microseconds, less than Python needs to sum its terms. The
+equations are those of `overlap_flow`; tests check that both agree.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sweep_service.model.overlaps import Overlaps
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 
-WIDEST = 30
-DIFFERENCE = 1.5e-8  # √eps: the step of a forward difference
+MAX_COMPILED_WIDTH = 30
+DIFFERENCE_STEP = 1.5e-8  # √eps: the step of a forward difference
 
 
 @kernel()
@@ -82,7 +82,7 @@ def closed_jacobian(code, y, p, k, P, noise, B, Q):
     base, moved, x = np.empty(n), np.empty(n), y.copy()
     closed_flow(code, x, p, k, P, noise, B, Q, base)
     for j in range(n):
-        h = DIFFERENCE * max(1.0, abs(y[j]))
+        h = DIFFERENCE_STEP * max(1.0, abs(y[j]))
         x[j] = y[j] + h
         closed_flow(code, x, p, k, P, noise, B, Q, moved)
         x[j] = y[j]
@@ -92,7 +92,7 @@ def closed_jacobian(code, y, p, k, P, noise, B, Q):
 
 
 class SmallFlow(OverlapFlow):
-    """`OverlapFlow` with drift and label noise compiled; further terms are added to it."""
+    """`OverlapFlow` with compiled drift and label noise, to which other terms are added."""
 
     def __init__(self, system: System, terms: tuple[Term, ...], start: Overlaps) -> None:
         super().__init__(system, terms, start)
@@ -100,30 +100,31 @@ class SmallFlow(OverlapFlow):
         assert isinstance(closed, ClosedForm)
         self.code = closed.code
         self.noise = system.gamma_over_p * system.noise if label_noise in terms else 0.0
-        self.rest = tuple(term for term in terms if term not in (drift, label_noise))
+        self.other_terms = tuple(term for term in terms if term not in (drift, label_noise))
         self.work = np.empty((self.p, self.p + self.k)), np.empty((self.p, self.p))
 
     @staticmethod
-    def serves(system: System, p: int) -> bool:
-        """Is this the faster way here?"""
+    def is_applicable(system: System, p: int) -> bool:
+        """Whether this flow can be used, and is the faster one, at width p."""
         pairs = system.pairs
         return (
             isinstance(pairs.students, ClosedForm)
             and pairs.mixed == pairs.students
-            and (p <= WIDEST and system.finite_d is None)
+            and p <= MAX_COMPILED_WIDTH
+            and system.finite_d is None
         )
 
     def __call__(self, y: Array) -> Array:
         out = np.empty_like(y)
         closed_flow(self.code, y, self.p, self.k, self.system.P, self.noise, *self.work, out)
-        if self.rest:
+        if self.other_terms:
             now = Moments(self.system, *unpack(y, self.p, self.k))
-            for term in self.rest:
+            for term in self.other_terms:
                 dM, dQ = term(self.system, now)
                 out += pack(dM + np.zeros_like(now.M), dQ)
         return out
 
     @property
     def jacobian(self) -> Callable[[Array], Array]:
-        """Of the compiled part. The rest is of order γ/p and an implicit step converges without it."""
+        """Jacobian of the compiled part; the rest is of order γ/p and implicit steps converge without it."""
         return lambda y: closed_jacobian(self.code, y, self.p, self.k, self.system.P, self.noise, *self.work)

@@ -1,4 +1,4 @@
-"""`integrate`: one point, one limiting theory, one labelled dataset."""
+"""`integrate`: a limiting theory at one point, as a labelled dataset."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.dynamics.auto import Choice, choose, theory_warnings
+from sweep_service.dynamics.auto import RegimeChoice, choose_regime, collect_regime_warnings
 from sweep_service.dynamics.mean_field import MeanFieldFlow
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
-from sweep_service.model.labels import WIDEST_STORED, labelled
-from sweep_service.model.observables import OBSERVABLES, States, chosen, observe
+from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset
+from sweep_service.model.observables import OBSERVABLES, States, observe, select_observables
 from sweep_service.model.overlaps import inside_norms
 from sweep_service.model.point import Point
 from sweep_service.numerics.blas import one_blas_thread
-from sweep_service.numerics.jit import working_time
+from sweep_service.numerics.jit import thread_work_seconds
 from sweep_service.numerics.types import Array
-from sweep_service.validation import increasing_times, seeds, switch
+from sweep_service.validation import read_bool, read_seeds, read_times
 
-# A mean-field quadrature is refined while it errs by more than this many times the flow's precision.
-QUADRATURE = 100.0
-REFINEMENTS = 3
-# Attributes that become lists along `seed`, in its order.
-PER_RUN = ("seed", "status", "steps", "evaluations", "seconds", "quadrature_error")
+# A mean-field quadrature is refined while its error exceeds this multiple of the flow's precision.
+MAX_QUADRATURE_ERROR = 100.0
+MAX_REFINEMENTS = 3
+# Attributes that become lists in the order of `seed`.
+PER_SEED_ATTRIBUTES = ("seed", "status", "steps", "evaluations", "seconds", "quadrature_error")
 
 
 def integrate(
@@ -44,36 +44,67 @@ def integrate(
     overlaps: bool | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> xr.Dataset:
-    """Integrate a limiting theory of SGD.
+    """Integrate the ODEs of a limiting theory of SGD.
 
-    `point` holds d, p, k, gamma and optionally noise, activation, teacher_activation, init. `times`
-    are increasing, in units where one SGD step is γ/(pd). `regime` is a name of `REGIMES`, or auto.
-    A sequence of seeds adds the dimension `seed`. `observables` are names of `OBSERVABLES`; `overlaps`
-    keeps M and Q (or q): by default up to p = 256. `stopped` is asked at every evaluation and ends the
-    call with `Stopped`.
+    Parameters
+    ----------
+    point : mapping or Point
+        d, p, k, gamma and optionally noise, activation, teacher_activation and init.
+    times : sequence of float
+        Strictly increasing times >= 0, in units in which one SGD step takes γ/(pd).
+    regime : str, default "auto"
+        Name of a regime (a key of `REGIMES`), or "auto" to choose one by the documented rule.
+    seed : int or sequence of int, default 0
+        Seed of the initial condition. A sequence adds the dimension `seed`.
+    regime_options : mapping, optional
+        Switches of the theory and sizes of quadratures, see `RegimeOptions`.
+    observables : sequence of str, optional
+        Names of `OBSERVABLES`. The risk is always recorded. By default, the default observables.
+    overlaps : bool, optional
+        Whether to keep M and Q (q in mean field). By default they are kept up to p = 256.
+    stopped : callable, optional
+        Called at every evaluation; when it returns true, the call raises `Stopped`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Observables and overlaps over `time`. Attributes record the parameters, the regime and why it was
+        chosen, the integrator, the status (`done` or `diverged`) and any warnings.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is not usable.
+    RegimeUndefined
+        If the regime does not exist at this point.
+    IntegrationFailed
+        If the integrator failed although the solution is finite.
+    Stopped
+        If `stopped` returned true.
     """
     point = Point.parse(point)
-    keep = point.p <= WIDEST_STORED if overlaps is None else switch(overlaps, "overlaps")
+    keep = point.p <= MAX_WIDTH_WITH_OVERLAPS if overlaps is None else read_bool(overlaps, "overlaps")
     if not isinstance(regime, str) or (regime != "auto" and regime not in REGIMES):
         raise unknown_name("regime", regime, ("auto", *REGIMES))
-    given: dict[str, Any] = {
-        "times": increasing_times(times), "regime": regime, "options": RegimeOptions.parse(regime_options),
-        "observables": chosen(observables), "overlaps": keep, "stopped": stopped,
+    arguments: dict[str, Any] = {
+        "times": read_times(times), "regime": regime, "options": RegimeOptions.parse(regime_options),
+        "observables": select_observables(observables), "overlaps": keep, "stopped": stopped,
     }  # fmt: skip
-    starts = seeds(seed)
-    runs = [_dataset(integrate_run(point, seed=one, **given), given["times"]) for one in starts]
+    start_seeds = read_seeds(seed)
+    integrations = (integrate_run(point, seed=start_seed, **arguments) for start_seed in start_seeds)
+    runs = [_build_dataset(integration, arguments["times"]) for integration in integrations]
     if isinstance(seed, numbers.Real):
         return runs[0]
-    return _along_seed(runs, starts)
+    return _concatenate_seeds(runs, start_seeds)
 
 
 @dataclass(frozen=True)
 class Integration:
-    """What one seed gave: arrays by name with their dimensions, time first."""
+    """The result of one seed: arrays by name with their dimensions, time first."""
 
     variables: dict[str, tuple[tuple[str, ...], Array]]
     setup: Setup
-    choice: Choice
+    choice: RegimeChoice
     flow: Flow
     path: Trajectory
     quadrature_error: float
@@ -91,14 +122,14 @@ def integrate_run(
     overlaps: bool,
     stopped: Callable[[], bool] | None = None,
 ) -> Integration:
-    """`integrate` of one seed on arguments that were read before, without labels: what a worker stores."""
+    """Integrate one seed on validated arguments and return plain arrays, as workers store them."""
     with one_blas_thread():
         setup = Setup(point, point.start(seed), seed, options)
-        choice = choose(point, setup.start) if regime == "auto" else Choice(regime, "asked for")
-        began = working_time()
-        flow, path, error = _solve_finely(setup, choice.regime, times, stopped)
+        choice = choose_regime(point, setup.start) if regime == "auto" else RegimeChoice(regime, "requested")
+        began = thread_work_seconds()
+        flow, path, error = _solve_refined(setup, choice.regime, times, stopped)
         risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
-        states, kept = _states(flow, path, risk, setup.start.overlaps.P)
+        states, student_overlaps = _collect_states(flow, path, risk, setup.start.overlaps.P)
         unit = "particle" if REGIMES[choice.regime].particles else "student"
         variables = {
             name: (("time", *(unit if dim == "student" else dim for dim in OBSERVABLES[name].dims)), values)
@@ -106,71 +137,76 @@ def integrate_run(
         }
         if overlaps:
             variables["overlap_student_teacher"] = (("time", unit, "teacher"), states.M)
-            variables |= {name: (("time", unit, *others), values) for name, (others, values) in kept.items()}
-        return Integration(variables, setup, choice, flow, path, error, working_time() - began)
+            variables |= {
+                name: (("time", unit, *dims), values) for name, (dims, values) in student_overlaps.items()
+            }
+        return Integration(variables, setup, choice, flow, path, error, thread_work_seconds() - began)
 
 
-def _dataset(found: Integration, times: Array) -> xr.Dataset:
-    setup, path, regime = found.setup, found.path, found.choice.regime
+def _build_dataset(integration: Integration, times: Array) -> xr.Dataset:
+    setup, path, regime = integration.setup, integration.path, integration.choice.regime
     point, P = setup.point, setup.start.overlaps.P
-    warnings = [*point.init.warnings, *theory_warnings(point, regime)]
+    warnings = [*point.init.warnings, *collect_regime_warnings(point, regime)]
     attributes = {
         "seed": setup.seed,
         "regime": regime,
-        "regime_reason": found.choice.reason,
+        "regime_reason": integration.choice.reason,
         "regime_options": json.dumps(setup.options.content()),
         "engine": path.integrator,
-        "flow": type(found.flow).__name__,
-        "sampling_term": getattr(found.flow.system, "variance_method", "none"),
+        "flow": type(integration.flow).__name__,
+        "sampling_term": getattr(integration.flow.system, "variance_method", "none"),
         "status": path.status.label,
         "steps": path.steps,
         "evaluations": path.evaluations,
-        "quadrature_error": found.quadrature_error,
-        "seconds": found.seconds,
+        "quadrature_error": integration.quadrature_error,
+        "seconds": integration.seconds,
         "warnings": "\n".join(warnings),
     }
-    variables = {**found.variables, "overlap_teacher": (("teacher", "teacher_other"), P)}
-    return labelled(variables, {"time": times}, point, attributes)
+    variables = {**integration.variables, "overlap_teacher": (("teacher", "teacher_other"), P)}
+    return label_dataset(variables, {"time": times}, point, attributes)
 
 
-def _solve_finely(
+def _solve_refined(
     setup: Setup, regime: str, times: Array, stopped: Callable[[], bool] | None
 ) -> tuple[Flow, Trajectory, float]:
-    """Integrate; again on a finer quadrature where a mean-field flow went beyond what its own resolves."""
-    flow = REGIMES[regime].flow(setup)
+    """Integrate, and repeat on a finer quadrature if a mean-field flow reached states it does not resolve."""
+    flow = REGIMES[regime].make_flow(setup)
     if not isinstance(flow, MeanFieldFlow):
         return flow, solve(flow, times, stopped=stopped), 0.0
-    flow, _ = resolved(flow, [flow.y0, flow.learnt])
+    flow, _ = refine_quadrature(flow, [flow.y0, flow.final_state_guess])
     path = solve(flow, times, stopped=stopped)
     finite = path.states[np.all(np.isfinite(path.states), axis=1)]
-    finer, error = resolved(flow, [*finite[-1:]])
+    finer, error = refine_quadrature(flow, [*finite[-1:]])
     if finer is not flow:
         flow, path = finer, solve(finer, times, stopped=stopped)
     return flow, path, error
 
 
-def resolved(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFieldFlow, float]:
-    """The flow on a quadrature fine enough at these states, and the error left, relative to |f(y0)|."""
+def refine_quadrature(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFieldFlow, float]:
+    """Refine a flow until its quadrature resolves these states.
+
+    Returns the flow and its remaining error relative to |f(y0)|.
+    """
     scale = max(float(np.max(np.abs(flow(flow.y0)))), 1e-300)
     error = 0.0
-    for _ in range(REFINEMENTS):
-        finer = flow.refined()
+    for _ in range(MAX_REFINEMENTS):
+        finer = flow.refine()
         if finer is None:
             break
         error = max((float(np.max(np.abs(flow(y) - finer(y)))) for y in states), default=0.0) / scale
-        if error <= QUADRATURE * flow.precision:
+        if error <= MAX_QUADRATURE_ERROR * flow.precision:
             break
         flow = finer
     return flow, error
 
 
-def _states(
+def _collect_states(
     flow: Any, path: Trajectory, risk: Array, P: Array
 ) -> tuple[States, dict[str, tuple[tuple[str, ...], Array]]]:
-    """The trajectory as observables see it, and what is stored beside M: Q, or q in mean field."""
+    """The trajectory as input of observables, and the variable stored beside M: Q, or q in mean field."""
     if isinstance(flow, MeanFieldFlow):
-        both = [flow.state(y) for y in path.states]
-        M, q = np.array([M for M, _ in both]), np.array([q for _, q in both])
+        states = [flow.state(y) for y in path.states]
+        M, q = np.array([M for M, _ in states]), np.array([q for _, q in states])
         q[~np.all(np.isfinite(path.states), axis=1)] = np.nan
         return States(risk, M, inside_norms(M, P) + q, P, orthogonal_norms=q), {"orthogonal_norm": ((), q)}
     all_overlaps = [flow.overlaps(y) for y in path.states]
@@ -178,15 +214,19 @@ def _states(
     return States.of(risk, M, Q, P), {"overlap_student": (("student_other",), Q)}
 
 
-def _along_seed(runs: list[xr.Dataset], starts: tuple[int, ...]) -> xr.Dataset:
-    """One dataset along `seed`; attributes that differ between seeds become lists in its order."""
+def _concatenate_seeds(runs: list[xr.Dataset], start_seeds: tuple[int, ...]) -> xr.Dataset:
+    """Concatenate datasets along `seed`; attributes that differ become lists in the order of seeds."""
     joined = xr.concat(
-        runs, xr.Variable("seed", list(starts)), coords="minimal", compat="override", combine_attrs="override"
+        runs,
+        xr.Variable("seed", list(start_seeds)),
+        coords="minimal",
+        compat="override",
+        combine_attrs="override",
     )
     attributes = {}
     for name in runs[0].attrs:
         values = [run.attrs[name] for run in runs]
-        per_run = name in PER_RUN or any(value != values[0] for value in values)
+        per_run = name in PER_SEED_ATTRIBUTES or any(value != values[0] for value in values)
         attributes[name] = values if per_run else values[0]
     joined.attrs = attributes
     joined["seed"].attrs = {"long_name": "seed of the initial condition", "units": "1"}

@@ -1,8 +1,8 @@
-"""Integrators of dy/dt = f(y): each is a generator that yields y at the given times.
+"""Integrators of dy/dt = f(y): generators that yield y at the given times.
 
-Measured choices: LSODA (1e-10/1e-13) while the dense Jacobian is small; Runge-Kutta-Chebyshev or
-DOP853 where it is not. The spectrum of these flows is real and spans seven decades, so an
-explicit method is limited by stability long before accuracy at late times.
+Measured choices: LSODA (1e-10/1e-13) if the dense Jacobian is small, otherwise DOP853 followed by
+Runge-Kutta-Chebyshev. The spectrum of these flows is real and spans seven decades, so at late times
+the step of an explicit method is limited by stability, not by accuracy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Field = Callable[[Array], Array]
 
 @dataclass
 class Tally:
-    """What an integration cost."""
+    """Counts of the work of an integration."""
 
     evaluations: int = 0
     steps: int = 0
@@ -33,25 +33,25 @@ class Integrator:
     """A method with its tolerances."""
 
     name: str
-    march: Callable[..., Iterator[Array]]
+    method: Callable[..., Iterator[Array]]
     rtol: float
     atol: float
 
     def __call__(
         self, f: Field, y0: Array, times: Array, tally: Tally, jacobian: Field | None = None
     ) -> Iterator[Array]:
-        """Yield y at each of `times` (increasing, from t = 0); a non-finite y ends the story."""
-        return self.march(f, y0, times, self.rtol, self.atol, tally, jacobian)
+        """Yield y at each of `times` (increasing, from t = 0); a non-finite y is the last."""
+        return self.method(f, y0, times, self.rtol, self.atol, tally, jacobian)
 
 
-# Overlaps that grew by this factor have left every theorem behind, and are about to blow up in finite time.
-DIVERGED = 1e6
+# Overlaps that grew by this factor are outside every theorem and about to blow up in finite time.
+DIVERGENCE_FACTOR = 1e6
 
 
-def blown_up(f: Field, y: Array, message: str) -> Array:
-    """NaN where the solution left for infinity or for where f is not defined; else it is an error."""
+def diverge_or_raise(f: Field, y: Array, message: str) -> Array:
+    """NaN if the solution blows up or reaches states where f is undefined; otherwise raise."""
     ahead = y + 1e-3 * np.sign(f(y)) * np.maximum(np.abs(y), 1.0)
-    if np.max(np.abs(y)) < DIVERGED and np.all(np.isfinite(f(y))) and np.all(np.isfinite(f(ahead))):
+    if np.max(np.abs(y)) < DIVERGENCE_FACTOR and np.all(np.isfinite(f(y))) and np.all(np.isfinite(f(ahead))):
         raise IntegrationFailed(message)
     return np.full_like(y, np.nan)
 
@@ -59,18 +59,18 @@ def blown_up(f: Field, y: Array, message: str) -> Array:
 def lsoda(
     f: Field, y0: Array, times: Array, rtol: float, atol: float, tally: Tally, jacobian: Field | None = None
 ) -> Iterator[Array]:
-    """Adams and BDF, switching by itself."""
+    """Adams and BDF with automatic switching."""
     from scipy.integrate import ode
 
     solver = ode(lambda t, y: f(y), None if jacobian is None else partial(_without_time, jacobian))
     solver.set_integrator("lsoda", rtol=rtol, atol=atol, nsteps=50_000)
     solver.set_initial_value(y0, 0.0)
     for t in times:
-        if t > 1e-200:  # LSODA refuses what it cannot tell from zero
+        if t > 1e-200:  # LSODA refuses times that it cannot distinguish from zero
             solver.integrate(t)
-            tally.steps = int(solver._integrator.iwork[10])  # ODEPACK's NST, which scipy does not pass on
+            tally.steps = int(solver._integrator.iwork[10])  # ODEPACK's NST, which SciPy does not expose
             if not solver.successful():
-                yield blown_up(
+                yield diverge_or_raise(
                     f, solver.y, f"LSODA stopped at t = {solver.t:.6g}: {solver.get_return_code()}"
                 )
                 return
@@ -95,7 +95,7 @@ def dop853(
             tally.steps += 1
             dense = None
             if solver.status == "failed" or not np.all(np.isfinite(solver.y)):
-                yield blown_up(f, solver.y, f"DOP853 stopped at t = {solver.t:.6g}: {message}")
+                yield diverge_or_raise(f, solver.y, f"DOP853 stopped at t = {solver.t:.6g}: {message}")
                 return
         if t == solver.t:
             yield solver.y.copy()
@@ -113,40 +113,42 @@ def rkc(
     """
     t, y, fy = 0.0, y0.copy(), f(y0)
     h = min(times[-1] or 1.0, 1e-2 / max(1.0, float(np.max(np.abs(fy)))))
-    radius, direction, age = 0.0, None, RADIUS_AGE
+    radius, direction, age = 0.0, None, STEPS_PER_RADIUS_ESTIMATE
     previous = None
     for end in times:
         while t < end:
-            if age >= RADIUS_AGE:
-                radius, direction = spectral_radius(f, y, fy, direction)
+            if age >= STEPS_PER_RADIUS_ESTIMATE:
+                radius, direction = estimate_spectral_radius(f, y, fy, direction)
                 age = 0
-            h = min(h, (MOST_STAGES**2 - 1) / (1.54 * radius))
+            h = min(h, (MAX_STAGES**2 - 1) / (1.54 * radius))
             if not h > 1e-14 * max(t, 1e-6):
-                yield blown_up(f, y, f"RKC stopped at t = {t:.6g}: the step vanished")
+                yield diverge_or_raise(f, y, f"RKC stopped at t = {t:.6g}: the step vanished")
                 return
-            z, fz = chebyshev_step(f, y, fy, h, stages=max(2, math.ceil(math.sqrt(1.0 + 1.54 * h * radius))))
+            stages = max(2, math.ceil(math.sqrt(1.0 + 1.54 * h * radius)))
+            z, fz = take_chebyshev_step(f, y, fy, h, stages)
             error = 0.8 * (y - z) + 0.4 * h * (fy + fz)
             scale = atol + rtol * np.maximum(np.abs(y), np.abs(z))
             size = float(np.sqrt(np.mean((error / scale) ** 2)))
             grow = 0.8 * max(size, 1e-12) ** (-1.0 / 3.0) if math.isfinite(size) else 0.1
             if not size <= 1.0:
                 h *= max(0.1, grow)
-                age = RADIUS_AGE if age else 0  # the radius may have grown since it was estimated
+                # the radius may have grown since it was estimated
+                age = STEPS_PER_RADIUS_ESTIMATE if age else 0
                 continue
             previous = (t, h, y, fy, z, fz)
             t, y, fy = t + h, z, fz
             tally.steps += 1
             age += 1
             h *= min(5.0, max(0.1, grow))
-        yield y.copy() if previous is None or t == end else _hermite(end, *previous)
+        yield y.copy() if previous is None or t == end else _interpolate(end, *previous)
 
 
-MOST_STAGES = 400
-RADIUS_AGE = 25  # accepted steps between two estimates of the spectral radius
+MAX_STAGES = 400
+STEPS_PER_RADIUS_ESTIMATE = 25  # accepted steps between two estimates of the spectral radius
 
 
-def chebyshev_step(f: Field, y: Array, fy: Array, h: float, stages: int) -> tuple[Array, Array]:
-    """One step of `stages` stages: the new y and f there."""
+def take_chebyshev_step(f: Field, y: Array, fy: Array, h: float, stages: int) -> tuple[Array, Array]:
+    """Take one step of `stages` stages; returns the new y and f(y)."""
     s = stages
     w0 = 1.0 + 2.0 / (13.0 * s * s)
     root = math.sqrt(w0 * w0 - 1.0)
@@ -169,24 +171,24 @@ def chebyshev_step(f: Field, y: Array, fy: Array, h: float, stages: int) -> tupl
     return old, f(old)
 
 
-def spectral_radius(f: Field, y: Array, fy: Array, direction: Array | None) -> tuple[float, Array]:
-    """Of the Jacobian at y, by power iteration on differences of f, with a margin of 20 %."""
+def estimate_spectral_radius(f: Field, y: Array, fy: Array, direction: Array | None) -> tuple[float, Array]:
+    """Spectral radius of the Jacobian at y, by power iteration on differences of f, plus a margin of 20 %."""
     v = fy + 1e-3 * np.sin(1.7 * np.arange(len(y)) + 1.0) if direction is None else direction
     step = 1.5e-8 * max(1.0, float(np.linalg.norm(y)))
     estimate = 0.0
-    for round_ in range(50):
+    for iteration in range(50):
         v = v / np.linalg.norm(v)
         v = (f(y + step * v) - fy) / step
-        before, estimate = estimate, float(np.linalg.norm(v))
+        previous, estimate = estimate, float(np.linalg.norm(v))
         if not math.isfinite(estimate) or estimate == 0.0:
             return 1.0, fy
-        if round_ > 1 and abs(estimate - before) < 0.02 * estimate:
+        if iteration > 1 and abs(estimate - previous) < 0.02 * estimate:
             break
     return 1.2 * estimate, v
 
 
-def _hermite(end: float, t: float, h: float, y: Array, fy: Array, z: Array, fz: Array) -> Array:
-    """The cubic through both ends of a step and their slopes: two orders above the method."""
+def _interpolate(end: float, t: float, h: float, y: Array, fy: Array, z: Array, fz: Array) -> Array:
+    """Cubic Hermite interpolation within a step, two orders more accurate than the method."""
     x = (end - t) / h
     return (
         (1 + 2 * x) * (1 - x) ** 2 * y
@@ -209,13 +211,13 @@ def explicit(
         if index < len(early):
             yield y
     if np.all(np.isfinite(y)):
-        # measured: 1e-8 here after 1e-10 there leaves R within 1e-5, and 1e-10 would take ten times as long
+        # measured: 1e-8 after 1e-10 keeps R within 1e-5, and 1e-10 would take ten times as long
         yield from rkc(f, y, late - STIFF_TIME, 100.0 * rtol, 100.0 * atol, tally)
     else:
         yield y
 
 
-# Measured at p = 40 and 100: from here on the steps of DOP853 no longer grow.
+# Time from which the steps of DOP853 no longer grow, measured at p = 40 and 100.
 STIFF_TIME = 1e3
 
 LSODA = Integrator("lsoda", lsoda, 1e-10, 1e-13)

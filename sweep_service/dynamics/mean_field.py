@@ -1,8 +1,8 @@
-"""The mean-field state (M, q): neurons see each other through their projections and a random ξ.
+"""The mean-field state (M, q): neurons interact through their projections and a random ξ.
 
 D = d - k, N = M P⁻¹, o = N Mᵀ, Qd_i = o_ii + q_i. Neurons i ≠ j overlap by o_ij + √(q_i q_j) ξ, a
 neuron with itself by Qd_i. `PairwiseFlow` sums over pairs, for any activations; `SquareFlow` is
-its closed form for x². The O(p) forms are in `mean_field_nodes` and `erf_nodes`.
+its closed form for x². The O(p) forms are in `mean_field_nodes` and `mean_field_erf`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation
 from sweep_service.model.closed_forms import ERF_CODE, TWO_OVER_PI, ClosedForm, slope_pair
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.two_point import NODES, Pairs, hermite_rule
+from sweep_service.model.two_point import QUADRATURE_NODES, Pairs, hermite_rule
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import REDUCTION
 
-CHUNK = 1 << 20  # entries of the largest matrix held at once
+MAX_BLOCK_ENTRIES = 1 << 20  # entries of the largest matrix held at once
 
 
 @dataclass(frozen=True)
 class MeanFieldSystem:
-    """What stays constant along a mean-field trajectory."""
+    """Constants of a mean-field trajectory."""
 
     P: Array
     pairs: Pairs
@@ -43,13 +43,13 @@ class MeanFieldSystem:
     precision: float = 1e-9  # relative error of the right-hand side that is worth resolving in time
 
     @property
-    def frozen(self) -> bool:
-        """Is there no orthogonal direction to move in?"""
+    def is_frozen(self) -> bool:
+        """Whether q stays at zero, as there is no orthogonal direction to move in."""
         return self.projected or self.D == 0
 
 
 class MeanFieldFlow(ABC):
-    """y = (M, q), or M alone where q ≡ 0; subclasses give the derivative and the risk."""
+    """y = (M, q), or M alone if q ≡ 0; subclasses define the derivative and the risk."""
 
     jacobian: Callable[[Array], Array] | None = None
 
@@ -58,30 +58,30 @@ class MeanFieldFlow(ABC):
         self.start = M, q
         self.p, self.k = M.shape
         self.inverse = np.linalg.inv(system.P)
-        self.y0 = M.ravel().copy() if system.frozen else np.concatenate([M.ravel(), q])
+        self.y0 = M.ravel().copy() if system.is_frozen else np.concatenate([M.ravel(), q])
 
     def __call__(self, y: Array) -> Array:
         M, q = self.state(y)
         dM, dq = self.derivative(M, q)
-        if self.system.frozen:
+        if self.system.is_frozen:
             return dM.ravel()
         if self.system.noise:
             dq = dq + self.system.noise * self.slope_power(self.norms(M, q))
         return np.concatenate([dM.ravel(), dq])
 
     def state(self, y: Array) -> tuple[Array, Array]:
-        """M and q; rounding may push q below zero, where its root would be NaN."""
+        """M and q; q is clipped at zero, because rounding may make it negative and its root NaN."""
         cut = self.p * self.k
         M = y[:cut].reshape(self.p, self.k)
-        return M, np.zeros(self.p) if self.system.frozen else np.maximum(y[cut:], 0.0)
+        return M, np.zeros(self.p) if self.system.is_frozen else np.maximum(y[cut:], 0.0)
 
     def norms(self, M: Array, q: Array) -> Array:
         """Qd_i, the diagonal of Q."""
         return np.sum((M @ self.inverse) * M, axis=1) + q
 
     def slope_power(self, a: Array) -> Array:
-        """E[σ'(λ)² ‖x‖²] at variances a; ‖x‖² counts only with the finite-d factor."""
-        x, weights = hermite_rule(2, NODES)
+        """E[σ'(λ)² ‖x‖²] at variances a; ‖x‖² is 1 without the finite-d factor."""
+        x, weights = hermite_rule(2, QUADRATURE_NODES)
 
         def average(s: float) -> Array:
             return self.system.student.slope(np.sqrt(s * a)[:, None] * x) ** 2 @ weights[0]
@@ -91,8 +91,11 @@ class MeanFieldFlow(ABC):
         return base if d is None else base + radial_derivative(average, d)
 
     @property
-    def learnt(self) -> Array:
-        """Near where the flow ends, neurons on a teacher or half way: the quadrature must resolve it too."""
+    def final_state_guess(self) -> Array:
+        """A state near the end of the flow, with each neuron at a teacher or halfway.
+
+        The quadrature must resolve such states as well as the start.
+        """
         M = self.system.P[np.arange(self.p) % self.k] * np.where(np.arange(self.p) % 2, 0.5, 1.0)[:, None]
         return np.concatenate([M.ravel(), np.zeros(self.y0.size - M.size)])
 
@@ -104,8 +107,8 @@ class MeanFieldFlow(ABC):
     def risk(self, y: Array) -> float:
         """R at a state."""
 
-    def refined(self) -> MeanFieldFlow | None:
-        """The same flow on finer quadrature, or None where there is nothing to refine."""
+    def refine(self) -> MeanFieldFlow | None:
+        """The same flow on a finer quadrature, or None if there is nothing to refine."""
         return None
 
 
@@ -115,17 +118,17 @@ class PairwiseFlow(MeanFieldFlow):
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array, nodes: int) -> None:
         super().__init__(system, M, q)
         self.nodes = nodes
-        self.xi = Xi.rule(0 if system.frozen else system.D, nodes)
+        self.xi = Xi.rule(0 if system.is_frozen else system.D, nodes)
 
     def blocks(self, M: Array, q: Array) -> list[tuple[slice, Array, Array]]:
-        """Rows in blocks, with o and the scale √(q_i q_j) of ξ there."""
-        rows = max(1, CHUNK // self.p)
+        """Blocks of rows with their o and the scale √(q_i q_j) of ξ."""
+        rows = max(1, MAX_BLOCK_ENTRIES // self.p)
         N, root = M @ self.inverse, np.sqrt(q)
         cuts = [slice(at, min(at + rows, self.p)) for at in range(0, self.p, rows)]
         return [(cut, N[cut] @ M.T, np.outer(root[cut], root)) for cut in cuts]
 
     def overlap(self, cut: slice, o: Array, scale: Array, xi: float, q: Array) -> tuple[Array, Array]:
-        """Covariances at one ξ and their orthogonal part, a neuron with itself included."""
+        """Covariances at one ξ and their orthogonal part, including a neuron with itself."""
         outside = scale * xi
         if self.system.self_terms:
             rows = np.arange(len(o))
@@ -153,7 +156,7 @@ class PairwiseFlow(MeanFieldFlow):
         return A[:, None] * M + slopes_teacher @ P / self.k + pull, dq + 2.0 * q * A
 
     def pair_sums(self, M: Array, q: Array, a: Array) -> tuple[Array, Array, Array]:
-        """Over the other students: their part of A, of dM and of dq."""
+        """Sums over students: their contributions to A, dM and dq."""
         A, dq, pull = np.zeros(self.p), np.zeros(self.p), np.zeros_like(M)
         for cut, o, scale in self.blocks(M, q):
             total = np.zeros_like(o)
@@ -177,7 +180,7 @@ class PairwiseFlow(MeanFieldFlow):
                 students += weight * pairs.students.values(a[cut], a, C).sum() / self.p**2
         return 0.5 * (students - 2.0 * pairs.mixed.values(a, b, M).mean() + teacher_power(P, pairs.teachers))
 
-    def refined(self) -> PairwiseFlow | None:
+    def refine(self) -> PairwiseFlow | None:
         if len(self.xi.nodes) <= 2:
             return None
         return PairwiseFlow(self.system, *self.start, 2 * self.nodes)
@@ -185,7 +188,7 @@ class PairwiseFlow(MeanFieldFlow):
 
 @kernel(fastmath=REDUCTION)
 def closed_pairs(code, M, N, q, a, nodes, weights, self_terms):
-    """`PairwiseFlow.pair_sums` without temporaries, where the averages have a closed form."""
+    """`PairwiseFlow.pair_sums` without temporaries, if the averages have a closed form."""
     p, k = M.shape
     A, pull, dq, root = np.zeros(p), np.zeros((p, k)), np.zeros(p), np.sqrt(q)
     for i in range(p):
@@ -227,8 +230,8 @@ class SquareFlow(MeanFieldFlow):
 
     @property
     def spread(self) -> float:
-        """E ξ² = 1/D, or 0 where neurons have no orthogonal parts or they never meet."""
-        return 1.0 / self.system.D if self.system.D and not self.system.frozen else 0.0
+        """E ξ² = 1/D, or 0 if neurons have no orthogonal parts or D = ∞."""
+        return 1.0 / self.system.D if self.system.D and not self.system.is_frozen else 0.0
 
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
         P, p, k = self.system.P, self.p, self.k
@@ -237,7 +240,7 @@ class SquareFlow(MeanFieldFlow):
         others = spread * (q.sum() - own * q)
         N = M @ self.inverse
         dM = 2.0 * tau * M + 4.0 * (M @ P / k - (N @ (M.T @ M) + own * q[:, None] * M) / p)
-        # without self terms a neuron meets itself through o_ii + q_i ξ, of which only ξ² counts in dq
+        # without self terms a neuron overlaps itself by o_ii + q_i ξ, of which only ξ² contributes to dq
         dq = 4.0 * tau * q - 8.0 / p * q * (own * Qd + others)
         return dM, dq
 

@@ -1,7 +1,7 @@
-"""Mean field in O(p) for erf students, compiled: the functions of one neuron are Hermite functions.
+"""Compiled mean field in O(p) for erf students: the functions of one neuron are Hermite functions.
 
-The most used of the O(p) forms, so it is written for speed: blocks of neurons in the inner loops,
-which LLVM turns into SIMD.
+It is the most used O(p) form and written for speed: inner loops run over blocks of neurons, so that
+LLVM vectorises them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ ROOT = math.sqrt(TWO_OVER_PI)
 
 
 class ErfNodeFlow(NodeFlow):
-    """Erf students, any teacher: the functions of one neuron are Hermite functions, in closed form."""
+    """Erf students with any teacher: the functions of one neuron are Hermite functions in closed form."""
 
     def __init__(
         self, system: MeanFieldSystem, M: Array, q: Array, order: int = 32, series: int = 10
     ) -> None:
         assert system.student is ERF
         super().__init__(system, M, q, order, series)
-        D = 0 if system.frozen else system.D
+        D = 0 if system.is_frozen else system.D
         self.xi = Xi.rule(D, 16)
         self.kappa = self.xi.scaled_moments(series)
 
@@ -46,7 +46,7 @@ class ErfNodeFlow(NodeFlow):
         return dM, dq
 
     def single(self, M: Array, q: Array) -> tuple[Array, Array, Array]:
-        """What the functions of one neuron depend on: Mᵀ, (1+q)^-½ and √θ = √(q/(1+q))."""
+        """The arguments of single-neuron functions: Mᵀ, (1+q)^-½ and √θ = √(q/(1+q))."""
         shrink = 1.0 / np.sqrt(1.0 + q)
         return np.ascontiguousarray(M.T), shrink, np.sqrt(q) * shrink
 
@@ -69,7 +69,7 @@ class ErfNodeFlow(NodeFlow):
         return total
 
 
-BLOCK = 256  # neurons handled together: the inner loops run over them, in cache and in SIMD
+BLOCK = 256  # neurons per block: the inner loops run over them, in cache and in SIMD
 
 
 @kernel(fastmath=ELEMENTWISE)
@@ -102,9 +102,10 @@ def _dot(x, y, size):
 
 @kernel(fastmath=ELEMENTWISE)
 def _next_hermite(m, root, u, low, high, size):
-    """low, high move from H_{m-2}, H_{m-1} to H_m, H_{m+1}, for H_m = θ^{m/2} He_m e and u times root = √θ.
+    """Advance low, high from H_{m-2}, H_{m-1} to H_m, H_{m+1}.
 
-    One loop for each: with more arrays in a loop, LLVM gives up proving that they do not overlap.
+    H_m = θ^{m/2} He_m e, `root` is √θ and u comes multiplied by it.
+    Two loops, because with more arrays in a loop LLVM cannot prove that they do not overlap.
     """
     for j in range(size):
         low[j] = u[j] * high[j] - (m - 1) * root[j] * root[j] * low[j]
@@ -188,7 +189,7 @@ def erf_push(MT, shrink, root, y, lam, G):
 
 @kernel(fastmath=ELEMENTWISE)
 def erf_self_terms(M, q, Qd, nodes, weights, dM, dq):
-    """A neuron meets itself exactly, not through ξ: add the difference, of order 1/p."""
+    """Add the difference, of order 1/p, between a neuron's exact overlap with itself and that through ξ."""
     p, k = M.shape
     slope, stretch = np.zeros(p), np.zeros(p)
     for x in range(nodes.size):

@@ -1,8 +1,8 @@
-"""Mean field in O(p): each neuron meets the average of all others at nodes of λ* ~ N(0, P).
+"""Mean field in O(p): each neuron interacts with the average of all others at nodes of λ* ~ N(0, P).
 
 Given λ*, neurons are coupled only through the ξ of their orthogonal parts, and Mehler's formula
 turns the average over ξ into a short sum over even orders m of products of single-neuron
-functions. So one pass forms the averages F_m over neurons, a second pass applies them.
+functions. A first pass computes the averages F_m over neurons, a second pass applies them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sweep_service.numerics.types import Array
 def teacher_nodes(P: Array, order: int, half: bool, smooth: bool = True) -> tuple[Array, Array]:
     """Nodes λ* (n, k) and weights of N(0, P); `half` keeps one of each pair ±λ*, for even integrands.
 
-    Tensor Gauss-Hermite for smooth integrands up to k = 3. Where a kink would spoil it, or the tensor
-    explode, Sobol points take its place.
+    Uses a tensor of Gauss-Hermite nodes for smooth integrands up to k = 3, otherwise Sobol points: a kink
+    makes the former inaccurate, and its size grows exponentially with k.
     """
     k = len(P)
     if k > 3 or not smooth:
@@ -43,47 +43,47 @@ def teacher_nodes(P: Array, order: int, half: bool, smooth: bool = True) -> tupl
         for column in z.T:
             side = np.where(side == 0.0, np.sign(np.where(np.abs(column) < 1e-13, 0.0, column)), side)
         weights = np.where(side > 0.0, 2.0 * weights, np.where(side < 0.0, 0.0, weights))
-    keep = weights > 1e-12 * weights.max()  # the rest, most of the tensor, adds less than 1e-10
+    keep = weights > 1e-12 * weights.max()  # the rest, most of the tensor, contributes less than 1e-10
     return z[keep] @ np.linalg.cholesky(P).T, weights[keep]
 
 
 class NodeFlow(MeanFieldFlow):
-    """What both O(p) forms share: the nodes, and refining them."""
+    """Base of both O(p) forms: the nodes and their refinement."""
 
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array, order: int, series: int) -> None:
         super().__init__(system, M, q)
         self.order, self.series = order, series
         student, teacher = system.student, system.teacher
-        self.lam, self.weights = teacher_nodes(system.P, order, student.odd, resolves(student, teacher))
+        self.lam, self.weights = teacher_nodes(system.P, order, student.odd, is_smooth(student, teacher))
         self.y = self.lam @ self.inverse
         self.target, self.floor = teacher.value(self.lam).mean(1), 0.0
         if student.odd and not teacher.odd:
-            # an odd student sees only the odd part of f*; the rest, which may have a kink, is a constant of R
+            # an odd student learns only the odd part of f*; the rest, which may have a kink, is constant in R
             self.target = 0.5 * (self.target - teacher.value(-self.lam).mean(1))
             power = teacher_power(system.P, system.pairs.teachers)
             self.floor = 0.5 * (power - float(self.weights @ self.target**2))
 
-    def refined(self) -> NodeFlow | None:
-        if not resolves(self.system.student, self.system.teacher):  # more nodes cost more than they mend
+    def refine(self) -> NodeFlow | None:
+        if not is_smooth(self.system.student, self.system.teacher):  # more nodes would hardly help
             return None
         return type(self)(self.system, *self.start, self.order * 3 // 2, self.series + 4)
 
 
-def resolves(student: Activation, teacher: Activation) -> bool:
-    """Is what Gauss-Hermite nodes of λ* have to integrate smooth? The odd part of relu is."""
+def is_smooth(student: Activation, teacher: Activation) -> bool:
+    """Whether the integrand over λ* is smooth enough for Gauss-Hermite; the odd part of relu is."""
     return student.curvature is not None and (student.odd or teacher.curvature is not None)
 
 
 class AnyNodeFlow(NodeFlow):
-    """Any activation with a slope: the functions of one neuron by its `SmoothedMoments`.
+    """Any activation with a slope; the functions of one neuron are its `SmoothedMoments`.
 
-    With h_m orthonormal and e_m = E ξ^m, neurons i ≠ j meet through Σ_m e_m c_m,i c_m,j, where
+    With h_m orthonormal and e_m = E ξ^m, neurons i ≠ j interact through Σ_m e_m c_m,i c_m,j, where
     c_m = E_z[σ(μ + √q z) h_m(z)] and μ = M_i·P⁻¹λ*.
     """
 
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array, order: int = 48, series: int = 8) -> None:
         super().__init__(system, M, q, order, series)
-        kappa = Xi.rule(0 if system.frozen else system.D, 2).scaled_moments(series)
+        kappa = Xi.rule(0 if system.is_frozen else system.D, 2).scaled_moments(series)
         self.m = 2 * np.arange(kappa.size)
         self.e = kappa * special.factorial(self.m)
 
@@ -91,7 +91,7 @@ class AnyNodeFlow(NodeFlow):
         """Blocks of neurons with c_m, E[σ' h_m] and E[σ' √q z h_m], shapes (rows, nodes, orders)."""
         rows = max(1, (1 << 20) // (len(self.weights) * self.order))
         smoothed = self.system.student.smoothed or partial(
-            by_quadrature, self.system.student, nodes=self.order
+            integrate_moments, self.system.student, nodes=self.order
         )
         m = self.m
         for at in range(0, self.p, rows):
@@ -112,7 +112,7 @@ class AnyNodeFlow(NodeFlow):
         G = -self.e * self.average(M, q)
         G[:, 0] += self.target
         dM, dq = np.empty_like(M), np.empty_like(q)
-        # a second pass computes them again: kept, they would take gigabytes at p = 1000
+        # the second pass recomputes the moments: storing them would take gigabytes at p = 1000
         for cut, c, slope, stretch, now in self.neurons(M, q):
             push_M, push_q = np.sum(slope * G, axis=2), np.sum(stretch * G, axis=2)
             if self.system.self_terms:
@@ -137,8 +137,8 @@ class AnyNodeFlow(NodeFlow):
         return total
 
 
-def by_quadrature(act: Activation, mu: Array, root: Array, orders: int, nodes: int) -> SmoothedMoments:
-    """The moments of one neuron by Gauss-Hermite quadrature over its orthogonal field."""
+def integrate_moments(act: Activation, mu: Array, root: Array, orders: int, nodes: int) -> SmoothedMoments:
+    """Moments of one neuron by Gauss-Hermite quadrature over its orthogonal field."""
     z, weights = hermite_rule(max(2, orders), nodes)
     field = mu[..., None] + root[..., None] * z
     value, slope = act.value(field), act.slope(field)

@@ -1,10 +1,10 @@
-"""The full state (M, Q): dM/dt and dQ/dt as sums of terms, by Stein's lemma.
+"""The flow of the full state (M, Q): dM/dt and dQ/dt as sums of terms, by Stein's lemma.
 
 With c_β = -1/p for a student and +1/k for a teacher,
     A_i  = Σ_β c_β E[σ''(λ_i) σ_β(λ_β)]        B_iβ = c_β E[σ'(λ_i) σ'_β(λ_β)]
     Φ    = diag(A) Ω[students, :] + B Ω
     Ψ_M  = Φ[:, teachers]                       Ψ_GF = Φ[:, students] + transpose
-so two-point functions suffice, whatever the activations.
+so two-point functions suffice for any activations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RADIAL_STEP = 1e-4
 
 @dataclass(frozen=True)
 class System:
-    """What stays constant along a trajectory."""
+    """Constants of a trajectory."""
 
     gamma_over_p: float
     noise: float
@@ -37,12 +37,12 @@ class System:
     pairs: Pairs
     variance: Variance | None = None
     variance_method: str = "none"
-    finite_d: int | None = None  # d where the factor ‖x‖² is kept, None where it is replaced by 1
+    finite_d: int | None = None  # d if the factor ‖x‖² is kept, None if it is replaced by 1
     others: Mapping[str, Scalar] = field(default_factory=dict)  # parameters that were added later
 
 
 class Moments:
-    """The state with its two-point averages (E[σ'σ'], E[σ''σ]), computed when a term asks for them."""
+    """The state with its two-point averages (E[σ'σ'], E[σ''σ]), computed on first access."""
 
     def __init__(self, system: System, M: Array, Q: Array) -> None:
         self.system, self.M, self.Q = system, M, Q
@@ -81,7 +81,7 @@ def label_noise(system: System, now: Moments) -> tuple[float, Array]:
 
 
 def sampling(system: System, now: Moments) -> tuple[float, Array]:
-    """(γ/p) E[σ'_i σ'_j 𝓔*² ‖x‖²]: what one sample per step adds, without the label noise."""
+    """(γ/p) E[σ'_i σ'_j 𝓔*² ‖x‖²]: the effect of single samples, without the label noise."""
     assert system.variance is not None
     average = system.variance(now.M, now.Q, system.P)
     if system.finite_d is not None:
@@ -100,8 +100,8 @@ def _slopes(pairs: Pairs, Q: Array) -> Array:
 def radial_derivative(average: Callable[[float], Array], d: int) -> Array:
     """(2/d) ∂_s of an average over fields of covariance sΩ at s = 1.
 
-    For Gaussian x, E[‖x‖² g(λ)] = E[g] + (2/d) ∂_s E_{sΩ}[g]: conditioning ‖x‖² on the fields costs
-    one radial derivative, for any g. (erf: 1 - tr(C(I+C)⁻¹)/d; square: 1 + 2/d; relu: 1.)
+    For Gaussian x, E[‖x‖² g(λ)] = E[g] + (2/d) ∂_s E_{sΩ}[g] for any g: the factor ‖x‖² costs one radial
+    derivative. (erf: 1 - tr(C(I+C)⁻¹)/d; square: 1 + 2/d; relu: 1.)
     """
     h = RADIAL_STEP
     return (average(1.0 + h) - average(1.0 - h)) / (h * d)
@@ -127,7 +127,7 @@ class OverlapFlow:
 
     @property
     def jacobian(self) -> Callable[[Array], Array] | None:
-        """∂f/∂y where it is compiled; an integrator that needs one takes differences otherwise."""
+        """∂f/∂y if it is compiled; otherwise an integrator that needs it uses finite differences."""
         return None
 
     def overlaps(self, y: Array) -> Overlaps:

@@ -1,7 +1,7 @@
-"""The limiting theories: one registry, one entry each.
+"""The registry of regimes, the limiting theories of SGD.
 
-An overlap regime is a tuple of terms that are summed; a mean-field regime says how neurons see
-each other. `docs/extending.md` adds one in a few lines.
+An overlap regime is a sum of terms; a mean-field regime states how neurons interact.
+`docs/extending.md` adds a regime in a few lines.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sweep_service.dynamics.compiled_overlap_flow import WIDEST, SmallFlow
+from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH, SmallFlow
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
 from sweep_service.dynamics.mean_field_erf import ErfNodeFlow
-from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, resolves
+from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, is_smooth
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import (
     OverlapFlow,
@@ -26,21 +26,21 @@ from sweep_service.dynamics.overlap_flow import (
     label_noise,
     sampling,
 )
-from sweep_service.dynamics.variance import sobol, variance
+from sweep_service.dynamics.variance import choose_variance, sobol_points
 from sweep_service.errors import RegimeUndefined
 from sweep_service.model.activations import ERF, SQUARE
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS
 from sweep_service.model.point import Point
-from sweep_service.model.two_point import pairs
+from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import Array
 
-# Q⊥(0) below this share of tr Q is what rounding leaves of zero.
-PROJECTED = 1e-10
+# tr Q⊥(0) below this fraction of tr Q counts as zero up to rounding.
+PROJECTION_TOLERANCE = 1e-10
 
 
 class Flow(Protocol):
-    """dy/dt as a function of y, with its start and the risk at any y."""
+    """dy/dt as a function of y, with its start y0 and the risk at any y."""
 
     y0: Array
     system: Any  # the constants of the trajectory
@@ -56,7 +56,7 @@ class Flow(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a regime may look at to build its flow."""
+    """The inputs from which a regime builds its flow."""
 
     point: Point
     start: Start
@@ -66,11 +66,13 @@ class Setup:
 
 @dataclass(frozen=True)
 class Regime:
-    """A limiting theory: `build` makes its flow, `refuse` says why it does not exist for a start.
+    """A limiting theory.
 
-    `cautions` say where it is stretched at a point, "" where it is not. Its version is raised when, and only
-    when, it gives other numbers than before: results are reused by it. A point with a parameter that it does
-    not support is refused, and `auto` does not choose it there.
+    `build` makes its flow. `refuse` returns the field, its value and what is allowed if the theory is not
+    defined for a start, otherwise None. Each of `cautions` returns a warning if the theory may be inaccurate
+    at a point, otherwise "". `version` is raised if and only if the numbers change, because stored runs are
+    reused by it. A point with a parameter that the regime does not support is refused, and `auto` does not
+    choose the regime there.
     """
 
     name: str
@@ -80,20 +82,21 @@ class Regime:
     build: Callable[[Setup], Any]
     refuse: Callable[[Setup], tuple[str, Any, str] | None] = lambda _: None
     mean_field: bool = False
-    sampled: bool = False  # has it the sampling term, the dearest to compute?
-    infinite_d: bool = False  # a mean field without the law of Ξ, which is cheaper
-    particles: bool = False  # does it move points of the p = ∞ law in place of neurons?
+    sampled: bool = False  # has the sampling term, the most expensive one
+    infinite_d: bool = False  # mean field with Ξ = I, which is cheaper
+    particles: bool = False  # evolves points of the p = ∞ law instead of neurons
     cautions: tuple[Callable[[Point], str], ...] = ()
     supports: tuple[str, ...] = FIRST_PARAMETERS
     version: int = 1
-    independent_of: tuple[str, ...] = ()  # parameters: runs that differ by these alone are computed once
+    independent_of: tuple[str, ...] = ()  # parameters; runs that differ only in these are computed once
 
-    def ignored(self, options: RegimeOptions) -> frozenset[str]:
-        """Parameters that its numbers do not depend on; with ‖x‖² in the noise term they depend on d."""
-        found = frozenset(self.independent_of)
-        return found - {"d"} if options.finite_d_factor and "noise" not in found else found
+    def ignored_parameters(self, options: RegimeOptions) -> frozenset[str]:
+        """Parameters that the results do not depend on; with ‖x‖² in the noise term they depend on d."""
+        ignored = frozenset(self.independent_of)
+        return ignored - {"d"} if options.finite_d_factor and "noise" not in ignored else ignored
 
-    def flow(self, setup: Setup) -> Flow:
+    def make_flow(self, setup: Setup) -> Flow:
+        """Build the flow, or raise if the regime does not support the point or is undefined there."""
         setup.point.require_support(self.supports, f"the regime {self.name}")
         reason = self.refuse(setup)
         if reason is not None:
@@ -103,12 +106,12 @@ class Regime:
 
 
 def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
-    """The full state (M, Q) moved by the sum of these terms."""
+    """Builder of flows of the full state (M, Q) that sum these terms."""
 
     def build(setup: Setup) -> OverlapFlow | WeightFlow:
         point, options, start = setup.point, setup.options, setup.start.overlaps
         average, method = (
-            variance(point.activation, point.teacher_activation, point.p, point.k, options.qmc_points)
+            choose_variance(point.activation, point.teacher_activation, point.p, point.k, options.qmc_points)
             if sampling in terms
             else (None, "none")
         )
@@ -116,15 +119,15 @@ def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
             gamma_over_p=point.gamma_over_p,
             noise=point.noise,
             P=start.P,
-            pairs=pairs(point.activation, point.teacher_activation),
+            pairs=make_pairs(point.activation, point.teacher_activation),
             variance=average,
             variance_method=method,
             finite_d=point.d if options.finite_d_factor else None,
             others=point.others,
         )
-        if terms == (drift,) and point.p > WIDEST and start.rank < point.p:
+        if terms == (drift,) and point.p > MAX_COMPILED_WIDTH and start.rank < point.p:
             return WeightFlow(system, start)
-        small = drift in terms and SmallFlow.serves(system, point.p)  # which has the drift built in
+        small = drift in terms and SmallFlow.is_applicable(system, point.p)  # SmallFlow includes the drift
         return (SmallFlow if small else OverlapFlow)(system, terms, start)
 
     return build
@@ -133,14 +136,15 @@ def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
 def mean_field_regime(
     *, infinite_d: bool, projected: bool = False, pde: bool = False
 ) -> Callable[[Setup], MeanFieldFlow]:
-    """The state (M, q); `pde` moves points of the p = ∞ law in place of the p neurons."""
+    """Builder of flows of (M, q); `pde` evolves points of the p = ∞ law instead of the p neurons."""
 
     def build(setup: Setup) -> MeanFieldFlow:
         point, options = setup.point, setup.options
-        M, q = particles(setup) if pde else (setup.start.overlaps.M, setup.start.overlaps.orthogonal_norms)
+        overlaps = setup.start.overlaps
+        M, q = draw_particles(setup) if pde else (overlaps.M, overlaps.orthogonal_norms)
         system = MeanFieldSystem(
-            P=setup.start.overlaps.P,
-            pairs=pairs(point.activation, point.teacher_activation),
+            P=overlaps.P,
+            pairs=make_pairs(point.activation, point.teacher_activation),
             student=point.activation,
             teacher=point.teacher_activation,
             D=None if infinite_d else setup.start.d - point.k,
@@ -169,7 +173,7 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
     xi_nodes = (64 if D <= 3 else 24 if D <= 10 else 12) if kink else (12 if D <= 10 else 8)
     if system.precision > 1e-7:
         xi_nodes //= 2
-    if not resolves(student, system.teacher):  # nodes of λ* err by 1e-3: pairs as long as they can be paid
+    if not is_smooth(student, system.teacher):  # nodes of λ* err by 1e-3: pairs as long as they can be paid
         if p <= 1000:
             return PairwiseFlow(system, M, q, xi_nodes)
         return AnyNodeFlow(replace(system, precision=1e-6), M, q, order=48, series=series)
@@ -180,14 +184,15 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
     return PairwiseFlow(system, M, q, xi_nodes)
 
 
-def particles(setup: Setup) -> tuple[Array, Array]:
-    """(m, q) of the p = ∞ law at t = 0: Sobol points of it, or the given neurons where they are the law."""
+def draw_particles(setup: Setup) -> tuple[Array, Array]:
+    """(m, q) of the p = ∞ law at t = 0: at Sobol points, or the start's neurons if they are the law."""
     point, start = setup.point, setup.start.overlaps
-    drawn = point.init.particles(sobol(setup.options.particles, point.k + 1), point.shape, setup.seed)
-    return (start.M, start.orthogonal_norms) if drawn is None else drawn
+    uniforms = sobol_points(setup.options.particles, point.k + 1)
+    particles = point.init.particles(uniforms, point.shape, setup.seed)
+    return (start.M, start.orthogonal_norms) if particles is None else particles
 
 
-def _needs_invariance(setup: Setup) -> tuple[str, Any, str] | None:
+def _refuse_without_invariance(setup: Setup) -> tuple[str, Any, str] | None:
     point = setup.point
     if point.d < point.k:
         return "d", point.d, f"must be >= k = {point.k} in mean field"
@@ -201,8 +206,8 @@ def _needs_invariance(setup: Setup) -> tuple[str, Any, str] | None:
     return None
 
 
-def _needs_projection(setup: Setup) -> tuple[str, Any, str] | None:
-    reason = _needs_invariance(setup)
+def _refuse_without_projection(setup: Setup) -> tuple[str, Any, str] | None:
+    reason = _refuse_without_invariance(setup)
     if reason is None and not is_projected(setup.start):
         total = float(setup.start.overlaps.orthogonal_norms.sum())
         return (
@@ -214,30 +219,30 @@ def _needs_projection(setup: Setup) -> tuple[str, Any, str] | None:
 
 
 def is_projected(start: Start) -> bool:
-    """Do all neurons lie in the teacher's span?"""
-    return bool(start.overlaps.orthogonal_norms.sum() <= PROJECTED * np.trace(start.overlaps.Q))
+    """Whether all neurons lie in the teacher's span."""
+    return bool(start.overlaps.orthogonal_norms.sum() <= PROJECTION_TOLERANCE * np.trace(start.overlaps.Q))
 
 
-def _narrow_mean_field(point: Point) -> str:
+def _warn_narrow_mean_field(point: Point) -> str:
     measured = "errors of 0.04 to 0.12 R(0) were measured below p = 26"
     return f"mean field at p = {point.p}: {measured}" if point.p < 26 else ""
 
 
-def _without_sampling(point: Point) -> str:
+def _warn_without_sampling(point: Point) -> str:
     ratio = point.gamma_over_p
     return f"γ/p = {ratio:.3g} > 0.1: mean field neglects the sampling term" if ratio > 0.1 else ""
 
 
-def _noise_at_infinite_width(point: Point) -> str:
+def _warn_noise_at_infinite_width(point: Point) -> str:
     return "label noise enters as γΔ/p, which is zero at p = ∞" if point.noise > 0 else ""
 
 
-def _noise_leaves_the_span(point: Point) -> str:
-    left = "label noise leaves the teacher's span, which mean_field_projected does not follow"
-    return left if point.noise > 0 else ""
+def _warn_noise_leaves_span(point: Point) -> str:
+    text = "label noise moves neurons out of the teacher's span, which mean_field_projected ignores"
+    return text if point.noise > 0 else ""
 
 
-def _fast_gradient_flow(point: Point) -> str:
+def _warn_fast_gradient_flow(point: Point) -> str:
     ratio = point.gamma_over_p
     return f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD" if ratio > 0.14 else ""
 
@@ -252,35 +257,36 @@ REGIMES = {
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
-            overlap_regime(drift), cautions=(_fast_gradient_flow,),
+            overlap_regime(drift), cautions=(_warn_fast_gradient_flow,),
             independent_of=("d", "gamma", "noise"),
         ),
         Regime(
             "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
             "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
-            cautions=(_fast_gradient_flow,), independent_of=("d",),
+            cautions=(_warn_fast_gradient_flow,), independent_of=("d",),
         ),
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
-            mean_field_regime(infinite_d=False), _needs_invariance, mean_field=True,
-            cautions=(_narrow_mean_field, _without_sampling),
+            mean_field_regime(infinite_d=False), _refuse_without_invariance, mean_field=True,
+            cautions=(_warn_narrow_mean_field, _warn_without_sampling),
         ),
         Regime(
             "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
-            mean_field_regime(infinite_d=True), _needs_invariance, mean_field=True, infinite_d=True,
-            cautions=(_narrow_mean_field, _without_sampling), independent_of=("d",),
+            mean_field_regime(infinite_d=True), _refuse_without_invariance, mean_field=True, infinite_d=True,
+            cautions=(_warn_narrow_mean_field, _warn_without_sampling), independent_of=("d",),
         ),
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
-            mean_field_regime(infinite_d=True, projected=True), _needs_projection, mean_field=True,
-            infinite_d=True, cautions=(_narrow_mean_field, _without_sampling, _noise_leaves_the_span),
+            mean_field_regime(infinite_d=True, projected=True), _refuse_without_projection, mean_field=True,
+            infinite_d=True,
+            cautions=(_warn_narrow_mean_field, _warn_without_sampling, _warn_noise_leaves_span),
             independent_of=("d", "gamma", "noise"),
         ),
         Regime(
             "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q)",
             "p = ∞: independent of p and of the students' seed",
-            mean_field_regime(infinite_d=False, pde=True), _needs_invariance, mean_field=True,
-            particles=True, cautions=(_noise_at_infinite_width,),
+            mean_field_regime(infinite_d=False, pde=True), _refuse_without_invariance, mean_field=True,
+            particles=True, cautions=(_warn_noise_at_infinite_width,),
         ),
     )
 }  # fmt: skip

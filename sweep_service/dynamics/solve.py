@@ -1,4 +1,4 @@
-"""The one integration loop: a flow in, its states at the asked times out."""
+"""The integration loop: from a flow to its states at the requested times."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sweep_service.dynamics.integrators import DIVERGED, EXPLICIT, LSODA, Integrator, Tally
+from sweep_service.dynamics.integrators import DIVERGENCE_FACTOR, EXPLICIT, LSODA, Integrator, Tally
 from sweep_service.dynamics.regimes import Flow
 from sweep_service.errors import Stopped
 from sweep_service.numerics.types import Array
 from sweep_service.status import Status
 
-WATCH = 64  # evaluations between two looks at the size of the state
-# Largest states for which a dense Jacobian pays: compiled, or by differences of the flow.
-COMPILED_JACOBIAN, DIFFERENCED_JACOBIAN = 600, 120
+EVALUATIONS_PER_CHECK = 64  # between two checks of the size of the state
+# Largest states for which a dense Jacobian is worth its cost: compiled, or by differences of the flow.
+MAX_COMPILED_JACOBIAN_SIZE, MAX_DIFFERENCED_JACOBIAN_SIZE = 600, 120
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """States on the times, NaN from divergence on."""
+    """States at the recorded times, NaN from divergence on."""
 
     states: Array
     status: Status
@@ -31,8 +31,8 @@ class Trajectory:
 
 
 def choose_integrator(flow: Flow) -> Integrator:
-    """The measured rule, see docs/decisions."""
-    limit = COMPILED_JACOBIAN if flow.jacobian is not None else DIFFERENCED_JACOBIAN
+    """Choose an integrator by the measured rule, see docs/decisions/0003-integrators.md."""
+    limit = MAX_COMPILED_JACOBIAN_SIZE if flow.jacobian is not None else MAX_DIFFERENCED_JACOBIAN_SIZE
     if flow.y0.size <= limit and flow.precision < 1e-7:
         return LSODA
     return replace(EXPLICIT, rtol=flow.precision, atol=1e-3 * flow.precision)
@@ -44,20 +44,20 @@ def solve(
     """Integrate from t = 0; divergence is a status, not an exception."""
     integrator = integrator or choose_integrator(flow)
     tally = Tally()
-    largest = DIVERGED * max(1.0, float(np.max(np.abs(flow.y0))))
+    largest = DIVERGENCE_FACTOR * max(1.0, float(np.max(np.abs(flow.y0))))
 
     def field(y: Array) -> Array:
         if stopped is not None and stopped():
-            raise Stopped("the integration was asked to stop")
+            raise Stopped("the integration was stopped")
         tally.evaluations += 1
-        if tally.evaluations % WATCH == 0 and not np.max(np.abs(y)) < largest:
-            raise _BlowUp  # before the integrator spends its patience on a singularity
+        if tally.evaluations % EVALUATIONS_PER_CHECK == 0 and not np.max(np.abs(y)) < largest:
+            raise _BlowUp  # early, before the integrator takes ever smaller steps towards a singularity
         return flow(y)
 
     states = np.full((len(times), flow.y0.size), np.nan)
     status = Status.DONE
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # LSODA warns where we report a status
+        warnings.simplefilter("ignore")  # LSODA's warnings duplicate the status
         try:
             for row, y in enumerate(integrator(field, flow.y0, times, tally, flow.jacobian)):
                 if not np.max(np.abs(y)) < largest:  # true of NaN as well
@@ -69,4 +69,4 @@ def solve(
 
 
 class _BlowUp(Exception):
-    """The state has grown out of hand."""
+    """The state exceeds the divergence bound."""

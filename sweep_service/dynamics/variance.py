@@ -1,7 +1,7 @@
-"""Ψ_Var without noise: E[σ'(λ_i) σ'(λ_j) 𝓔*²], what single samples add to Q.
+"""Ψ_Var without noise: E[σ'(λ_i) σ'(λ_j) 𝓔*²], the effect of single samples on Q.
 
-Exact for erf and square; quasi-Monte Carlo for every other activation, and for erf where the
-exact sum over p² n² pairs costs more than it is worth.
+Exact for erf and square; quasi-Monte Carlo for every other activation, and for wide erf students,
+where the exact sum over p² n² pairs is too expensive.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from sweep_service.model.activations import ERF, SQUARE, Activation
 from sweep_service.model.closed_forms import TWO_OVER_PI
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import Pairs, pairs
+from sweep_service.model.two_point import Pairs, make_pairs
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 
 Variance = Callable[[Array, Array, Array], Array]  # M, Q, P -> (p, p)
 
-# The widest student for which the exact sum is used.
-EXACT_ERF, EXACT_ERF_MIXED = 64, 6
+# Largest student widths for which the exact sum is used.
+MAX_EXACT_ERF_WIDTH, MAX_EXACT_ERF_MIXED_WIDTH = 64, 6
 QMC_POINTS = 4096
 
 
-def variance(
+def choose_variance(
     student: Activation, teacher: Activation, p: int, k: int, points: int = QMC_POINTS
 ) -> tuple[Variance, str]:
-    """The best way to compute it at this size, and its name."""
+    """Choose how to compute Ψ_Var at this size; returns the function and the name of its method."""
     if student is SQUARE and teacher is SQUARE:
         return square_variance, "exact"
-    if student is ERF and teacher is ERF and p <= EXACT_ERF:
+    if student is ERF and teacher is ERF and p <= MAX_EXACT_ERF_WIDTH:
         return erf_variance, "exact"
-    if student is ERF and p <= EXACT_ERF_MIXED:
-        return TiltedVariance(pairs(student, teacher)), "exact"
+    if student is ERF and p <= MAX_EXACT_ERF_MIXED_WIDTH:
+        return TiltedVariance(make_pairs(student, teacher)), "exact"
     return QuasiMonteCarlo(student, teacher, p + k, points), f"quasi-Monte Carlo, {points} points"
 
 
@@ -55,7 +55,7 @@ def _tilt(omega, i, j, u, v, g):
 
 
 @kernel(fastmath=REDUCTION)
-def _row(c, g, omega, oi, oj, u, v, m):
+def _sum_row(c, g, omega, oi, oj, u, v, m):
     """Σ_{l<m} c_l asin(C_ml g_m g_l)."""
     total = 0.0
     for l in range(m):
@@ -86,14 +86,14 @@ def erf_variance(M, Q, P):
             det = _tilt(omega, i, j, u, v, g)
             total = 0.0
             for m in range(n):
-                off = _row(c, g, omega, omega[i], omega[j], u, v, m)
+                off = _sum_row(c, g, omega, omega[i], omega[j], u, v, m)
                 total += c[m] * (2.0 * off + c[m] * asin_unit(1.0 - g[m] * g[m]))
             out[i, j] = out[j, i] = TWO_OVER_PI * TWO_OVER_PI / math.sqrt(det) * total
     return out
 
 
 class TiltedVariance:
-    """Erf student, any teacher: Var_ij = E[σ'_i σ'_j] · 2 R(C), R the risk at the tilted overlaps."""
+    """Erf student, any teacher: Var_ij = E[σ'_i σ'_j] · 2 R(C), R being the risk at the tilted overlaps."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
@@ -124,18 +124,18 @@ def square_variance(M: Array, Q: Array, P: Array) -> Array:
 
 
 class QuasiMonteCarlo:
-    """Any activations, on one fixed set of scrambled Sobol points, so that it is a smooth function of Ω."""
+    """Any activations, on a fixed set of scrambled Sobol points, so that it is a smooth function of Ω."""
 
     def __init__(self, student: Activation, teacher: Activation, n: int, points: int = QMC_POINTS) -> None:
         self.student, self.teacher = student, teacher
         self.Z = normal_points(points, n)
-        # It errs by 1e-3: tight steps would follow its noise, and relu's jumps as points cross the kink.
+        # Its error is 1e-3: tighter tolerances would resolve its noise, and jumps at the kink of relu.
         self.precision = 1e-6 if student.curvature is not None else 1e-5
 
     def __call__(self, M: Array, Q: Array, P: Array) -> Array:
         p = len(Q)
         omega = Overlaps(M, Q, P).omega
-        if not np.all(np.isfinite(omega)):  # diverged: eigh would raise where a NaN says it all
+        if not np.all(np.isfinite(omega)):  # diverged; eigh would raise
             return np.full_like(Q, np.nan)
         w, U = np.linalg.eigh(omega)
         root = (U * np.sqrt(np.maximum(w, 0.0))) @ U.T  # the symmetric root: no jumps where eigenvalues cross
@@ -145,13 +145,13 @@ class QuasiMonteCarlo:
         return weighted.T @ weighted / len(self.Z)
 
 
-@lru_cache(maxsize=4)  # a sweep needs the same few; each may hold a hundred megabytes
+@lru_cache(maxsize=4)  # a sweep uses few different ones, and each may hold a hundred megabytes
 def normal_points(points: int, n: int) -> Array:
-    """Scrambled Sobol points mapped to N(0, I_n); the scramble is fixed, so every call agrees."""
-    return special.ndtri(sobol(points, n))
+    """Scrambled Sobol points mapped to N(0, I_n), the same in every call because the scramble is fixed."""
+    return special.ndtri(sobol_points(points, n))
 
 
-def sobol(points: int, n: int) -> Array:
+def sobol_points(points: int, n: int) -> Array:
     from scipy.stats import qmc  # 0.5 s to import, and few calls need it
 
     return qmc.Sobol(n, scramble=True, rng=20230212).random(points)

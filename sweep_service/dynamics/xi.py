@@ -1,7 +1,7 @@
-"""ξ, the inner product of two uniform unit vectors in R^D: how orthogonal parts of neurons overlap.
+"""ξ, the inner product of two uniform unit vectors in R^D: the overlap of orthogonal parts of neurons.
 
-Its density is (1-ξ²)^((D-3)/2), so Gauss-Jacobi quadrature is exact for polynomials; D = 1 is a
-fair sign, and D = ∞ (the high-dimensional mean field) is ξ = 0.
+Its density is (1-ξ²)^((D-3)/2), so Gauss-Jacobi quadrature is exact for polynomials. For D = 1 it is a
+random sign, and for D = ∞ (the high-dimensional mean field) ξ = 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Xi:
     def rule(cls, D: int | None, order: int) -> Xi:
         if D is None:
             return cls(None, np.zeros(1), np.ones(1))
-        if D == 0:  # no orthogonal space at all: every q is zero and ξ is multiplied by it
+        if D == 0:  # no orthogonal space; ξ is multiplied by q = 0
             return cls(0, np.zeros(1), np.ones(1))
         if D == 1:
             return cls(1, np.array([-1.0, 1.0]), np.array([0.5, 0.5]))
@@ -35,7 +35,7 @@ class Xi:
         return cls(D, nodes, weights / weights.sum())
 
     def scaled_moments(self, order: int) -> Array:
-        """κ_m = E ξ^m / m! for m = 0, 2, …, 2·order; only κ_0 where ξ vanishes."""
+        """κ_m = E ξ^m / m! for m = 0, 2, …, 2·order; only κ_0 if ξ vanishes."""
         if not self.D:
             return np.ones(1)
         moment, kappa = 1.0, [1.0]

@@ -1,8 +1,8 @@
-"""The activations σ: one registry, one entry each.
+"""The registry of activations σ.
 
-An entry needs σ and σ' as NumPy functions, and σ'' too unless σ'' is a distribution (relu), in
-which case its exact Hermite coefficients are needed. That is enough for every regime; closed
-forms, where they exist, make it faster. `docs/extending.md` adds one in ten lines.
+An entry needs σ and σ' as NumPy functions, and either σ'' or, where σ'' is a distribution (relu), the
+exact Hermite coefficients of σ. This is sufficient for every regime; closed forms make it faster.
+`docs/extending.md` adds an activation in ten lines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Function = Callable[[Array], Array]
 
 
 class SmoothedMoments(NamedTuple):
-    """Averages over z ~ N(0, 1) of σ at μ + root·z: what one neuron does at a fixed teacher field."""
+    """Averages of σ(μ + root·z) over z ~ N(0, 1): moments of one neuron at a fixed teacher field."""
 
     value: Array  # E[σ]
     slope: Array  # E[σ' h_m(z)] for m = 0 .. orders-1, on the last axis
@@ -34,7 +34,7 @@ class SmoothedMoments(NamedTuple):
 
 @dataclass(frozen=True)
 class Activation:
-    """σ with what the theory needs to know of it."""
+    """An activation σ and the properties that theory and simulators use."""
 
     name: str
     formula: str
@@ -43,13 +43,13 @@ class Activation:
     curvature: Function | None = None  # σ''; None where it is a distribution
     closed: ClosedForm | None = None
     hermite: Callable[[int, Array], Array] | None = None  # exact E[σ(√C x) h_m(x)], shape (len C, order)
-    # (μ, root, orders) -> moments, in closed form where a kink would spoil quadrature
+    # (μ, root, orders) -> moments, in closed form where a kink makes quadrature inaccurate
     smoothed: Callable[[Array, Array, int], SmoothedMoments] | None = None
     odd: bool = False
     code: int | None = None  # its branch in simulators/activate.py; None: simulated by the NumPy functions
-    assumptions: str = ""  # what of the theorems' assumptions does not hold
-    costly: bool = False  # does a step of its kernel take an exponential?
-    collapses: bool = False  # do p neurons move like at most d?
+    assumptions: str = ""  # the assumption of the theorems that does not hold
+    costly: bool = False  # its kernel computes an exponential per step
+    collapses: bool = False  # p > d neurons are equivalent to d rows
 
     def __post_init__(self) -> None:
         if self.curvature is None and self.hermite is None:
@@ -82,7 +82,7 @@ def _relu_hermite(order: int, C: Array) -> Array:
 
 
 def _relu_smoothed(mu: Array, root: Array, orders: int) -> SmoothedMoments:
-    root = np.maximum(root, 1e-12 + 1e-9 * np.abs(mu))  # a neuron without an orthogonal part is a sharp kink
+    root = np.maximum(root, 1e-12 + 1e-9 * np.abs(mu))  # avoids 0/0 for a neuron without an orthogonal part
     u = mu / root
     density = np.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi)
     above = special.ndtr(u)
@@ -154,8 +154,8 @@ TANH = Activation(
 ACTIVATIONS = {act.name: act for act in (ERF, SQUARE, RELU, TANH)}
 
 
-def activation(name: str, field: str = "activation") -> Activation:
-    """The registered activation of that name; an unknown one is an error that names the nearest."""
+def find_activation(name: str, field: str = "activation") -> Activation:
+    """Look up an activation by name; the error for an unknown name suggests the nearest one."""
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise unknown_name(field, name, ACTIVATIONS)
     return ACTIVATIONS[name]

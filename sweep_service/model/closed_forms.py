@@ -1,8 +1,8 @@
 """Two-point Gaussian averages in closed form, for a pair of equal activations.
 
 For (u, v) centred Gaussian with variances a, b and covariance c: E[σ(u) σ(v)], E[σ'(u) σ'(v)]
-and E[σ''(u) σ(v)]. The scalar functions are chosen by a code, which lets one kernel serve every
-activation with a closed form and still be compiled once and cached.
+and E[σ''(u) σ(v)]. An integer code selects the activation, so that one kernel serves all activations
+with a closed form and is compiled and cached once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 
 TWO_OVER_PI = 2.0 / math.pi
-# What compiled kernels know an activation by; tanh has a kernel but no closed form.
+# Codes of activations in compiled kernels; tanh has a kernel but no closed form.
 ERF_CODE, SQUARE_CODE, RELU_CODE, TANH_CODE = range(4)
 
 
 @kernel()
 def _correlation(c, norm):
-    """ρ = c/norm; what rounding leaves of ±1 is ±1, for acos there turns 1e-16 into 1e-8."""
+    """ρ = c/norm; values within rounding of ±1 become ±1, because acos turns 1e-16 there into 1e-8."""
     rho = c / norm if norm > 0.0 else 0.0
     return rho if abs(rho) < 1.0 - 1e-15 else math.copysign(1.0, rho)
 
@@ -55,6 +55,7 @@ def slope_pair(code, a, b, c):
 
 @kernel()
 def value_matrix(code, a, b, C):
+    """`value_pair` for variances a (m), b (n) and covariances C (m, n)."""
     m, n = C.shape
     out = np.empty((m, n))
     for i in range(m):
@@ -65,6 +66,7 @@ def value_matrix(code, a, b, C):
 
 @kernel()
 def slope_matrix(code, a, b, C):
+    """`slope_pair` for variances a (m), b (n) and covariances C (m, n)."""
     m, n = C.shape
     slopes, curved = np.empty((m, n)), np.empty((m, n))
     for i in range(m):

@@ -1,8 +1,8 @@
-"""Initial conditions: where the overlaps start, for SGD and every ODE of a point alike.
+"""Initial conditions: the overlaps at t = 0, the same for SGD and every ODE of a point.
 
 A start is drawn as coordinates of the weights in an orthonormal basis whose first k directions
-span the teacher (rows divided by √d). Inputs are isotropic, so nothing else of W matters, and
-drawing costs the same for every d.
+span the teacher (rows divided by √d). Inputs are isotropic, so nothing else about W matters, and the
+cost of drawing does not depend on d.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from scipy import special
 
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.identity import Key, stream
-from sweep_service.model.overlaps import Overlaps, checked, coordinates, require_positive_definite
-from sweep_service.model.teacher import Teacher, bartlett
+from sweep_service.model.overlaps import Overlaps, coordinates, parse_overlaps, require_positive_definite
+from sweep_service.model.teacher import Teacher, draw_bartlett_factor
 from sweep_service.numerics.types import Array
-from sweep_service.validation import matrix, number, only_known, switch, whole
+from sweep_service.validation import read_bool, read_integer, read_matrix, read_number, reject_unknown_keys
 
 Parameters = Mapping[str, float]
 
@@ -35,26 +35,26 @@ class Shape:
 
 @dataclass(frozen=True)
 class InitKind:
-    """One way to start. `draw` and `law` get the teacher's factor L (P = L Lᵀ)."""
+    """A kind of initial condition. `draw` and `law` receive the teacher's factor L (P = L Lᵀ)."""
 
     name: str
     formula: str
     # name -> (default, bounds); these numbers may be axes of a sweep
     parameters: Mapping[str, tuple[float, dict[str, float]]]
     draw: Callable[[np.random.Generator, Shape, Parameters, Array], Array]
-    # the law of (m, q) of one neuron from uniforms (n, k+1); None where it is the drawn points themselves
+    # (m, q) of neurons at p = ∞ from uniforms (n, k+1); None where the law is that of the drawn neurons
     law: Callable[[Array, Shape, Parameters, Array], tuple[Array, Array]] | None
     teacher: str  # default
     any_teacher: bool
-    invariant: bool  # is its law invariant under rotations orthogonal to the teacher?
-    fixed_overlaps: bool  # does the draw not know d, so that `shared: true` makes sense?
+    invariant: bool  # the law is invariant under rotations orthogonal to the teacher
+    fixed_overlaps: bool  # the draw does not depend on d, so `shared: true` is possible
     least_d: Callable[[int, int], int]
     warn: Callable[[Parameters], str | None] = lambda _: None
 
 
 def _gaussian(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Array:
     inside = rng.standard_normal((n.p, n.k))
-    outside = bartlett(rng, n.p, n.d - n.k) if n.d > n.k else np.empty((n.p, 0))
+    outside = draw_bartlett_factor(rng, n.p, n.d - n.k) if n.d > n.k else np.empty((n.p, 0))
     return c["scale"] / np.sqrt(n.d) * np.hstack([inside, outside])
 
 
@@ -134,116 +134,117 @@ INITS = {
         ),
     )
 }  # fmt: skip
-GIVEN = {"overlaps": ("M", "Q", "P"), "weights": ("W", "W_star")}
+EXPLICIT_KINDS = {"overlaps": ("M", "Q", "P"), "weights": ("W", "W_star")}
 
 
 @dataclass(frozen=True)
 class Start:
-    """What one seed starts from: coordinates that were drawn or given, or given overlaps."""
+    """The start of one seed: vectors that were drawn or given as weights, or overlaps given as numbers."""
 
-    invariant: bool | None  # None: given numbers, nobody can know
-    d: int  # where the students were drawn: the span of their orthogonal parts has d - k dimensions
-    drawn: tuple[Array, Array] | None = None
-    given: Overlaps | None = None
+    invariant: bool | None  # None for explicit numbers, where it is unknown
+    d: int  # dimension in which the students were drawn; their orthogonal parts span d - k dimensions
+    vectors: tuple[Array, Array] | None = None  # coordinates of students and teachers
+    explicit_overlaps: Overlaps | None = None
 
     @cached_property
     def overlaps(self) -> Overlaps:
-        """Ω(0); computed when asked for, as it is p by p."""
-        if self.given is not None:
-            return self.given
-        assert self.drawn is not None
-        return Overlaps.of(*self.drawn)
+        """Ω(0), computed on first access because it is p by p."""
+        if self.explicit_overlaps is not None:
+            return self.explicit_overlaps
+        assert self.vectors is not None
+        return Overlaps.of(*self.vectors)
 
     def coordinates(self, d: int) -> tuple[Array, Array]:
         """Students (p, r) and teachers (k, r) in an orthonormal basis of R^d, r <= d, rows divided by √d."""
-        if self.drawn is not None and self.drawn[0].shape[1] <= d:
-            return self.drawn
-        found, (p, k) = coordinates(self.overlaps), self.overlaps.M.shape
+        if self.vectors is not None and self.vectors[0].shape[1] <= d:
+            return self.vectors
+        p, k = self.overlaps.M.shape
         students, teachers = np.zeros((p, min(d, p + k))), np.zeros((k, min(d, p + k)))
-        for room, rows in zip((students, teachers), found, strict=True):
-            kept = rows[:, : room.shape[1]]  # what is cut off is below the tolerance of the rank
-            room[:, : kept.shape[1]] = kept
+        for target, rows in zip((students, teachers), coordinates(self.overlaps), strict=True):
+            kept = rows[:, : target.shape[1]]  # the rest is below the tolerance of the rank
+            target[:, : kept.shape[1]] = kept
         return students, teachers
 
 
 @dataclass(frozen=True)
 class Init:
-    """A validated initial condition; `parse` reads it, `start` draws it."""
+    """A validated initial condition; `parse` reads it, `start` draws a start."""
 
     kind: str
     parameters: dict[str, float] = field(default_factory=dict)
     teacher: Teacher | None = None
     shared: bool = False
-    shared_d: int | None = None  # the dimension in which shared overlaps are drawn, where the draw needs one
-    given: Overlaps | None = None
-    weights: tuple[Array, Array] | None = None  # given coordinates of students and teachers
+    shared_d: int | None = None  # the dimension in which shared overlaps are drawn, if the draw needs one
+    explicit_overlaps: Overlaps | None = None
+    weights: tuple[Array, Array] | None = None  # explicit coordinates of students and teachers
 
     @classmethod
     def parse(cls, value: Any, shape: Shape) -> Init:
-        """Read an init mapping of a point of this shape."""
+        """Read the `init` mapping of a point of this shape."""
         if not isinstance(value, Mapping):
             raise InvalidInput("init", value, "must be a mapping with a 'kind'")
         name = value.get("kind")
-        if isinstance(name, str) and name in GIVEN:
-            overlaps, weights = _given(value, shape)
-            return cls(name, given=overlaps, weights=weights)
+        if isinstance(name, str) and name in EXPLICIT_KINDS:
+            overlaps, weights = _parse_explicit(value, shape)
+            return cls(name, explicit_overlaps=overlaps, weights=weights)
         if not isinstance(name, str) or name not in INITS:
-            raise unknown_name("init.kind", name, (*INITS, *GIVEN))
+            raise unknown_name("init.kind", name, (*INITS, *EXPLICIT_KINDS))
         kind = INITS[name]
-        only_known(value, ("kind", *kind.parameters, "teacher", "orthonormal_teacher", "shared"), "init")
+        known_keys = ("kind", *kind.parameters, "teacher", "orthonormal_teacher", "shared")
+        reject_unknown_keys(value, known_keys, "init")
         parameters = {
-            key: number(value.get(key, default), f"init.{key}", **bounds)
+            key: read_number(value.get(key, default), f"init.{key}", **bounds)
             for key, (default, bounds) in kind.parameters.items()
         }
-        teacher = _teacher(value, kind)
+        teacher = _parse_teacher(value, kind)
         teacher.check(shape.k)
-        shared, shared_d = _shared(value.get("shared", False), kind, shape)
-        _require_room(shape, kind, teacher)
+        shared, shared_d = _parse_shared(value.get("shared", False), kind, shape)
+        _require_dimension(shape, kind, teacher)
         return cls(name, parameters, teacher, shared, shared_d)
 
     def content(self) -> dict[str, Any]:
-        """What identifies it, as plain JSON with one spelling."""
-        if self.given is not None:
-            return {"kind": "overlaps", "M": self.given.M, "Q": self.given.Q, "P": self.given.P}
+        """The content that identifies it, as plain JSON with one spelling."""
+        if (overlaps := self.explicit_overlaps) is not None:
+            return {"kind": "overlaps", "M": overlaps.M, "Q": overlaps.Q, "P": overlaps.P}
         assert self.teacher is not None
         shared = {"d0": self.shared_d} if self.shared_d is not None else self.shared
         return {"kind": self.kind, **self.parameters, "teacher": self.teacher.content(), "shared": shared}
 
     @cached_property
     def digest(self) -> str:
-        """Its content in few words: given overlaps are many numbers."""
+        """Digest of its content, which is short even if explicit overlaps are many numbers."""
         return Key.of(init=self.content()).digest
 
     @property
     def basis(self) -> str:
-        """Which coordinates its starts have: the same overlaps can be given as weights, or as numbers."""
+        """Identifies the coordinates of its starts; equal overlaps can be given as weights or as numbers."""
         if self.weights is None:
             return self.kind
         return hashlib.sha256(b"".join(array.tobytes() for array in self.weights)).hexdigest()
 
-    def is_like(self, other: Init) -> bool:
-        """The same rule for drawing a start; given numbers are not compared."""
-        return self.given is None and other.given is None and self == other
+    def has_same_rule(self, other: Init) -> bool:
+        """Whether both draw starts by the same rule; explicit numbers are not compared."""
+        return self.explicit_overlaps is None and other.explicit_overlaps is None and self == other
 
     def key(self, shape: Shape, seed: int) -> Key:
-        """The init_key: no d when the overlaps are shared over d, or given."""
-        return Key.of(p=shape.p, **self._setting(shape, seed))
+        """Key of the start of a seed; it contains no d if the overlaps are shared over d, or explicit."""
+        return Key.of(p=shape.p, **self._key_content(shape, seed))
 
-    def _setting(self, shape: Shape, seed: int) -> dict[str, Any]:
-        d = None if self.shared or self.given is not None else shape.d
+    def _key_content(self, shape: Shape, seed: int) -> dict[str, Any]:
+        d = None if self.shared or self.explicit_overlaps is not None else shape.d
         return {"d": d, "k": shape.k, "init": self.content(), "seed": seed}
 
     def start(self, shape: Shape, seed: int) -> Start:
-        """Draw Ω(0) for one seed."""
-        if self.given is not None:
-            return Start(None, shape.d, self.weights, self.given)
-        kind, drawn = INITS[self.kind], self._drawn_shape(shape)
+        """Draw the start of one seed."""
+        if self.explicit_overlaps is not None:
+            return Start(None, shape.d, self.weights, self.explicit_overlaps)
+        kind, draw_shape = INITS[self.kind], self._draw_shape(shape)
         L = self.teacher_factor(shape, seed)
         rng = stream(self.key(shape, seed), "students")
-        students = kind.draw(rng, drawn, self.parameters, L)
+        students = kind.draw(rng, draw_shape, self.parameters, L)
         teachers = np.zeros((shape.k, students.shape[1]))
         teachers[:, : shape.k] = L
-        start = Start(kind.invariant, drawn.d, (students, teachers))
+        start = Start(kind.invariant, draw_shape.d, (students, teachers))
         if self.shared and start.overlaps.rank > shape.d:
             raise InvalidInput(
                 "d", shape.d, f"must be >= {start.overlaps.rank}, the rank of the shared start, to embed it"
@@ -252,46 +253,46 @@ class Init:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know about such starts."""
-        warning = None if self.given is not None else INITS[self.kind].warn(self.parameters)
+        """Warnings about starts of this kind."""
+        warning = None if self.explicit_overlaps is not None else INITS[self.kind].warn(self.parameters)
         return (warning,) if warning else ()
 
     def teacher_overlap(self, shape: Shape, seed: int) -> Array:
         """P of one seed, without drawing its students."""
-        if self.given is not None:
-            return self.given.P
+        if self.explicit_overlaps is not None:
+            return self.explicit_overlaps.P
         L = self.teacher_factor(shape, seed)
         return L @ L.T
 
     def teacher_factor(self, shape: Shape, seed: int) -> Array:
-        """L with P = L Lᵀ; a random teacher follows the students' scale, as both are drawn alike."""
+        """L with P = L Lᵀ; a random teacher has the scale of the students, as both are drawn alike."""
         assert self.teacher is not None
-        # its key does not know p: students of every width learn from the same teacher
-        rng = stream(Key.of(**self._setting(shape, seed)), "teacher")
-        L = self.teacher.factor(shape.k, self._drawn_shape(shape).d, rng)
+        # the key does not contain p, so that students of every width learn from the same teacher
+        rng = stream(Key.of(**self._key_content(shape, seed)), "teacher")
+        L = self.teacher.factor(shape.k, self._draw_shape(shape).d, rng)
         if self.teacher.kind == "random":
             L = _unit(L) if self.kind == "spherical" else L * self.parameters.get("scale", 1.0)
         return L
 
     def particles(self, u: Array, shape: Shape, seed: int) -> tuple[Array, Array] | None:
-        """(m, q) of the p = ∞ law at uniforms u (n, k+1); None where the drawn start is the law."""
-        law = None if self.given is not None else INITS[self.kind].law
+        """(m, q) of the p = ∞ law at uniforms u (n, k+1); None where the law is that of the drawn neurons."""
+        law = None if self.explicit_overlaps is not None else INITS[self.kind].law
         if law is None:
             return None
-        return law(u, self._drawn_shape(shape), self.parameters, self.teacher_factor(shape, seed))
+        return law(u, self._draw_shape(shape), self.parameters, self.teacher_factor(shape, seed))
 
-    def _drawn_shape(self, shape: Shape) -> Shape:
+    def _draw_shape(self, shape: Shape) -> Shape:
         return shape if self.shared_d is None else Shape(self.shared_d, shape.p, shape.k)
 
 
-def _given(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Array, Array] | None]:
-    """Overlaps from the numbers of `overlaps` or the arrays of `weights`, and the latter's coordinates."""
-    names = GIVEN[value["kind"]]
-    only_known(value, ("kind", *names), "init")
+def _parse_explicit(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Array, Array] | None]:
+    """Read the kinds `overlaps` and `weights`: the overlaps, and the coordinates if weights are given."""
+    names = EXPLICIT_KINDS[value["kind"]]
+    reject_unknown_keys(value, ("kind", *names), "init")
     for name in names:
         if name not in value:
             raise InvalidInput(f"init.{name}", None, "is required")
-    arrays = [matrix(value[name], f"init.{name}") for name in names]
+    arrays = [read_matrix(value[name], f"init.{name}") for name in names]
     p, k, d = shape.p, shape.k, shape.d
     expected = ((p, k), (p, p), (k, k)) if value["kind"] == "overlaps" else ((p, d), (k, d))
     for name, array, size in zip(names, arrays, expected, strict=True):
@@ -299,7 +300,7 @@ def _given(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Arra
             raise InvalidInput(
                 f"init.{name}",
                 f"shape {array.shape}",
-                f"must have the shape {size}: p = {p}, k = {k}, d = {d}",
+                f"must have shape {size}, since p = {p}, k = {k}, d = {d}",
             )
     if value["kind"] == "weights":
         W, W_star = (array / np.sqrt(d) for array in arrays)
@@ -309,19 +310,19 @@ def _given(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Arra
         )
         return overlaps, (W, W_star)
     M, Q, P = arrays
-    overlaps = checked(M, Q, P)
+    overlaps = parse_overlaps(M, Q, P)
     if overlaps.rank > d:
         raise InvalidInput("d", d, f"must be >= {overlaps.rank}, the rank of the given overlaps")
     return overlaps, None
 
 
-def _teacher(value: Mapping[str, Any], kind: InitKind) -> Teacher:
+def _parse_teacher(value: Mapping[str, Any], kind: InitKind) -> Teacher:
     if "orthonormal_teacher" in value:
         if "teacher" in value:
             raise InvalidInput(
-                "init.orthonormal_teacher", value["orthonormal_teacher"], "or teacher, not both"
+                "init.orthonormal_teacher", value["orthonormal_teacher"], "cannot be combined with teacher"
             )
-        orthonormal = switch(value["orthonormal_teacher"], "init.orthonormal_teacher")
+        orthonormal = read_bool(value["orthonormal_teacher"], "init.orthonormal_teacher")
         teacher = Teacher("orthonormal" if orthonormal else "random")
     else:
         teacher = Teacher.parse(value.get("teacher", kind.teacher))
@@ -332,19 +333,19 @@ def _teacher(value: Mapping[str, Any], kind: InitKind) -> Teacher:
     return teacher
 
 
-def _shared(value: Any, kind: InitKind, shape: Shape) -> tuple[bool, int | None]:
+def _parse_shared(value: Any, kind: InitKind, shape: Shape) -> tuple[bool, int | None]:
     if isinstance(value, Mapping):
-        only_known(value, ("d0",), "init.shared")
+        reject_unknown_keys(value, ("d0",), "init.shared")
         if kind.fixed_overlaps:
             raise InvalidInput("init.shared", dict(value), f"must be true or false for a {kind.name} start")
-        d0 = whole(value.get("d0"), "init.shared.d0")
+        d0 = read_integer(value.get("d0"), "init.shared.d0")
         if d0 < kind.least_d(shape.p, shape.k):
             raise InvalidInput("init.shared.d0", d0, f"must be >= {kind.least_d(shape.p, shape.k)}")
         rank = min(shape.p + shape.k, d0)
         if shape.d < rank:
             raise InvalidInput("d", shape.d, f"must be >= {rank}, the rank of the shared start, to embed it")
         return True, d0
-    shared = switch(value, "init.shared")
+    shared = read_bool(value, "init.shared")
     if shared and not kind.fixed_overlaps:
         raise InvalidInput(
             "init.shared", True, f"must be {{d0: N}} for a {kind.name} start: its overlaps depend on d"
@@ -352,12 +353,12 @@ def _shared(value: Any, kind: InitKind, shape: Shape) -> tuple[bool, int | None]
     return shared, None
 
 
-def _require_room(shape: Shape, kind: InitKind, teacher: Teacher) -> None:
-    least = kind.least_d(shape.p, shape.k)
-    if shape.d < least:
-        what = "p + k" if least == shape.p + shape.k else "k"
+def _require_dimension(shape: Shape, kind: InitKind, teacher: Teacher) -> None:
+    min_d = kind.least_d(shape.p, shape.k)
+    if shape.d < min_d:
+        formula = "p + k" if min_d == shape.p + shape.k else "k"
         raise InvalidInput(
             "d",
             shape.d,
-            f"must be >= {what} = {least} for a {kind.name} start with the {teacher.kind} teacher",
+            f"must be >= {formula} = {min_d} for a {kind.name} start with the {teacher.kind} teacher",
         )

@@ -1,4 +1,4 @@
-"""Names, long names and units of everything that leaves as an xarray dataset."""
+"""Labels of variables and coordinates: long names, titles, symbols and units."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.identity import canonical
+from sweep_service.identity import canonicalise
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import Point
 from sweep_service.version import __version__
 
-# The widest student whose overlaps are kept unless asked for.
-WIDEST_STORED = 256
+# Up to this student width, overlaps are kept by default.
+MAX_WIDTH_WITH_OVERLAPS = 256
 
 
 @dataclass(frozen=True)
 class Label:
-    """How something is called: in a dataset, at the axis of a plot, in a line of text, in a formula."""
+    """Names of a quantity: in a dataset, at the axis of a plot, in text and in a formula."""
 
     long_name: str
     title: str = ""
     symbol: str = ""
     latex: str = ""
-    logarithmic: bool = False  # by habit, along an axis
+    logarithmic: bool = False  # usual scale of an axis
 
 
-# Everything but parameters, which carry their own, and observables and values, which say what they are.
+# All labels except those of parameters, observables and values, which are in their registries.
 COORDINATES = {
     "kappa": Label("exponent of p in d", "exponent of the width", "κ", r"$\kappa$"),
     "delta": Label("exponent of 1/gamma in d", "exponent of the learning rate", "δ", r"$\delta$"),
@@ -57,37 +57,39 @@ INIT = "init."
 INIT_SYMBOLS = {"init.epsilon": "ε"}
 
 
-def label_of(name: str) -> Label | None:
-    """How a parameter, a number of the initial condition or a coordinate is called; None for others."""
+def find_label(name: str) -> Label | None:
+    """Label of a parameter, a number of the initial condition or a coordinate; None for other names."""
     if name in PARAMETERS:
-        one = PARAMETERS[name]
-        return Label(one.long_name, one.title, one.symbol, one.latex, one.logarithmic)
+        parameter = PARAMETERS[name]
+        return Label(
+            parameter.long_name, parameter.title, parameter.symbol, parameter.latex, parameter.logarithmic
+        )
     if name.startswith(INIT):
         short = name.removeprefix(INIT)
         return Label(f"{short} of the initial condition", symbol=INIT_SYMBOLS.get(name, short))
     return COORDINATES.get(name)
 
 
-def labelled(
+def label_dataset(
     variables: Mapping[str, tuple[tuple[str, ...], Any]],
     coordinates: Mapping[str, Any],
     point: Point,
     attributes: Mapping[str, Any],
 ) -> xr.Dataset:
-    """A dataset in which every variable and coordinate says what it is."""
+    """Build a dataset in which every variable and coordinate has a long name and units."""
     coords = dict(coordinates)
     for dims, values in variables.values():
         for dim, size in zip(dims, np.shape(values), strict=True):
             if dim not in coords:
                 middles = (2.0 * np.arange(size) + 1.0) / size - 1.0
                 coords[dim] = middles if dim == "cosine_bin" else np.arange(size)
-    dataset = xr.Dataset(  # all at once: xarray aligns everything again for each coordinate that is added
+    dataset = xr.Dataset(  # all at once, because xarray realigns everything for each added coordinate
         {name: _variable(name, dims, values) for name, (dims, values) in variables.items()},
         coords={name: _variable(name, (name,), values) for name, values in coords.items()},
     )
     dataset.attrs = {
         **{name: point[name] for name in PARAMETERS},
-        "init": _start(point),
+        "init": _format_init(point),
         "delta_t": point.delta_t,
         "gamma_over_p": point.gamma_over_p,
         **attributes,
@@ -97,17 +99,17 @@ def labelled(
 
 
 def _variable(name: str, dims: tuple[str, ...], values: Any) -> xr.Variable:
-    """By the short way: the other one asks whether it is an array of Dask's, which takes half a second."""
-    return xr.Variable(dims, np.asarray(values), about(name), fastpath=True)
+    """A variable by the fast path; the other one imports Dask to check for its arrays, which takes 0.5 s."""
+    return xr.Variable(dims, np.asarray(values), variable_attributes(name), fastpath=True)
 
 
-def _start(point: Point) -> str:
-    """The initial condition as JSON; given numbers are too many, and are the first sample anyway."""
-    content = {"kind": point.init.kind} if point.init.given is not None else point.init.content()
-    return json.dumps(canonical(content))
+def _format_init(point: Point) -> str:
+    """The initial condition as JSON, without explicit numbers, which are the first sample anyway."""
+    content = {"kind": point.init.kind} if point.init.explicit_overlaps is not None else point.init.content()
+    return json.dumps(canonicalise(content))
 
 
-def about(name: str) -> dict[str, str]:
-    """The attributes of a variable or coordinate."""
-    label = label_of(name)
+def variable_attributes(name: str) -> dict[str, str]:
+    """Attributes of a variable or coordinate."""
+    label = find_label(name)
     return {"long_name": OBSERVABLES[name].about if label is None else label.long_name, "units": "1"}

@@ -1,7 +1,7 @@
-"""What is recorded along a trajectory: one registry, the same for SGD and every ODE.
+"""The registry of observables, the same for SGD and every ODE.
 
-An observable is a function of `States`, all samples of one trajectory at once, with time as the
-first axis of what it returns.
+An observable is a function of `States`, which holds all samples of one trajectory, and returns an array
+whose first axis is time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HISTOGRAM_BINS = 64
 
 @dataclass(frozen=True)
 class States:
-    """Samples of a trajectory, time first: what mean field and the full overlaps both know."""
+    """Samples of a trajectory, time first, in the form common to mean field and full overlaps."""
 
     risk: Array  # (time,)
     M: Array  # (time, p, k)
@@ -29,11 +29,11 @@ class States:
     P: Array  # (k, k)
     # Q⊥ up to a rotation of the neurons (time, r, r); None in mean field, where only its diagonal exists
     orthogonal: Array | None = None
-    orthogonal_norms: Array | None = None  # q = diag Q⊥ (time, p), where it is the state itself
+    orthogonal_norms: Array | None = None  # q = diag Q⊥ (time, p), if it is part of the state
 
     @classmethod
     def of(cls, risk: Array, M: Array, Q: Array, P: Array) -> States:
-        """From full overlaps, M (time, p, k) and Q (time, p, p)."""
+        """States of full overlaps, M (time, p, k) and Q (time, p, p)."""
         return cls(risk, M, np.diagonal(Q, axis1=1, axis2=2), P, orthogonal_part(M, Q, P))
 
     @cached_property
@@ -45,7 +45,7 @@ class States:
 
     @cached_property
     def cosines(self) -> Array:
-        """|M_jr|/√(Q_jj P_rr) (time, p, k); a neuron of length zero points nowhere."""
+        """|M_jr|/√(Q_jj P_rr) (time, p, k); zero for a neuron of length zero."""
         length = np.sqrt(np.maximum(self.norms, 0.0))[:, :, None] * np.sqrt(np.diag(self.P))
         with np.errstate(invalid="ignore"):
             return np.abs(self.M) / np.where(length > 0.0, length, np.inf) + 0.0 * length
@@ -54,16 +54,16 @@ class States:
 @dataclass(frozen=True)
 class Observable:
     name: str
-    about: str  # its long name in datasets
+    about: str  # the long name in datasets
     function: Callable[[States], Array]
     dims: tuple[str, ...] = ()  # beyond time
     default: bool = False
-    needs_all_overlaps: bool = False  # NaN in mean field
+    needs_all_overlaps: bool = False  # then NaN in mean field
 
 
 def _specialisation(states: States) -> Array:
-    two = np.sort(states.cosines, axis=2)
-    margin = two[:, :, -1] - (two[:, :, -2] if two.shape[2] > 1 else 0.0)
+    ordered = np.sort(states.cosines, axis=2)
+    margin = ordered[:, :, -1] - (ordered[:, :, -2] if ordered.shape[2] > 1 else 0.0)
     return np.mean(margin, axis=1)
 
 
@@ -77,7 +77,7 @@ def _operator_norm(states: States) -> Array:
 
 
 def _off_diagonal_rms(states: States) -> Array:
-    """By ‖Q⊥‖² - Σ q², which a rotation of the neurons leaves alone."""
+    """Computed from ‖Q⊥‖² - Σ q², which is invariant under a rotation of the neurons."""
     assert states.orthogonal is not None
     p = states.q.shape[1]
     squares = np.sum(states.orthogonal**2, axis=(1, 2)) - np.sum(states.q**2, axis=1)
@@ -85,15 +85,15 @@ def _off_diagonal_rms(states: States) -> Array:
 
 
 def _cosine_histogram(states: States) -> Array:
-    """Shares of neurons (time, k, bins) by signed cosine in [-1, 1]."""
+    """Share of neurons in each bin of the signed cosine, shape (time, k, bins)."""
     signed = np.clip(np.copysign(states.cosines, states.M), -1.0, 1.0)
-    place = np.minimum(((signed + 1.0) * (HISTOGRAM_BINS / 2)), HISTOGRAM_BINS - 1)
+    bins = np.minimum(((signed + 1.0) * (HISTOGRAM_BINS / 2)), HISTOGRAM_BINS - 1)
     times, p, k = signed.shape
     shares = np.full((times, k, HISTOGRAM_BINS), np.nan)
     for t in range(times):
         for r in range(k):
-            if np.all(np.isfinite(place[t, :, r])):
-                shares[t, r] = np.bincount(place[t, :, r].astype(int), minlength=HISTOGRAM_BINS) / p
+            if np.all(np.isfinite(bins[t, :, r])):
+                shares[t, r] = np.bincount(bins[t, :, r].astype(int), minlength=HISTOGRAM_BINS) / p
     return shares
 
 
@@ -142,8 +142,8 @@ OBSERVABLES = {
 }
 
 
-def chosen(names: Sequence[str] | None, field: str = "observables") -> tuple[str, ...]:
-    """The asked-for observables in the registry's order, the risk among them; None means the default ones."""
+def select_observables(names: Sequence[str] | None, field: str = "observables") -> tuple[str, ...]:
+    """Names of the requested observables in the registry's order, risk included; None gives the defaults."""
     if names is None:
         return tuple(name for name, observable in OBSERVABLES.items() if observable.default)
     if isinstance(names, str) or not isinstance(names, Sequence):
@@ -155,12 +155,12 @@ def chosen(names: Sequence[str] | None, field: str = "observables") -> tuple[str
 
 
 def observe(states: States, names: Sequence[str]) -> Mapping[str, Array]:
-    """Their values, time first; NaN where the states do not hold what one needs."""
-    found = {}
+    """Values of observables by name, time first; NaN if the states lack what an observable needs."""
+    values = {}
     for name in names:
         observable = OBSERVABLES[name]
         if observable.needs_all_overlaps and states.orthogonal is None:
-            found[name] = np.full(states.risk.shape, np.nan)
+            values[name] = np.full(states.risk.shape, np.nan)
         else:
-            found[name] = observable.function(states)
-    return found
+            values[name] = observable.function(states)
+    return values

@@ -1,4 +1,4 @@
-"""Overlap matrices M, Q, P: the sufficient statistics of the dynamics."""
+"""The overlap matrices M, Q, P, which are sufficient statistics of the dynamics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import Array
 
-# An eigenvalue below this share of the largest counts as zero: overlaps typed with ten digits pass.
+# An eigenvalue below this fraction of the largest counts as zero; overlaps given to ten digits pass.
 RANK_TOLERANCE = 1e-10
 
 
@@ -23,7 +23,7 @@ class Overlaps:
 
     @classmethod
     def of(cls, students: Array, teachers: Array) -> Overlaps:
-        """From coordinates in an orthonormal basis, rows divided by √d: shapes (p, r), (k, r)."""
+        """Overlaps of coordinates (p, r) and (k, r) in an orthonormal basis, rows divided by √d."""
         return cls(students @ teachers.T, students @ students.T, teachers @ teachers.T)
 
     @property
@@ -56,7 +56,7 @@ def coordinates(start: Overlaps, tolerance: float = 1e-13) -> tuple[Array, Array
 
 
 def inside_norms(M: Array, P: Array) -> Array:
-    """diag(M P⁻¹ Mᵀ), what each student has inside the teacher's span; shapes (..., p, k), (k, k)."""
+    """diag(M P⁻¹ Mᵀ), the squared norms inside the teacher's span; shapes (..., p, k), (k, k)."""
     return np.sum(M * np.swapaxes(np.linalg.solve(P, np.swapaxes(M, -1, -2)), -1, -2), axis=-1)
 
 
@@ -65,13 +65,13 @@ def orthogonal_part(M: Array, Q: Array, P: Array) -> Array:
     return Q - M @ np.linalg.solve(P, np.swapaxes(M, -1, -2))
 
 
-def checked(M: Array, Q: Array, P: Array, field: str = "init") -> Overlaps:
-    """Overlaps given as numbers: shapes agree, symmetric, P invertible, Ω positive semi-definite."""
+def parse_overlaps(M: Array, Q: Array, P: Array, field: str = "init") -> Overlaps:
+    """Overlaps from given numbers: shapes agree, symmetric, P invertible, Ω positive semi-definite."""
     p, k = M.shape
     for name, X, size in (("Q", Q, p), ("P", P, k)):
         if X.shape != (size, size):
             raise InvalidInput(
-                f"{field}.{name}", X.shape, f"must have the shape {(size, size)} that M {M.shape} implies"
+                f"{field}.{name}", X.shape, f"must have shape {(size, size)}, since M has shape {M.shape}"
             )
         if not np.allclose(X, X.T, rtol=1e-10, atol=1e-12):
             raise InvalidInput(f"{field}.{name}", X.tolist(), "must be symmetric")
@@ -88,7 +88,7 @@ def checked(M: Array, Q: Array, P: Array, field: str = "init") -> Overlaps:
 
 
 def require_positive_definite(P: Array, field: str, allowed: str = "must be positive definite") -> None:
-    """A teacher whose Gram matrix is singular has fewer than k distinct directions."""
+    """Refuse a singular Gram matrix P: such a teacher has fewer than k independent directions."""
     w = np.linalg.eigvalsh(P)
     if w[0] <= RANK_TOLERANCE * max(w[-1], 0.0):
         raise InvalidInput(field, P.tolist(), f"{allowed}; the smallest eigenvalue of P is {w[0]:.3g}")

@@ -1,11 +1,11 @@
-"""The registry of parameters: everything that defines a point, beside its start.
+"""The registry of parameters: everything that defines a point, except its initial condition.
 
 The spec and its JSON schema, grids, points, keys, labels, plots, estimates, the catalogue and the form of
-the page read this registry, so a new parameter is one entry here and the terms or kernels that use it.
+the web page read this registry. A new parameter is one entry here and the terms or kernels that use it.
 
-Defaults never change. The parameters that every key contains are those of the first version; one that was
-added later enters keys, random streams and the canonical spec whenever it differs from its default, so that
-results which were stored before it existed keep theirs.
+Defaults never change. Every key contains the parameters of the first version. A parameter that was added
+later enters keys, random streams and the canonical spec only where it differs from its default, so that
+results stored before it existed keep their keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.activations import ACTIVATIONS
-from sweep_service.validation import number, whole
+from sweep_service.validation import read_integer, read_number
 
 Scalar = int | float | str
 Kind = Literal["integer", "number", "text"]
@@ -24,11 +24,11 @@ Kind = Literal["integer", "number", "text"]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a point. Without a default it must be given.
+    """A parameter of a point; it is required if it has no default.
 
-    `default_from` names another parameter whose value is the default. `title` is what stands at the axis of
-    a plot, `long_name` what a dataset says. `choices` are the values of a text; bounds are those of a single
-    number. Axes are logarithmic by habit if `logarithmic` says so.
+    `default_from` names another parameter whose value is the default. `title` labels the axis of a plot,
+    `long_name` the variable of a dataset. A number is bounded by `above`, `least` and `most`; a text is one
+    of `choices`. `logarithmic` is the usual scale of its axis.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Parameter:
     above: float | None = None
     least: float | None = None
     most: float | None = None
-    choices: Callable[[], Collection[str]] = tuple  # of a text
+    choices: Callable[[], Collection[str]] = tuple
     logarithmic: bool = False
     in_every_key: bool = False
 
@@ -50,26 +50,26 @@ class Parameter:
     def is_required(self) -> bool:
         return self.default is None and not self.default_from
 
-    def typed(self, value: Any, field: str) -> Scalar:
-        """One spelling for each value, so that 1 and 1.0 are the same axis; bounds are for `read`."""
+    def coerce(self, value: Any, field: str) -> Scalar:
+        """Convert a value to the parameter's type, so that 1 and 1.0 are equal; `read` checks bounds too."""
         if self.kind == "text":
             if not isinstance(value, str):
                 raise InvalidInput(field, value, "must be a name")
             return value
         if self.kind == "integer":
-            return whole(value, field, least=int(self.least or 0))
-        return number(value, field)
+            return read_integer(value, field, least=int(self.least or 0))
+        return read_number(value, field)
 
     def read(self, value: Any, field: str) -> Scalar:
-        """A value within the bounds."""
+        """Read a value and check that it is within the bounds."""
         if self.kind == "text":
             if not isinstance(value, str) or value not in self.choices():
                 raise unknown_name(field, value, self.choices())
             return value
         if self.kind == "integer":
             most = 10**18 if self.most is None else int(self.most)
-            return whole(value, field, least=int(self.least or 0), most=most)
-        return number(value, field, above=self.above, least=self.least, most=self.most)
+            return read_integer(value, field, least=int(self.least or 0), most=most)
+        return read_number(value, field, above=self.above, least=self.least, most=self.most)
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of a single value."""
@@ -116,15 +116,15 @@ PARAMETERS: dict[str, Parameter] = {
     )
 }  # fmt: skip
 
-# Those of the first version, which every simulator and every regime supports.
-FIRST_PARAMETERS = tuple(name for name, one in PARAMETERS.items() if one.in_every_key)
+# The parameters of the first version, which every simulator and every regime supports.
+FIRST_PARAMETERS = tuple(name for name, parameter in PARAMETERS.items() if parameter.in_every_key)
 
 
-def names(kind: Kind | None = None) -> tuple[str, ...]:
-    """Names of all parameters, or of those of a kind, in the order of their axes."""
-    return tuple(name for name, one in PARAMETERS.items() if kind in (None, one.kind))
+def parameter_names(kind: Kind | None = None) -> tuple[str, ...]:
+    """Names of all parameters, or of those of one kind, in the order of their axes."""
+    return tuple(name for name, parameter in PARAMETERS.items() if kind in (None, parameter.kind))
 
 
-def added_later() -> dict[str, Parameter]:
+def later_parameters() -> dict[str, Parameter]:
     """Parameters that are in keys only where they differ from their defaults."""
-    return {name: one for name, one in PARAMETERS.items() if not one.in_every_key}
+    return {name: parameter for name, parameter in PARAMETERS.items() if not parameter.in_every_key}

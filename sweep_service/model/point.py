@@ -1,4 +1,4 @@
-"""A point: one set of physical parameters, with its start."""
+"""A point: one set of physical parameters with its initial condition."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from typing import Any
 from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import ACTIVATIONS, Activation
 from sweep_service.model.initial import Init, Shape, Start
-from sweep_service.model.parameters import PARAMETERS, Scalar, added_later, names
-from sweep_service.validation import only_known
+from sweep_service.model.parameters import (
+    FIRST_PARAMETERS,
+    PARAMETERS,
+    Scalar,
+    later_parameters,
+    parameter_names,
+)
+from sweep_service.validation import reject_unknown_keys
 
 INIT = "init"
 
@@ -20,7 +26,8 @@ INIT = "init"
 class Point:
     """Input dimension d, student width p, teacher width k, learning rate gamma, label noise Δ, …
 
-    `others` holds the parameters that were added to the registry later; `point["name"]` is any of them.
+    `others` holds the parameters that were added to the registry later. `point["name"]` is the value of
+    any parameter.
     """
 
     d: int
@@ -35,22 +42,23 @@ class Point:
 
     @classmethod
     def parse(cls, value: Any) -> Point:
-        """Read a mapping; anything unusable is an `InvalidInput` that names the field."""
+        """Read a mapping; raises `InvalidInput` with the name of the field."""
         if isinstance(value, Point):
             return value
-        known = (*names(), INIT)
+        known = (*parameter_names(), INIT)
         if not isinstance(value, Mapping):
             raise InvalidInput("point", value, f"must be a mapping with {', '.join(known)}")
-        only_known(value, known, "point")
-        read: dict[str, Any] = _values(value)
+        reject_unknown_keys(value, known, "point")
+        fields: dict[str, Any] = _read_parameters(value)
         for name in ("activation", "teacher_activation"):
-            read[name] = ACTIVATIONS[read[name]]
-        others = {name: read.pop(name) for name in added_later()}
-        init = Init.parse(value.get(INIT, {"kind": "gaussian"}), Shape(read["d"], read["p"], read["k"]))
-        return cls(**read, init=init, others=others)
+            fields[name] = ACTIVATIONS[fields[name]]
+        others = {name: fields.pop(name) for name in later_parameters()}
+        shape = Shape(fields["d"], fields["p"], fields["k"])
+        init = Init.parse(value.get(INIT, {"kind": "gaussian"}), shape)
+        return cls(**fields, init=init, others=others)
 
     def __getitem__(self, name: str) -> Scalar:
-        """The value of a parameter; of an activation its name."""
+        """Value of a parameter; activations are returned by name."""
         if name in self.others:
             return self.others[name]
         value = getattr(self, name)
@@ -58,25 +66,28 @@ class Point:
 
     @cached_property
     def content(self) -> dict[str, Scalar]:
-        """What identifies it beside its start: a parameter that was added later only if it is not at its
-        default, so that keys from before it existed stay as they were."""
-        return {name: self[name] for name, one in PARAMETERS.items() if one.in_every_key} | self.unusual
+        """The parameters that identify the point, without its initial condition.
+
+        Parameters that were added later are included only where they are not at their defaults, so that
+        keys from before they existed do not change.
+        """
+        return {name: self[name] for name in FIRST_PARAMETERS} | self.non_default
 
     @cached_property
-    def unusual(self) -> dict[str, Scalar]:
-        """Parameters that were added later and are not at their defaults."""
-        later = added_later()
+    def non_default(self) -> dict[str, Scalar]:
+        """Values of parameters that were added later and are not at their defaults."""
+        later = later_parameters()
         return {name: value for name, value in self.others.items() if value != later[name].default}
 
-    def unsupported(self, supports: Collection[str]) -> list[str]:
-        """Parameters that are not at their defaults, and that somebody who supports these would ignore."""
-        return [name for name in self.unusual if name not in supports]
+    def find_unsupported(self, supports: Collection[str]) -> list[str]:
+        """Names of parameters that are not at their defaults and not among `supports`."""
+        return [name for name in self.non_default if name not in supports]
 
-    def require_support(self, supports: Collection[str], who: str) -> None:
-        """Refuse a point rather than ignore one of its parameters."""
-        for name in self.unsupported(supports):
+    def require_support(self, supports: Collection[str], component: str) -> None:
+        """Raise if `component`, which supports these parameters, would ignore one of this point."""
+        for name in self.find_unsupported(supports):
             default = PARAMETERS[name].default
-            raise InvalidInput(name, self[name], f"is not supported by {who}: leave it at {default}")
+            raise InvalidInput(name, self[name], f"is not supported by {component}: leave it at {default}")
 
     @property
     def shape(self) -> Shape:
@@ -84,7 +95,7 @@ class Point:
 
     @property
     def delta_t(self) -> float:
-        """The time of one SGD step, γ/(pd)."""
+        """Time of one SGD step, γ/(pd)."""
         return self.gamma / (self.p * self.d)
 
     @property
@@ -95,14 +106,14 @@ class Point:
         return self.init.start(self.shape, seed)
 
 
-def _values(given: Mapping[str, Any]) -> dict[str, Scalar]:
-    """The values of all parameters, with defaults for those that are not given."""
-    found: dict[str, Scalar] = {}
+def _read_parameters(mapping: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Read the values of all parameters, with defaults for missing ones."""
+    values: dict[str, Scalar] = {}
     for name, parameter in PARAMETERS.items():
-        if name in given and not (parameter.default_from and given[name] is None):
-            found[name] = parameter.read(given[name], name)
+        if name in mapping and not (parameter.default_from and mapping[name] is None):
+            values[name] = parameter.read(mapping[name], name)
         elif parameter.is_required:
             raise InvalidInput(name, None, "is required")
         else:
-            found[name] = found[parameter.default_from] if parameter.default is None else parameter.default
-    return found
+            values[name] = values[parameter.default_from] if parameter.default is None else parameter.default
+    return values

@@ -12,9 +12,9 @@ from sweep_service.numerics.types import Array
 
 
 def risk(overlaps: Overlaps, pairs: Pairs, width: int | None = None) -> float:
-    """R = ½ [ΣF(Q)/p² - 2 ΣF(M)/(pk) + ΣF(P)/k²], F the average E[σσ] of each pair.
+    """R = ½ [ΣF(Q)/p² - 2 ΣF(M)/(pk) + ΣF(P)/k²], F being the average E[σσ] of each pair.
 
-    `width` is p where the overlaps are those of a collapsed student, which has fewer rows.
+    `width` is p if the overlaps are those of a collapsed student, which has fewer rows.
     """
     M, Q, P = overlaps.M, overlaps.Q, overlaps.P
     p, k = width or len(M), len(P)
@@ -40,7 +40,7 @@ def risks(M: Array, Q: Array, P: Array, pairs: Pairs, width: int) -> Array:
 @kernel()
 def _closed_risks(code, M, Q, b, teacher, width):
     times, rows, k = M.shape
-    found = np.empty(times)
+    values = np.empty(times)
     for t in range(times):
         inside, across = 0.0, 0.0
         for i in range(rows):
@@ -50,11 +50,11 @@ def _closed_risks(code, M, Q, b, teacher, width):
             inside += value_pair(code, a, a, a)
             for r in range(k):
                 across += value_pair(code, a, b[r], M[t, i, r])
-        found[t] = 0.5 * (inside / width**2 - 2.0 * across / (width * k) + teacher)
-    return found
+        values[t] = 0.5 * (inside / width**2 - 2.0 * across / (width * k) + teacher)
+    return values
 
 
 def teacher_power(P: Array, teachers: TwoPoint) -> float:
-    """E[f*²] = ΣF(P)/k²; half of it is the risk of a student that answers zero."""
+    """E[f*²] = ΣF(P)/k²; half of it is the risk of a student that outputs zero."""
     b = np.diag(P).copy()
     return float(teachers.values(b, b, P).mean())

@@ -1,4 +1,4 @@
-"""The teacher's Gram matrix P = L L^T, by its factor L."""
+"""The teacher's Gram matrix P = L Lᵀ, represented by its factor L."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.overlaps import require_positive_definite
 from sweep_service.numerics.types import Array
-from sweep_service.validation import matrix, number, only_known, vector
+from sweep_service.validation import read_matrix, read_number, read_vector, reject_unknown_keys
 
 FIELD = "init.teacher"
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """`orthonormal` (P = I), `random` (drawn like the students' directions), or a chosen Gram matrix."""
+    """`orthonormal` (P = I), `random` (drawn like the students' directions), or a given Gram matrix."""
 
     kind: str
     rho: float = 0.0
@@ -32,18 +32,18 @@ class Teacher:
                 raise unknown_name(FIELD, value, ("orthonormal", "random"))
             return cls(value)
         if not isinstance(value, Mapping):
-            raise InvalidInput(FIELD, value, "must be 'orthonormal', 'random' or {rho, norms} or {gram}")
-        only_known(value, ("rho", "norms", "gram"), FIELD)
+            raise InvalidInput(FIELD, value, "must be 'orthonormal', 'random', {rho, norms} or {gram}")
+        reject_unknown_keys(value, ("rho", "norms", "gram"), FIELD)
         if "gram" in value:
             if len(value) > 1:
-                raise InvalidInput(FIELD, dict(value), "gram stands alone: leave out rho and norms")
-            gram = matrix(value["gram"], f"{FIELD}.gram")
+                raise InvalidInput(FIELD, dict(value), "gram must stand alone: leave out rho and norms")
+            gram = read_matrix(value["gram"], f"{FIELD}.gram")
             if gram.shape[0] != gram.shape[1] or not np.allclose(gram, gram.T, rtol=1e-10, atol=1e-12):
                 raise InvalidInput(f"{FIELD}.gram", gram.tolist(), "must be a symmetric square matrix")
             require_positive_definite(gram, f"{FIELD}.gram")
             return cls("gram", gram=tuple(map(tuple, gram.tolist())))
-        rho = number(value.get("rho", 0.0), f"{FIELD}.rho")
-        norms = vector(value["norms"], f"{FIELD}.norms") if "norms" in value else np.empty(0)
+        rho = read_number(value.get("rho", 0.0), f"{FIELD}.rho")
+        norms = read_vector(value["norms"], f"{FIELD}.norms") if "norms" in value else np.empty(0)
         if np.any((norms < 1e-8) | (norms > 1e8)):
             raise InvalidInput(f"{FIELD}.norms", norms.tolist(), "must be from 1e-8 to 1e8")
         return cls("equicorrelated", rho=rho, norms=tuple(norms.tolist()))
@@ -54,7 +54,7 @@ class Teacher:
             self._gram(k)
 
     def content(self) -> Any:
-        """What identifies it, as plain JSON: the same teacher by any of its spellings."""
+        """The content that identifies it, as plain JSON, the same for all spellings of a teacher."""
         if self.kind == "gram" and not np.array_equal(self.gram, np.eye(len(self.gram))):
             return {"gram": self.gram}
         norms = () if set(self.norms) == {1.0} else self.norms
@@ -63,15 +63,15 @@ class Teacher:
         return "random" if self.kind == "random" else "orthonormal"
 
     def factor(self, k: int, d: int, rng: np.random.Generator) -> Array:
-        """L (k, k), lower triangular with P = L Lᵀ; only `random` draws, rows of W* being N(0, I_d)."""
+        """L (k, k), lower triangular, with P = L Lᵀ; `random` draws it for rows of W* from N(0, I_d)."""
         if self.kind == "orthonormal":
             return np.eye(k)
         if self.kind == "random":
-            return bartlett(rng, k, d) / np.sqrt(d)
+            return draw_bartlett_factor(rng, k, d) / np.sqrt(d)
         return np.linalg.cholesky(self._gram(k)).astype(float)
 
     def _gram(self, k: int) -> Array:
-        """P as it was chosen."""
+        """P of the kinds `gram` and `equicorrelated`."""
         if self.kind == "gram":
             P = np.array(self.gram)
             if len(P) != k:
@@ -88,10 +88,10 @@ class Teacher:
         return (self.rho * np.ones((k, k)) + (1.0 - self.rho) * np.eye(k)) * np.outer(norms, norms)
 
 
-def bartlett(rng: np.random.Generator, n: int, d: int) -> Array:
-    """L (n, min(n, d)) with L Lᵀ distributed as G Gᵀ for an n by d matrix G of iid N(0, 1).
+def draw_bartlett_factor(rng: np.random.Generator, n: int, d: int) -> Array:
+    """Draw L (n, min(n, d)) with L Lᵀ distributed as G Gᵀ for an n by d matrix G of iid N(0, 1).
 
-    The dynamics sees weights through their overlaps only (x is isotropic), so no start needs an
+    The dynamics depends on weights only through their overlaps (x is isotropic), so no start needs the
     n by d matrix: this costs the same for d = 10 and d = 10⁶.
     """
     r = min(n, d)

@@ -1,7 +1,7 @@
 """Two-point averages E[f(u) g(v)] of a student and a teacher activation, for any pair.
 
-Equal activations use their closed form where there is one. Every other pair goes through
-Mehler's formula: with a_m(f, C) = E[f(√C x) h_m(x)] in orthonormal Hermite polynomials h_m,
+Equal activations use their closed form if there is one. Every other pair uses Mehler's formula:
+with a_m(f, C) = E[f(√C x) h_m(x)] in orthonormal Hermite polynomials h_m,
     E[f(u) g(v)] = Σ_m ρ^m a_m(f, a) a_m(g, b),   ρ = c/√(ab).
 """
 
@@ -19,14 +19,14 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 
 # 128 terms and 256 nodes leave 7e-9 for tanh at d = 3, where |ρ| comes closest to 1.
-TERMS = 128
-NODES = 256
-# Below this variance a neuron is numerically silent; the floor only keeps 0/0 out of exact coefficients.
-TINY = 1e-150
+MEHLER_TERMS = 128
+QUADRATURE_NODES = 256
+# A neuron of smaller variance outputs zero numerically; the floor only avoids 0/0 in exact coefficients.
+MIN_VARIANCE = 1e-150
 
 
 class TwoPoint(Protocol):
-    """What the dynamics and the risk ask of a pair of activations."""
+    """Averages of a pair of activations that the dynamics and the risk use, as in `ClosedForm`."""
 
     def values(self, a: Array, b: Array, C: Array, /) -> Array: ...
 
@@ -57,18 +57,18 @@ def coefficients(act: Activation, derivative: int, C: Array) -> Array:
     return _coefficients(act, derivative, C.tobytes())
 
 
-@lru_cache(maxsize=16)  # one right-hand side asks for the same few again and again
+@lru_cache(maxsize=16)  # one right-hand side uses the same few several times
 def _coefficients(act: Activation, derivative: int, variances: bytes) -> Array:
-    """Exact where the activation knows its own: a_m(f') = √((m+1)/C) a_{m+1}(f)."""
-    C = np.maximum(np.frombuffer(variances), TINY)
+    """Exact if the activation has `hermite`, by a_m(f') = √((m+1)/C) a_{m+1}(f); else by quadrature."""
+    C = np.maximum(np.frombuffer(variances), MIN_VARIANCE)
     if act.hermite is not None:
-        a = act.hermite(TERMS + derivative, C)
+        a = act.hermite(MEHLER_TERMS + derivative, C)
         for _ in range(derivative):
             a = a[:, 1:] * np.sqrt(np.arange(1, a.shape[1])) / np.sqrt(C)[:, None]
         return np.ascontiguousarray(a)
-    x, weights = hermite_rule(TERMS, NODES)
+    x, weights = hermite_rule(MEHLER_TERMS, QUADRATURE_NODES)
     function = (act.value, act.slope, act.curvature)[derivative]
-    assert function is not None  # an activation without σ'' has its own coefficients
+    assert function is not None  # an activation without σ'' has `hermite`
     return function(np.sqrt(C)[:, None] * x) @ weights.T
 
 
@@ -87,21 +87,21 @@ class Mehler:
 
     def _sum(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> Array:
         left, right = coefficients(self.f, df, a), coefficients(self.g, dg, b)
-        # what the last terms can add is below rounding while variances are small
+        # for small variances the last terms are below rounding and are left out
         bound = np.abs(left).max(0) * np.abs(right).max(0)
         terms = max(2, 1 + int(np.max(np.nonzero(bound > 1e-17)[0], initial=0)))
         left, right = left[:, :terms], right[:, :terms]
         if not (self.f.odd and self.g.odd):
             return horner(left, np.ascontiguousarray(right.T), rho)
-        # every other term vanishes: σ and σ'' are odd, σ' is even
+        # every second term vanishes: σ and σ'' are odd, σ' is even
         first = 1 - df % 2
         total = horner(left[:, first::2], np.ascontiguousarray(right[:, first::2].T), rho * rho)
         return total * rho if first else total
 
 
 def correlation(a: Array, b: Array, C: Array) -> Array:
-    """ρ = c/√(ab), kept within [-1, 1] against rounding."""
-    norm = np.sqrt(np.maximum(a, TINY))[:, None] * np.sqrt(np.maximum(b, TINY))
+    """ρ = c/√(ab), clipped to [-1, 1] because of rounding."""
+    norm = np.sqrt(np.maximum(a, MIN_VARIANCE))[:, None] * np.sqrt(np.maximum(b, MIN_VARIANCE))
     return np.clip(C / norm, -1.0, 1.0)
 
 
@@ -119,12 +119,15 @@ def horner(left, right, rho):
     return out
 
 
-def two_point(f: Activation, g: Activation) -> TwoPoint:
-    """The fastest exact way to average products of f and g."""
+def make_two_point(f: Activation, g: Activation) -> TwoPoint:
+    """The closed form of the pair (f, g) if there is one, else Mehler's formula."""
     if f is g and f.closed is not None:
         return f.closed
     return Mehler(f, g)
 
 
-def pairs(student: Activation, teacher: Activation) -> Pairs:
-    return Pairs(two_point(student, student), two_point(student, teacher), two_point(teacher, teacher))
+def make_pairs(student: Activation, teacher: Activation) -> Pairs:
+    """The averages of all pairs of a model with these activations."""
+    return Pairs(
+        make_two_point(student, student), make_two_point(student, teacher), make_two_point(teacher, teacher)
+    )

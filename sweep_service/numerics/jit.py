@@ -1,8 +1,8 @@
-"""The one way to compile a numba kernel here: cached on disk, without the GIL.
+"""Compilation of numba kernels, cached on disk and without the GIL.
 
-Numba invalidates a cached function when its own file changes, but not when a function that it
-calls in another file does. So the cache lives in a folder named by a hash of every source file of the
-package that holds a kernel or an intrinsic: an edit to any of them starts a fresh cache.
+Numba invalidates a cached function when its own file changes, but not when it calls a function in
+another file that changes. The cache folder is therefore named by a hash of every source file of the
+package that contains a kernel or an intrinsic: an edit to any of them starts a new cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @cache
 def cache_folder() -> str:
-    """Where compiled kernels go: $SWEEP_KERNEL_CACHE or the user's cache, keyed by the sources."""
+    """Folder of compiled kernels, in $SWEEP_KERNEL_CACHE or the user's cache, named by the sources' hash."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
@@ -45,20 +45,22 @@ def cache_folder() -> str:
 
 
 def kernel(
-    *, fastmath: bool | set[str] = False, inline: bool = False, merged: bool = False
+    *, fastmath: bool | set[str] = False, inline: bool = False, force_inline: bool = False
 ) -> Callable[[F], F]:
-    """Compile without the GIL, cached; division follows IEEE so that loops can vectorise.
+    """Decorator that compiles a function without the GIL and caches it.
 
-    `inline` is for scalar helpers of vectorised loops: one call that LLVM leaves keeps a loop scalar.
-    `merged` spares short functions the call itself, which costs as much as a few neurons. With `fastmath`
-    it is implied: numba gives each caller a copy of what it calls, optimised once more, and all calls in
-    a process go to the copy that was loaded first. Plain arithmetic has the same bits in every copy;
-    sums that LLVM may reorder or contract have not, so no copy of them may be left to be called.
+    Division follows IEEE (no exception on zero), so that loops can be vectorised.
+
+    `inline` is for scalar helpers of vectorised loops: a single call that LLVM does not inline keeps a
+    loop scalar. `force_inline` removes the call of a short function, which costs as much as a few
+    neurons. `fastmath` implies it: numba gives each caller its own copy of a callee, optimised again, and
+    all calls in a process go to the copy that was loaded first. Plain arithmetic has the same bits in
+    every copy, but sums that LLVM may reorder or contract do not, so they must never be called as copies.
     """
 
     def decorate(function: F) -> F:
-        # numba reads CACHE_DIR when a function is decorated; other users of numba in the same
-        # process keep their own setting.
+        # numba reads CACHE_DIR when a function is decorated; it is restored for other users of numba
+        # in the same process.
         previous = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = cache_folder()
         try:
@@ -68,7 +70,7 @@ def kernel(
                 error_model="numpy",
                 fastmath=fastmath,
                 inline="always" if inline else "never",
-                forceinline=merged or bool(fastmath),
+                forceinline=force_inline or bool(fastmath),
             )(function)
         finally:
             numba.config.CACHE_DIR = previous
@@ -76,32 +78,32 @@ def kernel(
     return decorate
 
 
-class _Compiling(event.Listener):
-    """How long each thread has compiled kernels, or read compiled ones."""
+class _CompilationTimer(event.Listener):
+    """Seconds that each thread has spent on compiling kernels or loading compiled ones."""
 
     def __init__(self) -> None:
-        self.mine = threading.local()
+        self.local = threading.local()
 
     def on_start(self, event: event.Event) -> None:
-        depth = getattr(self.mine, "depth", 0)
+        depth = getattr(self.local, "depth", 0)
         if depth == 0:
-            self.mine.began = clock.thread_time()
-        self.mine.depth = depth + 1
+            self.local.began = clock.thread_time()
+        self.local.depth = depth + 1
 
     def on_end(self, event: event.Event) -> None:
-        self.mine.depth -= 1
-        if self.mine.depth == 0:
-            self.mine.seconds = self.seconds + clock.thread_time() - self.mine.began
+        self.local.depth -= 1
+        if self.local.depth == 0:
+            self.local.seconds = self.seconds + clock.thread_time() - self.local.began
 
     @property
     def seconds(self) -> float:
-        return getattr(self.mine, "seconds", 0.0)
+        return getattr(self.local, "seconds", 0.0)
 
 
-_compiling = _Compiling()
-event.register("numba:compiler_lock", _compiling)
+_compilation_timer = _CompilationTimer()
+event.register("numba:compiler_lock", _compilation_timer)
 
 
-def working_time() -> float:
-    """Processor seconds of this thread, without those spent on compiling: what work costs the next time."""
-    return clock.thread_time() - _compiling.seconds
+def thread_work_seconds() -> float:
+    """Processor seconds of this thread without compilation, that is the cost of the same work next time."""
+    return clock.thread_time() - _compilation_timer.seconds

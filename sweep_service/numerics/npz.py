@@ -1,4 +1,4 @@
-"""Arrays by name as one object, read so that it never takes more memory than it has bytes."""
+"""Reading of named arrays from one object, in no more memory than the object has bytes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import numpy as np
 from sweep_service.numerics.types import AnyArray
 
 
-def arrays_in(content: bytes) -> dict[str, AnyArray]:
-    """What `np.savez` wrote; ValueError, or what its readers raise, for anything else.
+def read_arrays(content: bytes) -> dict[str, AnyArray]:
+    """Read the arrays that `np.savez` wrote; anything else raises ValueError or an error of zipfile or NumPy.
 
-    Members are stored as they are. One that is compressed, or lies over others, would be larger than it
-    looks; one whose header says more than follows it ends before memory is touched. Nothing is unpickled.
+    Compressed or overlapping members are refused, because they could expand to more than `content` has
+    bytes. A member that is shorter than its header claims fails before memory is allocated. Nothing is
+    unpickled.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()
-    if any(one.compress_type != zipfile.ZIP_STORED for one in members):
-        raise ValueError("it is compressed, which we never do")
-    if sum(one.file_size for one in members) > len(content):
-        raise ValueError("it says that it holds more than it has")
-    with np.load(io.BytesIO(content), allow_pickle=False) as found:
-        return {name: found[name] for name in found.files}
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise ValueError("the archive is compressed; only uncompressed archives are accepted")
+    if sum(member.file_size for member in members) > len(content):
+        raise ValueError("the members of the archive claim more bytes than it has")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}

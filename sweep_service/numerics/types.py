@@ -1,4 +1,4 @@
-"""The array types that everything here passes around."""
+"""Array types used throughout the package."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-AnyArray = np.ndarray[Any, np.dtype[Any]]  # words, counts and statuses, too
+AnyArray = np.ndarray[Any, np.dtype[Any]]  # of any type: words, counts, statuses

@@ -1,8 +1,8 @@
-"""exp, erf, log, tanh, asin and pairs of normals, without calls into libm: loops over them become SIMD.
+"""exp, erf, log, tanh, asin and pairs of normals without calls of libm, so that loops can be vectorised.
 
-Each is a polynomial fitted when this module is imported and accurate to a few 1e-16 (absolute);
-the tests compare them with libm over their whole range. All but `asin_unit` take numbers and the
-short vectors of `sweep_service.numerics.simd` alike.
+Each is a polynomial that is fitted when this module is imported, with an absolute error of a few
+1e-16; the tests compare them with libm over their whole range. All except `asin_unit` accept numbers
+and the short vectors of `sweep_service.numerics.simd`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.polynomial import Polynomial, chebyshev
 from scipy import special
 
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import as_bits, as_float, fma, root, signed, size, where_less
+from sweep_service.numerics.simd import absolute, as_bits, as_float, copysign, fma, square_root, where_less
 
 # NaN must survive, so no nnan.
 ELEMENTWISE = {"contract", "nsz", "arcp"}
@@ -30,7 +30,7 @@ def _fit(
 ) -> tuple[float, ...]:
     """Coefficients, lowest first, of the Chebyshev series of `function` on [low, high].
 
-    Many nodes and exact sums: plain interpolation would lose a digit to rounding.
+    Uses many nodes and exact sums, as plain interpolation would lose a digit to rounding.
     """
     angle = (np.arange(512) + 0.5) * np.pi / 512
     values = function(low + (high - low) * (np.cos(angle) + 1.0) / 2.0)
@@ -60,16 +60,16 @@ def exp_negative(u):
 
 
 # erfcx(z) for z >= 0 as a polynomial in t = (4 - 2.6 z)/(4 + z), which is 1 at z = 0 and -1 at z = 5;
-# beyond 5 the factor exp(-z²) leaves nothing of what the polynomial errs there.
+# beyond 5 the factor exp(-z²) makes the error of the polynomial negligible.
 _POLE, _TURN = 4.0, 2.6
 
 
-def _erfcx_of(t: Any) -> Any:
+def _erfcx_from_t(t: Any) -> Any:
     return special.erfcx(_POLE * (1.0 - t) / (_TURN + t))
 
 
-def _one_at_one(x: tuple[float, ...]) -> tuple[float, ...]:
-    """With the sum that `_erfcx` takes at t = 1 made exactly 1: a neuron of weight zero answers zero."""
+def _force_one_at_one(x: tuple[float, ...]) -> tuple[float, ...]:
+    """Adjust the coefficients so that `_erfcx(1)` is exactly 1: a neuron of weight zero then outputs zero."""
     while True:
         a, b, c, d = (reduce(add, x[start::-4]) for start in (16, 13, 14, 15))
         if (at_one := (d + c) + (b + a)) == 1.0:
@@ -77,7 +77,7 @@ def _one_at_one(x: tuple[float, ...]) -> tuple[float, ...]:
         x = (x[0] + (1.0 - at_one), *x[1:])
 
 
-_X = _one_at_one(_fit(_erfcx_of, 16))
+_X = _force_one_at_one(_fit(_erfcx_from_t, 16))
 
 
 @kernel(inline=True)
@@ -97,7 +97,7 @@ _ROOT_HALF = math.sqrt(0.5)
 @kernel(inline=True)
 def gauss(x):
     """exp(-x²/2)."""
-    a = size(x)
+    a = absolute(x)
     a = where_less(37.0, a, 37.0, a)  # beyond it, zero in double precision
     return exp_negative(-0.5 * a * a)
 
@@ -105,20 +105,20 @@ def gauss(x):
 @kernel(inline=True)
 def erf_and_gauss(x):
     """erf(x/√2) and exp(-x²/2), one exponential for both; NaN stays NaN."""
-    a = size(x)
+    a = absolute(x)
     a = where_less(37.0, a, 37.0, a)
     e = exp_negative(-0.5 * a * a)
     t = fma(a, -_TURN * _ROOT_HALF, _POLE) / fma(a, _ROOT_HALF, _POLE)
-    return signed(fma(-1.0 * e, _erfcx(t), 1.0), x), e
+    return copysign(fma(-1.0 * e, _erfcx(t), 1.0), x), e
 
 
 @kernel(inline=True)
 def tanh(x):
-    """tanh(x), absolutely accurate."""
-    a = size(x)
+    """tanh(x), with a small absolute error."""
+    a = absolute(x)
     a = where_less(20.0, a, 20.0, a)
     e = exp_negative(-2.0 * a)
-    return signed((1.0 - e) / (1.0 + e), x)
+    return copysign((1.0 - e) / (1.0 + e), x)
 
 
 # log m = 2 atanh f with f = (m-1)/(m+1), for m in [√½, √2): f² < 0.0295.
@@ -172,7 +172,7 @@ def unit_interval(word):
 @kernel(inline=True)
 def normal_pair(word, other):
     """Two independent N(0, 1) from 128 random bits, by Box and Muller."""
-    radius = root(-2.0 * log_positive(unit_interval(word)))
+    radius = square_root(-2.0 * log_positive(unit_interval(word)))
     w = as_float((other >> _TWELVE) | _ONE) - 1.5
     g = w * w
     h = g * g

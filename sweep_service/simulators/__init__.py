@@ -1,4 +1,4 @@
-"""Exact one-pass SGD: the simulators, the rule that selects one, their random streams and checkpoints.
+"""Exact one-pass SGD: the simulators, the rule that chooses one, their random streams and checkpoints.
 
-`simulate` is the public entry. Imports `dynamics`, `model` and `numerics`.
+`simulate` is the public function. Imports `dynamics`, `model` and `numerics`.
 """

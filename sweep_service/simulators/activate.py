@@ -1,7 +1,7 @@
-"""σ and σ' of the registered activations, for numbers and for short vectors.
+"""σ and σ' of the registered activations, for numbers and short vectors.
 
-A code chooses, so that one compiled kernel serves every activation. An activation without a code
-still runs, by its NumPy functions and much more slowly.
+An integer code selects the activation, so that one compiled kernel serves all of them. An activation
+without a code is simulated by its NumPy functions, much more slowly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SLOPE_AT_ZERO = math.sqrt(2.0 / math.pi)
 
 @kernel(inline=True)
 def activate(code, x):
-    """σ(x), σ'(x). Every σ here has σ(0) = 0, which lets zero rows fill a vector up."""
+    """σ(x), σ'(x). Every σ here has σ(0) = 0, so that vectors can be padded with rows of zeros."""
     if code == ERF_CODE:
         value, e = erf_and_gauss(x)
         slope = _SLOPE_AT_ZERO * e

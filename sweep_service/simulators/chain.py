@@ -1,4 +1,4 @@
-"""A chain: one student that learns by SGD; and what every simulator does with chains."""
+"""`Chain`, one student that learns by SGD, and `Simulator`, the interface of all simulators."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.dynamics.integrators import DIVERGED
+from sweep_service.dynamics.integrators import DIVERGENCE_FACTOR
 from sweep_service.model.activations import Activation
 from sweep_service.model.parameters import FIRST_PARAMETERS, Scalar
-from sweep_service.numerics.simd import padded
+from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Where a chain starts and what moves it.
+    """The start and the parameters of a chain.
 
     `students` (rows, r) and `teachers` (k, r) are coordinates in an orthonormal basis, divided by √d.
     """
@@ -27,7 +27,7 @@ class Chain:
     students: Array
     teachers: Array
     d: int
-    width: int  # p of the averages 1/p and of γ/p; a collapsed student has fewer rows
+    width: int  # p in the factors 1/p and γ/p; a collapsed student has fewer rows
     gamma: float
     noise: float
     activation: Activation
@@ -57,7 +57,7 @@ class Chain:
 
     @property
     def compiled(self) -> bool:
-        """Do both activations have a branch in `activate`?"""
+        """Whether both activations have a branch in `activate`."""
         return self.activation.code is not None and self.teacher_activation.code is not None
 
     @property
@@ -67,50 +67,53 @@ class Chain:
         return np.array([self.activation.code, self.teacher_activation.code])
 
     @cached_property
-    def limit(self) -> float:
-        """A chain whose tr Q grows beyond it has diverged: Q_ii a million times what it was, or than one."""
-        return DIVERGED * max(float(self.width), float(np.vdot(self.students, self.students)))
+    def divergence_limit(self) -> float:
+        """Bound on tr Q beyond which a chain has diverged: 10⁶ times the larger of its start and p."""
+        return DIVERGENCE_FACTOR * max(float(self.width), float(np.vdot(self.students, self.students)))
 
     @property
     def mask(self) -> Array:
-        """One for each row, then zeros that fill the last vector up."""
-        return (np.arange(padded(self.rows)) < self.rows).astype(float)
+        """One for each row, then zeros that pad the last vector."""
+        return (np.arange(round_up_to_lanes(self.rows)) < self.rows).astype(float)
 
     def weights(self) -> tuple[Array, Array]:
         """W (rows, d) and W* (k, d)."""
         root = math.sqrt(self.d)
         W, W_star = np.zeros((self.rows, self.d)), np.zeros((self.k, self.d))
-        used = self.students.shape[1]
-        W[:, :used] = root * self.students
-        W_star[:, :used] = root * self.teachers
+        rank = self.students.shape[1]
+        W[:, :rank] = root * self.students
+        W_star[:, :rank] = root * self.teachers
         return W, W_star
 
 
 class Simulator(ABC):
-    """Some chains on their way. All chains of one simulator have the same shape and activations."""
+    """The state of a group of chains with the same shape and activations."""
 
-    most_chains = 1  # that one instance carries
-    supports: tuple[str, ...] = FIRST_PARAMETERS  # the parameters that it takes into account
-    grain = 1  # work is cut only after multiples of so many steps since the last record
+    max_chains = 1  # per instance
+    supports: tuple[str, ...] = FIRST_PARAMETERS  # parameters that it takes into account
+    block_size = 1  # `advance` is interrupted only after multiples of this many steps since the last record
 
     def __init__(self, chains: Sequence[Chain]) -> None:
         self.chains = chains
-        self.diverged = np.full(len(chains), -1, dtype=np.int64)  # the step where it was found out
+        self.diverged = np.full(len(chains), -1, dtype=np.int64)  # step at which divergence was detected
 
     @abstractmethod
     def advance(self, first: int, last: int) -> None:
-        """Do the steps first..last-1; set `diverged` where a chain has left all bounds."""
+        """Take steps first..last-1, and set `diverged` for chains beyond their bound."""
 
     @abstractmethod
     def overlaps(self) -> tuple[Array, Array]:
-        """M (chains, rows, k) and Q (chains, rows, rows) now."""
+        """Current M (chains, rows, k) and Q (chains, rows, rows)."""
 
     @abstractmethod
     def state(self) -> dict[str, AnyArray]:
-        """The arrays that `advance` changes, by name: what a checkpoint must hold."""
+        """Arrays that `advance` changes, by name, for checkpoints."""
 
 
-def gram_of(W: Array, W_star: Array, d: int) -> tuple[Array, Array]:
-    """M and Q of weights (chains, rows, d); contiguous first, as BLAS rounds other layouts differently."""
+def compute_overlaps(W: Array, W_star: Array, d: int) -> tuple[Array, Array]:
+    """M and Q of weights (chains, rows, d).
+
+    The weights are made contiguous first, because BLAS rounds other layouts differently.
+    """
     W, W_star = np.ascontiguousarray(W), np.ascontiguousarray(W_star)
     return W @ W_star.swapaxes(1, 2) / d, W @ W.swapaxes(1, 2) / d

@@ -1,6 +1,6 @@
-"""Where an unfinished simulation waits: bytes to keep, and a file that keeps them.
+"""Checkpoints: the state of an unfinished simulation as bytes, and a file that holds them.
 
-Anything with `load`, `save` and `clear` will do; a worker keeps its checkpoints beside its results.
+Any object with `load`, `save` and `clear` can be a checkpoint; workers store theirs beside the parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sweep_service.errors import InvalidInput
-from sweep_service.numerics.npz import arrays_in
+from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
 
 IDENTITY = "identity"
@@ -22,17 +22,17 @@ IDENTITY = "identity"
 
 class Checkpoint(Protocol):
     def load(self) -> bytes | None:
-        """What was saved last, None at first."""
+        """The content saved last, or None."""
 
     def save(self, content: bytes) -> None:
-        """Keep it in place of what was there, wholly or not at all."""
+        """Replace the saved content atomically."""
 
     def clear(self) -> None:
-        """The run is over."""
+        """Remove the saved content, as the simulation has ended."""
 
 
 class FileCheckpoint:
-    """A file, replaced atomically and synchronised, so that a crash leaves the old one or the new one."""
+    """A file that is replaced atomically and synchronised, so that a crash leaves the old or the new one."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -46,22 +46,22 @@ class FileCheckpoint:
             return None
 
     def save(self, content: bytes) -> None:
-        fresh = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
+        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
         try:
-            with open(fresh, "wb") as file:
+            with open(partial, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(fresh, self.path)
+            os.replace(partial, self.path)
         finally:
-            fresh.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
     def clear(self) -> None:
         self.path.unlink(missing_ok=True)
 
 
-def checkpoint_of(value: Any) -> Checkpoint | None:
-    """A path becomes a file's checkpoint; an object that can load, save and clear is one already."""
+def parse_checkpoint(value: Any) -> Checkpoint | None:
+    """Turn a path into a `FileCheckpoint`; None and objects with load, save and clear are returned as is."""
     if value is None or all(callable(getattr(value, name, None)) for name in ("load", "save", "clear")):
         return value
     if isinstance(value, (str, os.PathLike)):
@@ -70,23 +70,23 @@ def checkpoint_of(value: Any) -> Checkpoint | None:
 
 
 def pack(identity: str, arrays: Mapping[str, AnyArray]) -> bytes:
-    """Arrays by name as one archive, with the identity of the run that they belong to."""
+    """Write named arrays and the identity of their simulation into one archive."""
     file = io.BytesIO()
-    everything: dict[str, Any] = {IDENTITY: np.array(identity), **arrays}
-    np.savez(file, **everything)
+    members: dict[str, Any] = {IDENTITY: np.array(identity), **arrays}
+    np.savez(file, **members)
     return file.getvalue()
 
 
-def unreadable() -> InvalidInput:
-    return InvalidInput("checkpoint", None, "is not readable: remove it, or name another")
+def unreadable_checkpoint() -> InvalidInput:
+    return InvalidInput("checkpoint", None, "cannot be read: remove it or use another one")
 
 
 def unpack(identity: str, content: bytes) -> dict[str, AnyArray]:
-    """The arrays of this very run; anything else is refused."""
+    """Read the arrays of the simulation with this identity; anything else raises."""
     try:
-        arrays = arrays_in(content)
-    except Exception:  # a damaged archive fails in many ways, none of them ours
-        raise unreadable() from None
+        arrays = read_arrays(content)
+    except Exception:  # a damaged archive raises errors of many types
+        raise unreadable_checkpoint() from None
     if str(arrays.pop(IDENTITY, "")) != identity:
-        raise InvalidInput("checkpoint", None, "belongs to another run: remove it, or name another")
+        raise InvalidInput("checkpoint", None, "belongs to another simulation: remove it or use another one")
     return arrays

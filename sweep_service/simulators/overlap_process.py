@@ -1,12 +1,12 @@
-"""S3: the overlaps themselves as a Markov process, equal to SGD in law, whatever d costs.
+"""S3: the overlaps as a Markov process, equal to SGD in law, at a cost independent of d.
 
 Inputs are isotropic, so a block of B steps needs only the fields of its inputs on the weights and
 the inner products of the inputs with each other. With Ω = F Fᵀ (teachers first) the fields are F z
-for z ~ N(0, I_r), and the part of the inputs orthogonal to all weights enters by its Gram matrix,
-drawn as RᵀR with R triangular: χ on the diagonal, normals above it. Then the B steps are done as in
-the blocked simulator, and the overlaps are brought up to date exactly.
+for z ~ N(0, I_r), and the part of the inputs orthogonal to all weights enters through its Gram matrix,
+drawn as RᵀR with R triangular: χ on the diagonal, normals above it. The B steps are then taken as in
+the blocked simulator, and the overlaps are updated exactly.
 
-This is the compiled form for few neurons, four of them in a vector.
+This is the compiled form for few neurons, four per vector.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import numpy as np
 
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import fma, load4, load8, padded, store
+from sweep_service.numerics.simd import fma, load4, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.streams import fill_radii, fill_steps
-from sweep_service.simulators.vector_rows import add_rows, copy_row, walk
+from sweep_service.simulators.vector_rows import add_rows, copy_row, take_steps
 
-# A pivot below this share of p max Q_ii is what rounding left of zero.
-PIVOT = 1e-14
+# A pivot below this fraction of p max Q_ii counts as zero up to rounding.
+PIVOT_TOLERANCE = 1e-14
 
 
 @kernel()
-def factor(Q, M, L_star, p, k, wide, F, A):
-    """Rows of F (k + rank, wide) with Q = Fᵀ F, the teachers' directions first; returns the rank.
+def factorise(Q, M, L_star, p, k, wide, F, A):
+    """Fill rows of F (k + rank, wide) with Q = Fᵀ F, the teachers' directions first; returns the rank.
 
-    Q (p, wide) and M (k, wide) are flat, `wide` a multiple of 4. Where a pivot vanishes, it begins
-    again with the largest pivots first, A being room for Q⊥.
+    Q (p, wide) and M (k, wide) are flat, `wide` a multiple of 4. If a pivot vanishes, the factorisation
+    restarts with the largest pivots first and uses A as work space for Q⊥.
     """
     for c in range(k):
         copy_row(M, c * wide, wide, F, c * wide)
@@ -43,7 +43,7 @@ def factor(Q, M, L_star, p, k, wide, F, A):
     largest = 0.0
     for i in range(p):
         largest = max(largest, Q[i * wide + i])
-    threshold = PIVOT * p * largest
+    threshold = PIVOT_TOLERANCE * p * largest
     for c in range(p):
         row = (k + c) * wide
         copy_row(Q, c * wide, wide, F, row)
@@ -64,7 +64,7 @@ def factor(Q, M, L_star, p, k, wide, F, A):
 
 @kernel()
 def _factor_pivoted(p, k, wide, threshold, F, A):
-    """The rest of F with the largest remaining pivot first: for overlaps whose rank is not full."""
+    """Fill the rest of F, the largest remaining pivot first, for overlaps that are rank-deficient."""
     for rank in range(p):
         pivot, at = threshold, -1
         for i in range(p):
@@ -77,16 +77,16 @@ def _factor_pivoted(p, k, wide, threshold, F, A):
             store(F, row + j, load4(A, at * wide + j) * inverse)
         for i in range(p):
             add_rows(F, row, wide, 1, F, row + i, 1, -1.0, 0, A, i * wide)
-        A[at * wide + at] = 0.0  # used, whatever rounding left
+        A[at * wide + at] = 0.0  # up to rounding; set exactly so that it is not chosen again
     return p
 
 
 @kernel()
-def triangle(packed, radii, rows, B, R):
-    """R (rows, B) upper triangular, flat: radii on the diagonal, normals above; packed (B/2, B) holds them.
+def fill_triangle(packed, radii, rows, B, R):
+    """Fill R (rows, B), flat and upper triangular, with radii on the diagonal and normals above it.
 
-    Row a of `packed` serves row a of R, which needs what lies right of the diagonal, and with the
-    a entries left over row B-1-a.
+    The normals are in `packed` (B/2, B): row a of it provides the entries of row a of R right of the
+    diagonal, and with the remaining entries those of row B-1-a.
     """
     for a in range(rows):
         source, shift = (a, 0) if 2 * a < B else (B - 1 - a, a + 1)
@@ -98,8 +98,8 @@ def triangle(packed, radii, rows, B, R):
 
 
 @kernel()
-def gram(Z, rank, R, rows, B, steps, scale, G):
-    """G[b, :b+1] = scale (ZᵀZ + RᵀR), for Z (rank, B) and R (rows, B)."""
+def fill_gram(Z, rank, R, rows, B, steps, scale, G):
+    """Fill G[b, :b+1] = scale (ZᵀZ + RᵀR), for Z (rank, B) and R (rows, B)."""
     for b in range(steps):
         for q in range(0, b + 1, 8):
             total = load8(Z, q) * Z[b]
@@ -114,15 +114,15 @@ def gram(Z, rank, R, rows, B, steps, scale, G):
 def move_overlaps(
     Q, M, L_star, L_star_rows, mask, key, first, last, rate, root_noise, shares, d, B, codes, limit
 ):
-    """Steps first..last-1: Q (p, wide) and M (k, wide) flat; where `mask` is 0, columns of zeros.
+    """Take steps first..last-1 on Q (p, wide) and M (k, wide), flat, with columns of zeros where `mask` is 0.
 
-    P = L_star L_starᵀ; L_star_rows (k, tall) holds its transpose, flat, `tall` a multiple of 4.
+    P = L_star L_starᵀ; L_star_rows (k, tall) is the transpose of L_star, flat, `tall` a multiple of 4.
     Returns -1, or the step at which tr Q was found beyond `limit`.
     """
     k, wide = int(math.sqrt(L_star.size)), mask.size
     p, tall = Q.size // wide, L_star_rows.size // k
     n = p + k
-    extra = 1 + B // 2  # rows of normals before those of the fields: one of noise, B/2 for R
+    extra = 1 + B // 2  # rows of normals before those of the fields: one for noise, B/2 for R
     pairs = (extra + n + 1) // 2
     F, A = np.zeros(n * wide), np.zeros(p * wide)
     normals, R, G, radii = np.empty(2 * pairs * B), np.zeros(B * B), np.zeros(B * B), np.empty(B)
@@ -133,12 +133,12 @@ def move_overlaps(
     now = first
     while now < last:
         steps = min(B, last - now)
-        rank = k + min(factor(Q, M, L_star, p, k, wide, F, A), d - k)
+        rank = k + min(factorise(Q, M, L_star, p, k, wide, F, A), d - k)
         rows = min(steps, d - rank)
         fill_steps(key, now, pairs, (extra + rank + 1) // 2, B, normals)
         fill_radii(key, now, d - rank, rows, radii, work)
-        triangle(packed, radii, rows, B, R)
-        gram(Z, rank, R, rows, B, steps, scale, G)
+        fill_triangle(packed, radii, rows, B, R)
+        fill_gram(Z, rank, R, rows, B, steps, scale, G)
         for b in range(steps):
             for i in range(wide):
                 fields[b * wide + i] = 0.0
@@ -146,7 +146,7 @@ def move_overlaps(
                 teachers[b * tall + r] = 0.0
             add_rows(L_star_rows, 0, tall, k, Z, b, B, 1.0, 0, teachers, b * tall)
             add_rows(F, 0, wide, rank, Z, b, B, 1.0, 0, fields, b * wide)
-        walk(fields, teachers, G, noises, C, mask, 0, steps, rate, root_noise, shares, codes, work)
+        take_steps(fields, teachers, G, noises, C, mask, 0, steps, rate, root_noise, shares, codes, work)
         for b in range(steps):
             # λ + ½‖x‖² c, which makes the change of Q exact
             add_rows(C, b * wide, wide, 1, G, b * B + b, 1, 0.5, 0, fields, b * wide)
@@ -170,20 +170,20 @@ def move_overlaps(
 
 
 class OverlapProcess(Simulator):
-    """One chain, by its overlaps alone."""
+    """One chain, represented by its overlaps alone."""
 
     def __init__(self, chains: Sequence[Chain]) -> None:
         super().__init__(chains)
         (chain,) = chains
         n = chain.rows + chain.k
-        self.grain = 8 if n <= 5 else 16 if n <= 40 else 24  # by measurement; a multiple of 8
+        self.block_size = 8 if n <= 5 else 16 if n <= 40 else 24  # measured; a multiple of 8
         self.mask = chain.mask
         wide = self.mask.size
         start = Overlaps.of(chain.students, chain.teachers)
         self.Q, self.M = np.zeros((chain.rows, wide)), np.zeros((chain.k, wide))
         self.Q[:, : chain.rows], self.M[:, : chain.rows] = start.Q, start.M.T
         self.L_star = np.linalg.cholesky(start.P)
-        self.L_star_rows = np.zeros((chain.k, padded(chain.k)))
+        self.L_star_rows = np.zeros((chain.k, round_up_to_lanes(chain.k)))
         self.L_star_rows[:, : chain.k] = self.L_star.T
 
     def advance(self, first: int, last: int) -> None:
@@ -191,7 +191,7 @@ class OverlapProcess(Simulator):
         self.diverged[0] = move_overlaps(
             self.Q.reshape(-1), self.M.reshape(-1), self.L_star.reshape(-1), self.L_star_rows.reshape(-1),
             self.mask, chain.key, first, last, chain.rate, chain.root_noise, chain.shares, chain.d,
-            self.grain, chain.codes, chain.limit,
+            self.block_size, chain.codes, chain.divergence_limit,
         )  # fmt: skip
 
     def overlaps(self) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""What is kept of chains: observables at the asked times, and the overlaps where they are wanted."""
+"""Records of chains: observables at the requested times and, optionally, overlaps."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sweep_service.model.risk import risks
 from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.types import Array
 
-# Samples of a chain that wait until their observables are computed at once, and their bytes: more would
-# save little, and keep a run from stopping while a slow risk is computed for all of them.
-TOGETHER, BUFFER = 32, 1 << 23
+# Observables are computed for batches of samples of a chain. Larger batches would save little, and would
+# delay stopping a simulation while a slow risk is computed for a whole batch.
+MAX_BATCH_SAMPLES, MAX_BATCH_BYTES = 32, 1 << 23
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What turns the overlaps of one chain into observables."""
+class RecordingContext:
+    """Constants that observables of a chain need beside its overlaps."""
 
     P: Array
-    turn: Array | None  # U of a collapsed student, whose overlaps are those of the rows of R
+    isometry: Array | None  # U of a collapsed student, whose overlaps are those of the rows of R
 
 
 class Records:
-    """Outputs of all chains, (chain, time, ...), NaN where nothing was recorded; and what waits for more.
+    """Outputs of all chains (chain, time, ...), NaN where nothing was recorded, and buffered samples.
 
-    Samples of a chain are turned into observables in batches that begin at fixed places in time, so
-    that a run's last bits do not depend on its company or on where it was interrupted.
+    Observables are computed for batches of samples that begin at fixed indices of time, so that the last
+    bits of a chain do not depend on the chains it runs with or on where it was interrupted.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Records:
         pairs: Pairs,
         names: Sequence[str],
         overlaps: bool,
-        together: int,
+        group_size: int,
     ) -> None:
         self.width, self.pairs, self.names = width, pairs, names
-        self.samples: Sequence[Sample] = ()  # of the chains on their way
+        self.contexts: Sequence[RecordingContext] = ()  # of the current group of chains
         sizes = {"student": width, "teacher": k, "cosine_bin": HISTOGRAM_BINS}
         self.outputs = {
             name: np.full((chains, times, *(sizes[dim] for dim in OBSERVABLES[name].dims)), np.nan)
@@ -56,37 +56,37 @@ class Records:
         if overlaps:
             self.outputs["overlap_student_teacher"] = np.full((chains, times, width, k), np.nan)
             self.outputs["overlap_student"] = np.full((chains, times, width, width), np.nan)
-        self.batch = min(times, TOGETHER, max(1, BUFFER // (8 * rows * (rows + k))))
+        self.batch = min(times, MAX_BATCH_SAMPLES, max(1, MAX_BATCH_BYTES // (8 * rows * (rows + k))))
         self.M, self.Q = (
-            np.empty((together, self.batch, rows, k)),
-            np.empty((together, self.batch, rows, rows)),
+            np.empty((group_size, self.batch, rows, k)),
+            np.empty((group_size, self.batch, rows, rows)),
         )
-        self.filled = np.zeros(together, dtype=np.int64)  # samples that wait, of each chain on its way
+        self.filled = np.zeros(group_size, dtype=np.int64)  # buffered samples of each chain of the group
 
-    def add(self, chain: int, place: int, time: int, M: Array, Q: Array) -> None:
-        """Record sample `time` of a chain; `place` is where it stands among those on their way."""
+    def add(self, chain: int, slot: int, time: int, M: Array, Q: Array) -> None:
+        """Record sample `time` of a chain; `slot` is its index in the current group."""
         row = time % self.batch
-        self.M[place, row], self.Q[place, row] = M, Q
-        self.filled[place] = row + 1
+        self.M[slot, row], self.Q[slot, row] = M, Q
+        self.filled[slot] = row + 1
         if row + 1 == self.batch:
-            self.flush(chain, place, time)
+            self.flush(chain, slot, time)
 
-    def flush(self, chain: int, place: int, last: int) -> None:
-        """Turn the samples that wait, the last of which is sample `last`, into outputs."""
-        count = int(self.filled[place])
+    def flush(self, chain: int, slot: int, last: int) -> None:
+        """Compute the outputs of the buffered samples, the last of which is sample `last`."""
+        count = int(self.filled[slot])
         if count == 0:
             return
-        self.filled[place] = 0
+        self.filled[slot] = 0
         when = slice(last + 1 - count, last + 1)
-        M, Q = self.M[place, :count], self.Q[place, :count]
-        P, turn = self.samples[place].P, self.samples[place].turn
+        M, Q = self.M[slot, :count], self.Q[slot, :count]
+        P, isometry = self.contexts[slot].P, self.contexts[slot].isometry
         risk = risks(M, Q, P, self.pairs, self.width)
-        if turn is None:
+        if isometry is None:
             states, all_Q = States.of(risk, M, Q, P), Q
         else:
-            all_M, norms = turn @ M, np.sum((turn @ Q) * turn, axis=2)
+            all_M, norms = isometry @ M, np.sum((isometry @ Q) * isometry, axis=2)
             states = States(risk, all_M, norms, P, orthogonal_part(M, Q, P))
-            all_Q = turn @ Q @ turn.T if self.overlaps else Q
+            all_Q = isometry @ Q @ isometry.T if self.overlaps else Q
         for name, values in observe(states, self.names).items():
             self.outputs[name][chain, when] = values
         if self.overlaps:

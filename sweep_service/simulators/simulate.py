@@ -1,4 +1,4 @@
-"""`simulate`: one point, exact SGD, one labelled dataset."""
+"""`simulate`: exact SGD at one point, as a labelled dataset."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import xarray as xr
 
 from sweep_service.errors import InvalidInput
 from sweep_service.identity import Key
-from sweep_service.model.labels import WIDEST_STORED, about, labelled
-from sweep_service.model.observables import OBSERVABLES, chosen
+from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset, variable_attributes
+from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.point import Point
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.two_point import Pairs, pairs
+from sweep_service.model.two_point import Pairs, make_pairs
 from sweep_service.numerics.blas import one_blas_thread
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain, Simulator
-from sweep_service.simulators.checkpoint import Checkpoint, checkpoint_of
-from sweep_service.simulators.collapse import collapsed
-from sweep_service.simulators.records import Records, Sample
-from sweep_service.simulators.run import Ends, Run
-from sweep_service.simulators.selection import Engine, choose_engine
+from sweep_service.simulators.checkpoint import Checkpoint, parse_checkpoint
+from sweep_service.simulators.collapse import collapse_chain
+from sweep_service.simulators.records import RecordingContext, Records
+from sweep_service.simulators.run import ChainLoop, ChainOutcomes
+from sweep_service.simulators.selection import SimulatorChoice, choose_simulator
 from sweep_service.simulators.streams import chain_key
 from sweep_service.status import Status
-from sweep_service.validation import increasing_times, seeds, switch
+from sweep_service.validation import read_bool, read_seeds, read_times
 
-# The number of a step times d indexes a stream: both fit into 63 bits.
-MOST_NUMBERS = 2.0**62
-# Below this share of the risk of a student that answers zero, S3 shows its own rounding.
-RESOLVED = 1e-13
+# Streams are indexed by (step · d), which must fit into 63 bits.
+MAX_STREAM_INDEX = 2.0**62
+# Relative to the risk of a student that outputs zero; below it, S3 shows its own rounding.
+MIN_RESOLVED_RISK = 1e-13
 NO_KEY = np.zeros(3, dtype=np.uint64)
 OVERLAP_DIMS = {
     "overlap_student_teacher": ("student", "teacher"),
@@ -54,22 +54,54 @@ def simulate(
 ) -> xr.Dataset:
     """Simulate one-pass SGD exactly.
 
-    `point` and `times` are those of `integrate`; a time t is recorded after round(t/δt) steps, and the
-    coordinate `step` says how many that is. `seed` draws the initial condition and `repeat` the inputs;
-    a sequence of either adds the dimension of that name, and its chains run together. `engine` is a name
-    of `SIMULATORS`, or auto. `observables` and `overlaps` choose what is kept. `stopped` is asked about ten
-    times a second; when it answers true the call ends with `Stopped`. With a `checkpoint` (a path, or an
-    object with load, save and clear) the same call then goes on where it was, to the same bits.
+    Parameters
+    ----------
+    point : mapping or Point
+        d, p, k, gamma and optionally noise, activation, teacher_activation and init, as in `integrate`.
+    times : sequence of float
+        Strictly increasing times >= 0. Time t is recorded after round(t/δt) steps, δt = γ/(pd); the
+        coordinate `step` of the result holds these numbers of steps.
+    seed : int or sequence of int, default 0
+        Seed of the initial condition. A sequence adds the dimension `seed`.
+    repeat : int or sequence of int, default 0
+        Seed of the inputs. A sequence adds the dimension `repeat`.
+    engine : str, default "auto"
+        Name of a simulator (`S1`, `S2`, `S3`, `S3-factored`, `S4`), or "auto" to choose the fastest one
+        by a measured rule of p, k, d and the activations.
+    observables : sequence of str, optional
+        Names of `OBSERVABLES`. The risk is always recorded. By default, the default observables.
+    overlaps : bool, optional
+        Whether to keep M and Q. By default they are kept up to p = 256.
+    stopped : callable, optional
+        Called about ten times a second; when it returns true, the call raises `Stopped`.
+    checkpoint : path or object, optional
+        A file, or an object with `load`, `save` and `clear`, that keeps the state of an unfinished call.
+        Repeating the call resumes from it and gives the same bits.
+
+    Returns
+    -------
+    xarray.Dataset
+        Observables and overlaps over `time`. Attributes record the parameters, the simulator, the status
+        (`done` or `diverged`), the number of steps and any warnings.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is not usable, or the simulator does not support the point.
+    Stopped
+        If `stopped` returned true.
     """
     point = Point.parse(point)
-    keep = point.p <= WIDEST_STORED if overlaps is None else switch(overlaps, "overlaps")
-    at, starts, repeats = increasing_times(times), seeds(seed), seeds(repeat, "repeat")
-    found = run_chains(
-        point, times=at, seeds=starts, repeats=repeats, engine=engine, observables=chosen(observables),
-        overlaps=keep, stopped=stopped, checkpoint=checkpoint_of(checkpoint),
+    keep = point.p <= MAX_WIDTH_WITH_OVERLAPS if overlaps is None else read_bool(overlaps, "overlaps")
+    record_times = read_times(times)
+    start_seeds, repeats = read_seeds(seed), read_seeds(repeat, "repeat")
+    simulation = run_chains(
+        point, times=record_times, seeds=start_seeds, repeats=repeats, engine=engine,
+        observables=select_observables(observables), overlaps=keep, stopped=stopped,
+        checkpoint=parse_checkpoint(checkpoint),
     )  # fmt: skip
-    teachers = np.stack([point.init.teacher_overlap(point.shape, one) for one in starts])
-    dataset = _dataset(point, at, starts, repeats, found, teachers)
+    teachers = np.stack([point.init.teacher_overlap(point.shape, start_seed) for start_seed in start_seeds])
+    dataset = _build_dataset(point, record_times, start_seeds, repeats, simulation, teachers)
     for name, value in (("seed", seed), ("repeat", repeat)):
         if isinstance(value, numbers.Real):
             dataset = dataset.isel({name: 0}, drop=True)
@@ -81,12 +113,12 @@ def simulate(
 
 @dataclass(frozen=True)
 class Simulation:
-    """What chains gave: arrays (chain, time, ...), seed by seed and repeat by repeat."""
+    """Results of chains as arrays (chain, time, ...), ordered by seed, then by repeat."""
 
     values: dict[str, Array]
-    ends: Ends
-    steps: AnyArray  # after which each time was recorded
-    engine: Engine
+    outcomes: ChainOutcomes
+    steps: AnyArray  # the number of steps after which each time was recorded
+    choice: SimulatorChoice
     form: type[Simulator]
     block: int
     pairs: Pairs
@@ -104,34 +136,36 @@ def run_chains(
     stopped: Callable[[], bool] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Simulation:
-    """`simulate` on arguments that were read before, without labels: what a worker stores."""
-    steps, way = _steps(point, times), choose_engine(point, engine)
+    """Run `simulate` on validated arguments and return plain arrays, as workers store them."""
+    steps, choice = _count_steps(point, times), choose_simulator(point, engine)
     with one_blas_thread():
-        draw = Chains(point, seeds, repeats, way)
-        form = way.simulator
+        chains = Chains(point, seeds, repeats, choice)
+        form = choice.choose_form
         records = Records(
-            len(draw), len(times), draw(0)[0].rows, point.k, point.p,
-            pairs(point.activation, point.teacher_activation), observables, overlaps,
-            min(form(len(draw)).most_chains, len(draw)),
+            len(chains), len(times), chains(0)[0].rows, point.k, point.p,
+            make_pairs(point.activation, point.teacher_activation), observables, overlaps,
+            min(form(len(chains)).max_chains, len(chains)),
         )  # fmt: skip
         identity = Key.of(
-            streams=[key.digest for key in draw.keys], start=point.init.basis, steps=steps, engine=way.name,
-            version=way.kind.version, observables=observables, overlaps=overlaps,
+            streams=[key.digest for key in chains.keys], start=point.init.basis, steps=steps,
+            engine=choice.name, version=choice.entry.version, observables=observables, overlaps=overlaps,
         ).digest  # fmt: skip
-        run = Run(draw, len(draw), form, steps, records, stopped, checkpoint, identity)
-        ends = run()
-    return Simulation(records.outputs, ends, steps, way, form(len(draw)), run.grain, records.pairs)
+        loop = ChainLoop(chains, len(chains), form, steps, records, stopped, checkpoint, identity)
+        outcomes = loop()
+    return Simulation(
+        records.outputs, outcomes, steps, choice, form(len(chains)), loop.block_size, records.pairs
+    )
 
 
 def stream_key(point: Point, seed: int, repeat: int) -> Key:
-    """What the inputs of a chain are drawn from: everything physical, and nothing else."""
+    """Stream key of a chain: a digest of everything physical, and of nothing else."""
     return Key.of(**point.content, init=point.init.digest, seed=seed, repeat=repeat)
 
 
-def _steps(point: Point, times: Array) -> AnyArray:
-    """After how many steps each time is recorded."""
+def _count_steps(point: Point, times: Array) -> AnyArray:
+    """Number of steps after which each time is recorded."""
     steps = np.rint(times / point.delta_t)
-    if steps[-1] * point.d > MOST_NUMBERS:
+    if steps[-1] * point.d > MAX_STREAM_INDEX:
         raise InvalidInput(
             "times", float(times[-1]), f"is {steps[-1]:.3g} steps of δt = {point.delta_t:.3g}: too many"
         )
@@ -139,81 +173,85 @@ def _steps(point: Point, times: Array) -> AnyArray:
 
 
 class Chains:
-    """The chains of a call, seed by seed; drawn when their turn comes, as a start may be p by p."""
+    """The chains of a call, ordered by seed; each is drawn when it is run, as a start may be p by p."""
 
-    def __init__(self, point: Point, starts: Sequence[int], repeats: Sequence[int], engine: Engine) -> None:
-        self.point, self.engine, self.starts, self.repeats = point, engine, starts, len(repeats)
-        self.keys = [stream_key(point, one, other) for one in starts for other in repeats]
-        self.at_hand: tuple[int, Chain, Sample] | None = None  # of the last seed
+    def __init__(
+        self, point: Point, start_seeds: Sequence[int], repeats: Sequence[int], choice: SimulatorChoice
+    ) -> None:
+        self.point, self.choice = point, choice
+        self.start_seeds, self.repeats = start_seeds, len(repeats)
+        self.keys = [stream_key(point, seed, repeat) for seed in start_seeds for repeat in repeats]
+        self.last_start: tuple[int, Chain, RecordingContext] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __call__(self, index: int) -> tuple[Chain, Sample]:
-        seed = self.starts[index // self.repeats]
-        if self.at_hand is None or self.at_hand[0] != seed:
-            self.at_hand = (seed, *self._start(seed))
-        _, chain, sample = self.at_hand
-        return replace(chain, key=chain_key(self.keys[index])), sample
+    def __call__(self, index: int) -> tuple[Chain, RecordingContext]:
+        seed = self.start_seeds[index // self.repeats]
+        if self.last_start is None or self.last_start[0] != seed:
+            self.last_start = (seed, *self._draw_start(seed))
+        _, chain, context = self.last_start
+        return replace(chain, key=chain_key(self.keys[index])), context
 
-    def _start(self, seed: int) -> tuple[Chain, Sample]:
-        """What the chains of one seed have in common."""
-        point, turn = self.point, None
+    def _draw_start(self, seed: int) -> tuple[Chain, RecordingContext]:
+        """Chain without a stream key, and recording context, shared by all chains of a seed."""
+        point, isometry = self.point, None
         students, teachers = point.start(seed).coordinates(point.d)
         chain = Chain(
             students, teachers, point.d, point.p, point.gamma, point.noise,
             point.activation, point.teacher_activation, NO_KEY, point.others,
         )  # fmt: skip
-        if self.engine.kind.collapses:
-            chain, turn = collapsed(chain)
-        return chain, Sample(teachers @ teachers.T, turn)
+        if self.choice.entry.collapses:
+            chain, isometry = collapse_chain(chain)
+        return chain, RecordingContext(teachers @ teachers.T, isometry)
 
 
-def _dataset(
+def _build_dataset(
     point: Point,
     times: Array,
-    starts: Sequence[int],
+    start_seeds: Sequence[int],
     repeats: Sequence[int],
-    found: Simulation,
+    simulation: Simulation,
     teachers: Array,
 ) -> xr.Dataset:
     dims = {name: observable.dims for name, observable in OBSERVABLES.items()} | OVERLAP_DIMS
     variables = {
         name: (
             ("seed", "repeat", "time", *dims[name]),
-            values.reshape(len(starts), len(repeats), *values.shape[1:]),
+            values.reshape(len(start_seeds), len(repeats), *values.shape[1:]),
         )
-        for name, values in found.values.items()
+        for name, values in simulation.values.items()
     }
+    choice, outcomes = simulation.choice, simulation.outcomes
     variables["overlap_teacher"] = (("seed", "teacher", "teacher_other"), teachers)
     attributes = {
-        "seed": list(starts),
+        "seed": list(start_seeds),
         "repeat": list(repeats),
-        "engine": found.engine.name,
-        "engine_reason": found.engine.reason,
-        "engine_form": found.form.__name__,
-        "engine_version": found.engine.kind.version,
-        "block": found.block,
-        "status": [Status(value).label for value in found.ends.status],
-        "steps": found.ends.steps.tolist(),
-        "seconds": found.ends.seconds.tolist(),
-        "warnings": "\n".join(_warnings(point, found, teachers[0])),
+        "engine": choice.name,
+        "engine_reason": choice.reason,
+        "engine_form": simulation.form.__name__,
+        "engine_version": choice.entry.version,
+        "block": simulation.block,
+        "status": [Status(value).label for value in outcomes.status],
+        "steps": outcomes.steps.tolist(),
+        "seconds": outcomes.seconds.tolist(),
+        "warnings": "\n".join(_collect_warnings(point, simulation, teachers[0])),
     }
-    coordinates = {"seed": list(starts), "repeat": list(repeats), "time": times}
-    dataset = labelled(variables, coordinates, point, attributes)
-    return dataset.assign_coords(step=xr.Variable("time", found.steps, about("step")))
+    coordinates = {"seed": list(start_seeds), "repeat": list(repeats), "time": times}
+    dataset = label_dataset(variables, coordinates, point, attributes)
+    return dataset.assign_coords(step=xr.Variable("time", simulation.steps, variable_attributes("step")))
 
 
-def _warnings(point: Point, simulation: Simulation, P: Array) -> list[str]:
-    found = list(point.init.warnings)
-    if not simulation.engine.compiled:
+def _collect_warnings(point: Point, simulation: Simulation, P: Array) -> list[str]:
+    warnings = list(point.init.warnings)
+    if not simulation.choice.compiled:
         slow = {act.name: None for act in (point.activation, point.teacher_activation) if act.code is None}
-        found.append(
+        warnings.append(
             f"{', '.join(slow)} has no compiled kernel: its steps run in Python, tens of times slower"
         )
-    if simulation.engine.kind.rounds_small_risks:
-        answer = 0.5 * teacher_power(P, simulation.pairs.teachers)
+    if simulation.choice.entry.rounds_small_risks:
+        risk_at_zero = 0.5 * teacher_power(P, simulation.pairs.teachers)
         with np.errstate(invalid="ignore"):
-            if np.any(simulation.values["risk"] < RESOLVED * answer):
-                found.append("risks this small are rounding in S3: engine='S3-factored' resolves them")
-    return found
+            if np.any(simulation.values["risk"] < MIN_RESOLVED_RISK * risk_at_zero):
+                warnings.append("risks this small are rounding in S3: engine='S3-factored' resolves them")
+    return warnings

@@ -1,8 +1,8 @@
-"""S1: SGD as it is defined, one step after another, for students small enough to stay in the cache.
+"""S1: SGD as it is defined, step by step, for students small enough to stay in the cache.
 
-Two forms of the same arithmetic. `step_chains` puts eight chains into the lanes of a vector,
+There are two forms of the same arithmetic: `step_chains` puts eight chains into the lanes of a vector,
 `step_neurons` four neurons of one chain. Each operation is rounded alike in both (see simd.py), so
-which of them ran leaves no trace in the numbers.
+both give the same bits.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from collections.abc import Sequence
 import numpy as np
 
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import CHAINS, fma, lane, load4, load8, padded, store
+from sweep_service.numerics.simd import CHAIN_LANES, fma, lane, load4, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.activate import activate
-from sweep_service.simulators.chain import Chain, Simulator, gram_of
-from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill, fill_chains
-from sweep_service.simulators.vector_rows import add_rows, answer
+from sweep_service.simulators.chain import Chain, Simulator, compute_overlaps
+from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
+from sweep_service.simulators.vector_rows import add_rows, sum_activations
 
 
 @kernel()
-def inputs_ahead(d):
-    """Steps whose inputs are drawn at once, and after which a chain is looked at: a rule of d alone."""
+def steps_per_draw(d):
+    """Steps whose inputs are drawn at once, and after which divergence is checked; depends on d alone."""
     return 64 if d <= 8 else (16 if d <= 4096 else 1)
 
 
 @kernel()
 def step_chains(W, W_star, keys, first, last, rate, root_noise, shares, p, k, d, codes, limit, diverged):
-    """Steps first..last-1 of eight chains: W (p, d, 8) and W_star (k, d, 8) flat, keys (3, 8) flat.
+    """Take steps first..last-1 of eight chains; W (p, d, 8), W_star (k, d, 8) and keys (3, 8) are flat.
 
-    `rate` is γ/p and `root_noise` √Δ, one per chain. `shares` are 1/p and 1/k of the two averages: a
-    collapsed student has fewer rows than neurons. `diverged` gets the step at which tr Q was first
-    found beyond `limit`, for chains where it is -1.
+    `rate` is γ/p and `root_noise` √Δ, one per chain. `shares` are the factors 1/p and 1/k of the two
+    averages, as a collapsed student has fewer rows than neurons. `diverged` is set to the step at which
+    tr Q was first found beyond `limit`, for chains where it is -1.
     """
-    ahead = inputs_ahead(d)
-    room = ahead * d + 2 * CHUNK
-    xs = np.empty(8 * (room - room % CHUNK))
+    ahead = steps_per_draw(d)
+    capacity = ahead * d + 2 * CHUNK
+    xs = np.empty(8 * (capacity - capacity % CHUNK))
     zs = np.zeros(8 * (ahead - ahead % CHUNK + CHUNK))
     slopes, sums = np.empty(8 * p), np.empty(64)
     scale = 1.0 / math.sqrt(d)
@@ -77,11 +77,11 @@ def step_chains(W, W_star, keys, first, last, rate, root_noise, shares, p, k, d,
                 store(slopes, 8 * i, slope)
                 at = 8 * (i % 4)
                 store(sums, at, load8(sums, at) + value)
-            # in the order in which four neurons in a vector are summed
-            reply = (load8(sums, 0) + load8(sums, 8)) + (load8(sums, 16) + load8(sums, 24))
+            # summed in the same order as four neurons in a vector
+            output = (load8(sums, 0) + load8(sums, 8)) + (load8(sums, 16) + load8(sums, 24))
             target = (load8(sums, 32) + load8(sums, 40)) + (load8(sums, 48) + load8(sums, 56))
             error = fma(roots, load8(zs, 8 * (step - noise_chunk * CHUNK)), target * shares[1])
-            push = rates * fma(reply, -shares[0], error)
+            push = rates * fma(output, -shares[0], error)
             for i in range(p):
                 w = 8 * i * d
                 c = push * load8(slopes, 8 * i)
@@ -100,14 +100,14 @@ def step_chains(W, W_star, keys, first, last, rate, root_noise, shares, p, k, d,
 
 @kernel()
 def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p, k, d, codes, limit):
-    """The same of one chain: W (d, p) and W_star (d, k) flat, p and k multiples of 4 with rows of zeros.
+    """Take steps first..last-1 of one chain; W (d, p) and W_star (d, k) are flat.
 
-    `mask` (p) is one for neurons and zero for rows that only fill up. Returns -1, or the step at which
-    the chain was found diverged.
+    p and k are multiples of 4, padded with zeros; `mask` (p) is one for neurons and zero for padding.
+    Returns -1, or the step at which divergence was detected.
     """
-    ahead = inputs_ahead(d)
-    room = ahead * d + 2 * CHUNK
-    xs = np.empty(room - room % CHUNK)
+    ahead = steps_per_draw(d)
+    capacity = ahead * d + 2 * CHUNK
+    xs = np.empty(capacity - capacity % CHUNK)
     zs = np.zeros(ahead - ahead % CHUNK + CHUNK)
     fields, star_fields = np.empty(p), np.empty(k)
     scale = 1.0 / math.sqrt(d)
@@ -115,10 +115,10 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
     while now < last:
         until = min(last, now - now % ahead + ahead)
         chunk = now * d // CHUNK
-        fill(key, INPUT, chunk, scale, xs[: CHUNK * (((until * d - 1) // CHUNK) - chunk + 1)])
+        fill_normals(key, INPUT, chunk, scale, xs[: CHUNK * (((until * d - 1) // CHUNK) - chunk + 1)])
         noise_chunk = now // CHUNK
         if root_noise > 0.0:
-            fill(key, NOISE, noise_chunk, 1.0, zs[: CHUNK * ((until - 1) // CHUNK - noise_chunk + 1)])
+            fill_normals(key, NOISE, noise_chunk, 1.0, zs[: CHUNK * ((until - 1) // CHUNK - noise_chunk + 1)])
         for step in range(now, until):
             x = step * d - chunk * CHUNK
             for i in range(p):
@@ -127,10 +127,10 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
                 star_fields[r] = 0.0
             add_rows(W, 0, p, d, xs, x, 1, 1.0, 0, fields, 0)
             add_rows(W_star, 0, k, d, xs, x, 1, 1.0, 0, star_fields, 0)
-            target = answer(codes[1], star_fields, 0, k, star_fields, 0)
-            reply = answer(codes[0], fields, 0, p, fields, 0)
+            target = sum_activations(codes[1], star_fields, 0, k, star_fields, 0)
+            output = sum_activations(codes[0], fields, 0, p, fields, 0)
             error = fma(root_noise, zs[step - noise_chunk * CHUNK], target * shares[1])
-            push = rate * fma(reply, -shares[0], error)
+            push = rate * fma(output, -shares[0], error)
             for i in range(0, p, 4):
                 store(fields, i, push * load4(fields, i) * load4(mask, i))
             for j in range(d):
@@ -148,14 +148,14 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
 
 
 class StepLoop(Simulator):
-    """One chain, four of its neurons in a vector."""
+    """One chain, with four of its neurons per vector."""
 
     def __init__(self, chains: Sequence[Chain]) -> None:
         super().__init__(chains)
         (chain,) = chains
         W, W_star = chain.weights()
-        self.W = np.zeros((chain.d, padded(chain.rows)))
-        self.W_star = np.zeros((chain.d, padded(chain.k)))
+        self.W = np.zeros((chain.d, round_up_to_lanes(chain.rows)))
+        self.W_star = np.zeros((chain.d, round_up_to_lanes(chain.k)))
         self.W[:, : chain.rows], self.W_star[:, : chain.k] = W.T, W_star.T
 
     def advance(self, first: int, last: int) -> None:
@@ -163,45 +163,45 @@ class StepLoop(Simulator):
         self.diverged[0] = step_neurons(
             self.W.reshape(-1), self.W_star.reshape(-1), chain.mask, chain.key, first, last,
             chain.rate, chain.root_noise, chain.shares, self.W.shape[1], self.W_star.shape[1],
-            chain.d, chain.codes, chain.limit,
+            chain.d, chain.codes, chain.divergence_limit,
         )  # fmt: skip
 
     def overlaps(self) -> tuple[Array, Array]:
         (chain,) = self.chains
-        return gram_of(self.W.T[None, : chain.rows], self.W_star.T[None, : chain.k], chain.d)
+        return compute_overlaps(self.W.T[None, : chain.rows], self.W_star.T[None, : chain.k], chain.d)
 
     def state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
 
 
 class StepLoopOfChains(Simulator):
-    """Up to eight chains side by side; missing ones are filled up with copies of the first."""
+    """Up to eight chains in the lanes of vectors; unused lanes hold copies of the first chain."""
 
-    most_chains = CHAINS
+    max_chains = CHAIN_LANES
 
     def __init__(self, chains: Sequence[Chain]) -> None:
         super().__init__(chains)
-        eight = [*chains, *[chains[0]] * (CHAINS - len(chains))]
-        both = [chain.weights() for chain in eight]
-        self.W = np.ascontiguousarray(np.stack([W for W, _ in both], axis=-1))
-        self.W_star = np.ascontiguousarray(np.stack([W_star for _, W_star in both], axis=-1))
+        eight = [*chains, *[chains[0]] * (CHAIN_LANES - len(chains))]
+        weights = [chain.weights() for chain in eight]
+        self.W = np.ascontiguousarray(np.stack([W for W, _ in weights], axis=-1))
+        self.W_star = np.ascontiguousarray(np.stack([W_star for _, W_star in weights], axis=-1))
         self.keys = np.stack([chain.key for chain in eight], axis=-1).reshape(-1)
         self.rates = np.array([chain.rate for chain in eight])
         self.root_noises = np.array([chain.root_noise for chain in eight])
-        self.limits = np.array([chain.limit for chain in eight])
+        self.limits = np.array([chain.divergence_limit for chain in eight])
 
     def advance(self, first: int, last: int) -> None:
-        chain, found = self.chains[0], np.full(CHAINS, -1)
-        found[: len(self.diverged)] = self.diverged
+        chain, diverged = self.chains[0], np.full(CHAIN_LANES, -1)
+        diverged[: len(self.diverged)] = self.diverged
         step_chains(
             self.W.reshape(-1), self.W_star.reshape(-1), self.keys, first, last, self.rates,
-            self.root_noises, chain.shares, chain.rows, chain.k, chain.d, chain.codes, self.limits, found,
+            self.root_noises, chain.shares, chain.rows, chain.k, chain.d, chain.codes, self.limits, diverged,
         )  # fmt: skip
-        self.diverged[:] = found[: len(self.diverged)]
+        self.diverged[:] = diverged[: len(self.diverged)]
 
     def overlaps(self) -> tuple[Array, Array]:
         W, W_star = (np.moveaxis(a, 2, 0)[: len(self.chains)] for a in (self.W, self.W_star))
-        return gram_of(W, W_star, self.chains[0].d)
+        return compute_overlaps(W, W_star, self.chains[0].d)
 
     def state(self) -> dict[str, AnyArray]:
         return {"W": self.W}

@@ -1,11 +1,11 @@
-"""Random numbers of a chain: each a pure function of the chain's key, a purpose and an index.
+"""Random numbers of a chain, each a pure function of the chain's key, a purpose and an index.
 
-Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011) turns a counter into 128 random bits, so a
-stream has no state. A number does not depend on which were drawn before, in what batches or by
-which simulator: S1, S2 and S4 see the same inputs, and a checkpoint need not hold a generator.
+Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011) maps a counter to 128 random bits, so a stream has
+no state. A number does not depend on which were drawn before, in what batches or by which simulator:
+S1, S2 and S4 use the same inputs, and a checkpoint does not contain a generator.
 
-The normals of a purpose are numbered. Sixteen of them, 16c to 16c + 15, come from the counters
-8c to 8c + 7: first the eight sines of Box and Muller's pairs, then the eight cosines.
+The normals of a purpose are numbered. Normals 16c to 16c + 15 come from the counters 8c to 8c + 7:
+first the eight sines of the Box-Muller pairs, then the eight cosines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sweep_service.numerics.simd import load8, store, where_less
 from sweep_service.numerics.types import AnyArray
 from sweep_service.numerics.vector_math import log_positive, normal_pair, unit_interval
 
-# Purposes: what a number is drawn for.
+# Purposes of random numbers.
 INPUT, NOISE, FIELD, RADIUS = range(4)
 # One chunk: eight counters, sixteen normals.
 CHUNK = 16
@@ -34,16 +34,16 @@ _STEPS = np.arange(8, dtype=np.uint64)
 
 
 def chain_key(key: Key) -> AnyArray:
-    """Three words of 32 bits that are the chain's own: two for Philox's key, one for its counter."""
+    """Three words of 32 bits that identify a chain: two for the key of Philox, one for its counter."""
     return key.seed_sequence("sgd").generate_state(3, np.uint32).astype(np.uint64)
 
 
 @kernel(inline=True)
 def philox(counter, purpose, own, key_0, key_1):
-    """Two words of 64 bits; of `purpose`, `own` and the keys only the lower 32 bits count."""
-    nothing = counter ^ counter  # numbers become vectors where the counter is one
-    c0, c1, c2, c3 = counter, counter >> _HALF, nothing | purpose, nothing | own
-    key_0, key_1 = nothing | key_0, nothing | key_1
+    """Two words of 64 bits; only the lower 32 bits of `purpose`, `own` and the keys are used."""
+    zero = counter ^ counter  # numbers become vectors where the counter is one
+    c0, c1, c2, c3 = counter, counter >> _HALF, zero | purpose, zero | own
+    key_0, key_1 = zero | key_0, zero | key_1
     for _ in range(10):
         p0 = (c0 & _LOW) * _MULTIPLY_0
         p1 = (c2 & _LOW) * _MULTIPLY_1
@@ -54,8 +54,8 @@ def philox(counter, purpose, own, key_0, key_1):
 
 
 @kernel()
-def fill(key, purpose, chunk, scale, out):
-    """The normals from 16·chunk on, times `scale`, into a flat array whose size is a multiple of 16."""
+def fill_normals(key, purpose, chunk, scale, out):
+    """Fill a flat array, whose size is a multiple of 16, with `scale` times the normals from 16·chunk on."""
     eight = load8(_STEPS, 0)
     for c in range(out.size // CHUNK):
         words = philox(eight + np.uint64(8 * (chunk + c)), np.uint64(purpose), key[2], key[0], key[1])
@@ -66,12 +66,12 @@ def fill(key, purpose, chunk, scale, out):
 
 @kernel()
 def fill_chains(keys, purpose, chunk, scale, out):
-    """The same of eight chains at once, keys (3·8) and out (normals·8) flat, the chains side by side."""
+    """`fill_normals` for eight chains at once; keys (3, 8) and out (normals, 8) are flat."""
     key_0, key_1, own = load8(keys, 0), load8(keys, 8), load8(keys, 16)
-    nothing = own ^ own
+    zero = own ^ own
     for c in range(out.size // (8 * CHUNK)):
         for row in range(8):
-            counter = nothing | np.uint64(8 * (chunk + c) + row)
+            counter = zero | np.uint64(8 * (chunk + c) + row)
             words = philox(counter, np.uint64(purpose), own, key_0, key_1)
             first, second = normal_pair(words[0], words[1])
             store(out, 8 * (CHUNK * c + row), scale * first)
@@ -79,14 +79,14 @@ def fill_chains(keys, purpose, chunk, scale, out):
 
 
 @kernel()
-def fill_steps(key, step, pairs, drawn, steps, out):
-    """Normals by step: out (2·drawn, steps) flat; `steps` is a multiple of 8.
+def fill_steps(key, step, pairs, used_pairs, steps, out):
+    """Fill out (2·used_pairs, steps), flat, with normals by step; `steps` is a multiple of 8.
 
-    Each step owns 2·pairs normals, of which the first 2·drawn are asked for. Column b belongs to
-    step + b whatever a block begins with, so no number is used twice.
+    Each step has 2·pairs normals of its own, of which the first 2·used_pairs are computed. Column b belongs
+    to step + b wherever a block begins, so no number is used twice.
     """
     eight = load8(_STEPS, 0)
-    for c in range(drawn):
+    for c in range(used_pairs):
         for b in range(0, steps, 8):
             counter = (eight + np.uint64(step + b)) * np.uint64(pairs) + np.uint64(c)
             words = philox(counter, np.uint64(FIELD), key[2], key[0], key[1])
@@ -110,12 +110,12 @@ def _gamma_trial(counter, attempt, own, key_0, key_1, shift, slope):
 
 @kernel()
 def fill_radii(key, step, degrees, size, out, work):
-    """out[a] = √χ² with degrees - a degrees of freedom, of step + a, for a < size; work has 40 places."""
+    """Fill out[a] = √χ² with degrees - a degrees of freedom, of step + a, for a < size; work has size 40."""
     eight = load8(_STEPS, 0)
     shift, slope, lanes = work[:8], work[8:16], work[16:]
     for a0 in range(0, size, 8):
         for l in range(8):
-            # dof/2 - 1/3; lanes past the end get anything valid
+            # dof/2 - 1/3, or any valid number for lanes past the end
             shift[l] = 0.5 * max(degrees - a0 - l, 2) - 1.0 / 3.0
             slope[l] = 1.0 / math.sqrt(9.0 * shift[l])
         x, v, margin = _gamma_trial(

@@ -1,4 +1,4 @@
-"""Small sums of rows, four neurons in a vector: what the compiled simulators are made of."""
+"""Building blocks of the compiled simulators: sums of rows, with four neurons per vector."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from sweep_service.numerics.simd import fma, lane, load4, store
 from sweep_service.simulators.activate import activate
 
 
-@kernel(merged=True)
+@kernel(force_inline=True)
 def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
     """out[to + j] += sign Σ_e c[at + e step] X[start + e wide + j] for begin <= j < wide, e < count."""
     j = begin
-    while j + 16 <= wide:  # four sums at once: one alone waits for each of its additions
+    while j + 16 <= wide:  # four independent sums, as a single one would wait for each addition
         f0, f1 = load4(out, to + j), load4(out, to + j + 4)
         f2, f3 = load4(out, to + j + 8), load4(out, to + j + 12)
         for e in range(count):
@@ -32,14 +32,14 @@ def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
 
 @kernel()
 def copy_row(source, at, wide, out, to):
-    """out[to + j] = source[at + j] for j < wide; slices would do the same and take seconds to compile."""
+    """out[to + j] = source[at + j] for j < wide; slices would take seconds to compile."""
     for j in range(wide):
         out[to + j] = source[at + j]
 
 
-@kernel(merged=True)
-def answer(code, fields, at, wide, slopes, to):
-    """Σ_i σ(λ_i) over a row of fields; its slopes σ'(λ_i) go into another."""
+@kernel(force_inline=True)
+def sum_activations(code, fields, at, wide, slopes, to):
+    """Return Σ_i σ(λ_i) over a row of fields, and store the slopes σ'(λ_i)."""
     total = 0.0 * load4(fields, at)
     for i in range(0, wide, 4):
         value, slope = activate(code, load4(fields, at + i))
@@ -49,18 +49,18 @@ def answer(code, fields, at, wide, slopes, to):
 
 
 @kernel()
-def walk(L, T, G, z, C, mask, first, last, rate, root_noise, shares, codes, work):
-    """Steps first..last-1 of a block, in order: L, C (B, wide), T (B, tall), G (B, B) flat, as in `Sequence`.
+def take_steps(L, T, G, z, C, mask, first, last, rate, root_noise, shares, codes, work):
+    """Take steps first..last-1 of a block; L, C (B, wide), T (B, tall), G (B, B) are flat, see `BlockSteps`.
 
-    What the steps before `first` did is in L already; `work` has room for a row of T.
+    L already includes the effect of the steps before `first`; `work` has the size of a row of T.
     """
     B, wide = z.size, mask.size
     tall = T.size // B
     for b in range(first, last):
         row = b * wide
-        target = answer(codes[1], T, b * tall, tall, work, 0)
+        target = sum_activations(codes[1], T, b * tall, tall, work, 0)
         add_rows(C, first * wide, wide, b - first, G, b * B + first, 1, 1.0, 0, L, row)
-        reply = answer(codes[0], L, row, wide, C, row)
-        push = rate * (target * shares[1] + root_noise * z[b] - reply * shares[0])
+        output = sum_activations(codes[0], L, row, wide, C, row)
+        push = rate * (target * shares[1] + root_noise * z[b] - output * shares[0])
         for i in range(0, wide, 4):
             store(C, row + i, push * load4(C, row + i) * load4(mask, i))

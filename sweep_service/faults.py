@@ -1,6 +1,6 @@
-"""Named places where a test may kill the process: between any two writes that belong together.
+"""Fault points: named places between two related writes at which a test may kill the process.
 
-`SWEEP_FAULT=merge:values` ends the process there with SIGKILL the first time it comes by,
+`SWEEP_FAULT=merge:values` kills the process with SIGKILL the first time it reaches that point,
 `SWEEP_FAULT=merge:values#3` the third time, `SWEEP_FAULT=run:sgd-12` whenever that run is computed.
 Without the variable a fault point does nothing.
 """
@@ -12,30 +12,30 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 
-POINTS = (
+FAULT_POINTS = (
     "submit:disown", "submit:spec", "submit:keys", "submit:dataset", "submit:reuse", "submit:ledger",
     "task:computed", "task:part",
     "merge:values", "merge:status", "merge:failures", "merge:ledger", "merge:removed",
     "finish:state", "cancel:status", "cancel:counts", "retry:status", "remove:disown", "remove:ledger",
 )  # fmt: skip
 
-_seen: Counter[str] = Counter()
+_visits: Counter[str] = Counter()
 
 
-def poison(runs: Callable[[], list[str]]) -> None:
-    """Die if one of these runs is the one that was asked for."""
-    asked = os.environ.get("SWEEP_FAULT", "")
-    if asked.startswith("run:") and asked.removeprefix("run:") in runs():
+def kill_at_run(run_names: Callable[[], list[str]]) -> None:
+    """Kill the process if `SWEEP_FAULT` names one of these runs."""
+    setting = os.environ.get("SWEEP_FAULT", "")
+    if setting.startswith("run:") and setting.removeprefix("run:") in run_names():
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fault(point: str) -> None:
-    """Die here if that is what was asked for."""
-    asked = os.environ.get("SWEEP_FAULT")
-    if asked is None:
+def fault_point(name: str) -> None:
+    """Kill the process if `SWEEP_FAULT` names this point and this visit to it."""
+    setting = os.environ.get("SWEEP_FAULT")
+    if setting is None:
         return
-    name, _, count = asked.partition("#")
-    if name == point:
-        _seen[point] += 1
-        if _seen[point] == int(count or 1):
+    target, _, count = setting.partition("#")
+    if target == name:
+        _visits[name] += 1
+        if _visits[name] == int(count or 1):
             os.kill(os.getpid(), signal.SIGKILL)

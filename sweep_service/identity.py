@@ -1,7 +1,7 @@
-"""Names of things derived from their content: canonical JSON, keys and random streams.
+"""Identity derived from content: canonical JSON, keys and random streams.
 
 Randomness never comes from global state or from a position in a grid, so adding or reordering
-points changes no other point, and running one again gives the same numbers.
+points changes no other point, and repeating a run gives the same numbers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 
-def canonical(value: Any) -> Any:
-    """Plain JSON types with one spelling: NumPy scalars and arrays unwrapped, whole floats kept floats."""
+def canonicalise(value: Any) -> Any:
+    """Convert to plain JSON types: NumPy scalars and arrays become numbers and lists, keys are sorted.
+
+    Floats with a whole value stay floats.
+    """
     if isinstance(value, dict):
-        return {str(key): canonical(value[key]) for key in sorted(value)}
+        return {str(key): canonicalise(value[key]) for key in sorted(value)}
     if isinstance(value, (list, tuple)):
-        return [canonical(item) for item in value]
+        return [canonicalise(item) for item in value]
     if isinstance(value, np.ndarray):
-        return canonical(value.tolist())
+        return canonicalise(value.tolist())
     if isinstance(value, np.generic):
         return value.item()
     return value
@@ -29,20 +32,20 @@ def canonical(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Key:
-    """A digest of content, at full precision, from which streams are seeded."""
+    """A digest of content at full precision. It seeds random streams."""
 
     digest: str
 
     @classmethod
     def of(cls, **content: Any) -> Key:
-        text = json.dumps(canonical(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(canonicalise(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return cls(hashlib.sha256(text.encode()).hexdigest())
 
     def seed_sequence(self, purpose: str) -> np.random.SeedSequence:
-        words = hashlib.sha256(f"{self.digest}/{purpose}".encode()).digest()
-        return np.random.SeedSequence(np.frombuffer(words, dtype="<u4").tolist())
+        seed = hashlib.sha256(f"{self.digest}/{purpose}".encode()).digest()
+        return np.random.SeedSequence(np.frombuffer(seed, dtype="<u4").tolist())
 
 
 def stream(key: Key, purpose: str) -> np.random.Generator:
-    """An independent generator for one purpose of one key."""
+    """Return an independent random generator for one purpose of one key."""
     return np.random.Generator(np.random.SFC64(key.seed_sequence(purpose)))

@@ -1,4 +1,4 @@
-"""How a run ended, as stored in `*_status` arrays (CF flag values)."""
+"""The status of a run, as stored in `*_status` arrays (CF flag values)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Status(IntEnum):
-    """The order is part of the stored format: append, never reorder."""
+    """Outcome of a run. The order is part of the stored format: append, never reorder."""
 
     PENDING, DONE, DIVERGED, FAILED, CANCELLED, SKIPPED = range(6)
 
@@ -20,6 +20,6 @@ class Status(IntEnum):
 
 
 def count_statuses(values: Any) -> Counter[Status]:
-    """How often each status occurs in an array of stored values."""
+    """Count how often each status occurs in an array of stored values."""
     statuses, counts = np.unique(values, return_counts=True)
-    return Counter({Status(int(s)): int(n) for s, n in zip(statuses, counts, strict=True)})
+    return Counter({Status(int(status)): int(n) for status, n in zip(statuses, counts, strict=True)})

@@ -1,5 +1,5 @@
-"""How a sweep gets done: submission, the conductor's loop, tasks, computation, and the merge into the store.
+"""Execution of sweeps: submission, the loop of the conductor, tasks, computation, and merging into the store.
 
-Executors decide where tasks run; the one that uses Dask is in `workers`. Imports `store` and what is
-above it.
+Executors decide where tasks run; the one that uses Dask is in `workers`. This package imports `store` and the
+packages above it.
 """

@@ -1,11 +1,10 @@
-"""Runs into numbers: what a worker does with a job, whatever brought it there."""
+"""Computes jobs, independently of where tasks run."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from sweep_service.simulators.checkpoint import Checkpoint
 from sweep_service.simulators.simulate import run_chains
 from sweep_service.status import Status
 
-# Not the fault of a run: asked to stop, or no room on the disk.
-PASSED_ON = (Stopped, OSError)
+# Errors that are not the fault of a run: the process is stopping, or the disk is full.
+NOT_CAUSED_BY_RUN = (Stopped, OSError)
 
 
 def compute(
@@ -30,21 +29,23 @@ def compute(
     stopped: Callable[[], bool] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Result:
-    """Compute a job. What fails is a status with its trace; only `Stopped` ends it early."""
-    return _sgd(plan, job, stopped, checkpoint) if job.kind == "sgd" else _ode(plan, job, stopped)
+    """Compute a job. A failed run gets a status and a trace; only `Stopped` and `OSError` are raised."""
+    if job.kind == "sgd":
+        return _compute_sgd(plan, job, stopped, checkpoint)
+    return _compute_ode(plan, job, stopped)
 
 
-def _sgd(
+def _compute_sgd(
     plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None, checkpoint: Checkpoint | None
 ) -> Result:
     grid = plan.grid
     values = empty_values(plan.schema, "sgd", job.runs)
-    call = partial(
+    run = partial(
         run_chains,
         grid.point(job.point),
         times=grid.times,
-        seeds=[grid.seeds[place] for place in job.seeds],
-        repeats=[grid.repeats[place] for place in job.repeats],
+        seeds=[grid.seeds[position] for position in job.seeds],
+        repeats=[grid.repeats[position] for position in job.repeats],
         observables=grid.observables,
         overlaps=grid.overlaps,
         stopped=stopped,
@@ -52,82 +53,81 @@ def _sgd(
     )
     try:
         try:
-            found = call()
+            simulation = run()
         except InvalidInput as error:
             if error.field != "checkpoint" or checkpoint is None:
                 raise
-            checkpoint.clear()  # damaged, or of another version: begin again
-            found = call()
-    except PASSED_ON:
+            checkpoint.clear()  # damaged, or of another version
+            simulation = run()
+    except NOT_CAUSED_BY_RUN:
         raise
     except Exception as error:
         if checkpoint is not None:
             checkpoint.clear()
-        if job.runs > 1:  # let the others not suffer for one
-            return _one_by_one(plan, job, stopped)
+        if job.runs > 1:  # so that one failure does not fail the other runs
+            return _compute_one_by_one(plan, job, stopped)
         values["status"][:] = Status.FAILED
-        return Result(values, _failures(plan, job, error, [0]))
-    _fill(values, found.values)
-    values["status"][:], values["steps"][:] = found.ends.status, found.ends.steps
-    values["seconds"][:] = found.ends.seconds
+        return Result(values, (_make_failure(plan, job, error, row=0),))
+    _fill(values, simulation.values)
+    outcomes = simulation.outcomes
+    values["status"][:], values["steps"][:] = outcomes.status, outcomes.steps
+    values["seconds"][:] = outcomes.seconds
     return Result(values)
 
 
-def _one_by_one(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) -> Result:
-    found = [_sgd(plan, single, stopped, None) for single in job.singly()]
-    values = {name: np.concatenate([one.values[name] for one in found]) for name in found[0].values}
-    return Result(values, tuple(failure for one in found for failure in one.failures))
+def _compute_one_by_one(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) -> Result:
+    results = [_compute_sgd(plan, single, stopped, None) for single in job.split_runs()]
+    values = {name: np.concatenate([result.values[name] for result in results]) for name in results[0].values}
+    return Result(values, tuple(failure for result in results for failure in result.failures))
 
 
-def _ode(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) -> Result:
+def _compute_ode(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) -> Result:
     grid, regime = plan.grid, plan.grid.regimes[job.regime]
     values = empty_values(plan.schema, "ode", len(job.seeds))
     failures: list[Failure] = []
-    for row, place in enumerate(job.seeds):
+    for row, position in enumerate(job.seeds):
         try:
-            found = integrate_run(
+            solution = integrate_run(
                 grid.point(job.point),
                 times=grid.times,
                 regime=regime,
-                seed=grid.seeds[place],
+                seed=grid.seeds[position],
                 options=grid.options,
                 observables=grid.observables,
                 overlaps=grid.overlaps,
                 stopped=stopped,
             )
-        except PASSED_ON:
+        except NOT_CAUSED_BY_RUN:
             raise
         except RegimeUndefined:
             values["status"][row] = Status.SKIPPED
             continue
         except Exception as error:
             values["status"][row] = Status.FAILED
-            failures += _failures(plan, job, error, [row])
+            failures.append(_make_failure(plan, job, error, row))
             continue
-        # Particles of the p = ∞ law are no neurons, and have no place in the dataset.
+        # Particles of the p = ∞ law are not neurons and are not stored.
         _fill(
             {name: array[row] for name, array in values.items()},
-            {name: array for name, (dims, array) in found.variables.items() if "particle" not in dims},
+            {name: array for name, (dims, array) in solution.variables.items() if "particle" not in dims},
         )
-        values["status"][row], values["seconds"][row] = found.path.status, found.seconds
+        values["status"][row], values["seconds"][row] = solution.path.status, solution.seconds
         if "regime" in values:
-            values["regime"][row] = list(REGIMES).index(found.choice.regime)
+            values["regime"][row] = list(REGIMES).index(solution.choice.regime)
     return Result(values, tuple(failures))
 
 
-def alone(plan: SweepPlan, run: Run) -> Result:
-    """One run, without those that it was bundled with."""
+def compute_run(plan: SweepPlan, run: Run) -> Result:
+    """Compute a single run."""
     return compute(plan, Job.of(run))
 
 
-def _fill(room: Mapping[str, AnyArray], found: Mapping[str, AnyArray]) -> None:
-    """Copy what was found into the corner of what is stored: students and teachers are padded."""
-    for name in set(room) & set(found):
-        room[name][tuple(slice(0, size) for size in found[name].shape)] = found[name]
+def _fill(stored: Mapping[str, AnyArray], computed: Mapping[str, AnyArray]) -> None:
+    """Copy computed arrays to the start of the stored ones, which are padded in student and teacher."""
+    for name in set(stored) & set(computed):
+        stored[name][tuple(slice(0, size) for size in computed[name].shape)] = computed[name]
 
 
-def _failures(plan: SweepPlan, job: Job, error: Exception, rows: Any) -> tuple[Failure, ...]:
-    numbers, trace = job.numbers(plan.runs), "".join(traceback.format_exception(error))
-    return tuple(
-        Failure(job.kind, int(numbers[row]), f"{type(error).__name__}: {error}", trace) for row in rows
-    )
+def _make_failure(plan: SweepPlan, job: Job, error: Exception, row: int) -> Failure:
+    number, trace = int(job.numbers(plan.runs)[row]), "".join(traceback.format_exception(error))
+    return Failure(job.kind, number, f"{type(error).__name__}: {error}", trace)

@@ -1,9 +1,9 @@
-"""The one loop that moves sweeps forward: dispatch, merge, retry, cancel.
+"""The conductor: the one loop that executes sweeps. It submits, merges, retries and cancels.
 
-All that it knows it can learn again from the data folder, so it may die at any moment. What a crash
-leaves is in one of four states, each with one way on: a sweep that nobody was told of (forgotten), a
-bundle without a part (computed again), a part that is not merged (merged), a part that is merged but
-still there (merged again, to the same values).
+Everything it knows can be read again from the data folder, so it may die at any moment. A crash leaves one
+of four states, each with one way to recover: a sweep that was never acknowledged (removed), a bundle without
+a part (computed again), a part that is not merged (merged), a part that is merged but not removed (merged
+again, to the same values).
 """
 
 from __future__ import annotations
@@ -15,141 +15,164 @@ import time as clock
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import sqlalchemy as sa
 
-from sweep_service.errors import NO_ROOM, UNREADABLE, StoreGone, is_passing
+from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, is_temporary
 from sweep_service.execution.executors import Executor, Receipt
-from sweep_service.execution.hooks import Meter
+from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
-from sweep_service.execution.submission import FINAL, Submission
+from sweep_service.execution.submission import REUSABLE_STATUSES, Submission
 from sweep_service.execution.task import Task, part_name
-from sweep_service.faults import fault
-from sweep_service.planning.bundles import Bundle, bundles
+from sweep_service.faults import fault_point
+from sweep_service.planning.bundles import DEFAULT_LIMITS, Bundle, BundleLimits, make_bundles
 from sweep_service.planning.estimate import Limits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import UNOWNED, DataFolder
-from sweep_service.store.ledger import Request, State, Sweep, utc_now
+from sweep_service.store.folder import INCOMPLETE_SUFFIX, DataFolder
+from sweep_service.store.ledger import Request, State, SweepRecord, utc_now
 from sweep_service.store.parts import Part
 
-IS_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
+SWEEP_ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
+BUNDLES_PER_QUERY = 16  # bundles that are read from the ledger at once
+FINAL_STATES = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # no more parts are expected
+# Larger than the number of sweeps and of submitted bundles of a sweep, to combine them in one priority.
+PRIORITY_STEP = 1_000_000
 log = logging.getLogger(__name__)
 
-MOST_ATTEMPTS = 3  # at a bundle whose task dies
-LEAST_ROOM = 4 << 20  # bytes: with less, nothing new is begun
-AT_ONCE = 16  # bundles that are looked up to be submitted
-MERGE_EVERY = 2.0  # seconds
-TIDY_EVERY = 60.0  # seconds
-WHOLE = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # nothing is to come
-MOST_SWEEPS = 1_000_000  # and more than the bundles of a sweep that are ever submitted at once
+
+@dataclass(frozen=True)
+class ConductorSettings:
+    """How a conductor divides and executes sweeps."""
+
+    bundles: BundleLimits = DEFAULT_LIMITS
+    merge_interval_seconds: float = 2.0
+    tidy_interval_seconds: float = 60.0
+    max_attempts: int = 3  # at a bundle whose task fails
+    min_free_bytes: int = 4 << 20  # with less free space, no work is started
+
+
+DEFAULT_SETTINGS = ConductorSettings()
 
 
 class Conductor:
-    """Holds the lock of a data folder while it is open."""
+    """Executes sweeps. Holds the lock of its data folder while it is open.
+
+    `service_url` is shown to a process that fails to get the lock.
+    """
 
     def __init__(
         self,
         folder: DataFolder,
         executor: Executor,
         limits: Limits | None = None,
-        about: str = "",
-        meter: Meter | None = None,
+        service_url: str = "",
+        hooks: ExecutionHooks | None = None,
+        settings: ConductorSettings | None = None,
     ) -> None:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
-        self.meter = meter or Meter()
-        self.about = about  # for who finds the folder locked
-        # Bundles by sweep: on their way, and ended but not merged.
+        self.hooks, self.settings = hooks or ExecutionHooks(), settings or DEFAULT_SETTINGS
+        self.service_url = service_url
+        # Keys of bundles by sweep id: submitted, and ended but not merged.
         self.submitted: defaultdict[str, set[str]] = defaultdict(set)
-        self.ended: dict[str, set[str]] = {}
-        self.receipts: list[Receipt] = []  # that the executor has forgotten
-        self.merged = self.tidied = clock.monotonic()
-        self.waiting = ""
+        self.unmerged: dict[str, set[str]] = {}
+        self.receipts: list[Receipt] = []  # returned by the executor but not processed
+        self.last_merge = self.last_tidy = clock.monotonic()
+        self.wait_reason = ""
 
     def __enter__(self) -> Conductor:
         with ExitStack() as stack:
-            stack.enter_context(self.folder.lock(self.about))
+            stack.enter_context(self.folder.lock(self.service_url))
             self.ledger = self.folder.ledger()
             stack.callback(self.ledger.close)
-            self.merger = Merger(self.folder, self.ledger, self.meter)
+            self.merger = Merger(self.folder, self.ledger, self.hooks)
             self.recover()
             stack.callback(self.executor.close)
-            self._open = stack.pop_all()
+            self._resources = stack.pop_all()
         return self
 
-    def __exit__(self, *problem: object) -> None:
-        self._open.close()
+    def __exit__(self, *exception: object) -> None:
+        self._resources.close()
 
     def recover(self) -> None:
-        """After a start: forget what was never acknowledged, merge what is there, go on with the rest."""
-        self.folder.objects.sweep()
+        """Recover from a crash: remove unacknowledged sweeps, merge parts, queue the rest again."""
+        self.folder.objects.remove_partial_files()
         self._tidy()
-        for name in self.strangers():
-            if self.folder.is_owned(name):
-                log.warning("%s is not in the ledger: sweep doctor --rebuild adopts it", name)
+        for sweep_id in self.unknown_sweeps():
+            if self.folder.is_complete(sweep_id):
+                log.warning("%s is not in the ledger: sweep doctor --rebuild adds it", sweep_id)
             else:
-                self.folder.remove(name)
-        there = self.folder.objects.top()  # looking for each alone would take long where a store is far away
+                self.folder.remove(sweep_id)
+        names = self.folder.objects.list_top()  # one listing, because many single checks are slow on S3
         for sweep in self.ledger.sweeps():
-            if f"{sweep.id}{UNOWNED}" in there:
-                self.folder.own(sweep.id)
-            with self._blaming(sweep.id):
-                if sweep.state not in WHOLE:
+            if f"{sweep.id}{INCOMPLETE_SUFFIX}" in names:
+                self.folder.mark_complete(sweep.id)
+            with self._failing_only(sweep.id):
+                if sweep.state not in FINAL_STATES:
                     self.merger.merge(sweep.id)
                 if sweep.state is State.RUNNING:
                     self.ledger.set_state(sweep.id, State.QUEUED)
-                elif sweep.state.ended and f"{sweep.id}.parts" in there:
+                elif sweep.state.has_ended and f"{sweep.id}.parts" in names:
                     self.folder.clear_parts(sweep.id)
 
     def _tidy(self) -> None:
-        """Remove parts that came late: a worker that was cut off goes on when its sweep has ended or gone."""
+        """Remove late parts: a worker that was cut off continues after its sweep has ended or is removed."""
         states = {sweep.id: sweep.state for sweep in self.ledger.sweeps()}
-        for name in self.folder.with_parts():
-            gone = name not in states and not self.folder.has_spec(name)
-            if IS_ID.fullmatch(name) and (gone or states.get(name) in WHOLE):
-                self.folder.clear_parts(name)
-        self.tidied = clock.monotonic()
+        for sweep_id in self.folder.sweeps_with_parts():
+            is_removed = sweep_id not in states and not self.folder.has_spec(sweep_id)
+            if SWEEP_ID_PATTERN.fullmatch(sweep_id) and (is_removed or states.get(sweep_id) in FINAL_STATES):
+                self.folder.clear_parts(sweep_id)
+        self.last_tidy = clock.monotonic()
 
     @contextmanager
-    def _blaming(self, sweep: str) -> Iterator[None]:
-        """What is wrong with the files of one sweep ends that sweep, and no other."""
+    def _failing_only(self, sweep_id: str) -> Iterator[None]:
+        """Let unreadable files of a sweep fail this sweep, and no other."""
         try:
             yield
-        except UNREADABLE as error:
-            self.folder.require()  # of a disk that is gone nothing can be found, and nobody is to blame
-            log.warning("%s cannot go on: %s", sweep, error)
-            self._withdraw(sweep)
-            self.ledger.set_state(sweep, State.FAILED, str(error))
+        except UNREADABLE_SWEEP as error:
+            self.folder.check_writable()  # if the whole disk is gone, this sweep is not to blame
+            log.warning("%s failed: %s", sweep_id, error)
+            self._withdraw(sweep_id)
+            self.ledger.set_state(sweep_id, State.FAILED, str(error))
 
-    def strangers(self) -> list[str]:
-        """Sweeps on the disk that the ledger does not know."""
+    def unknown_sweeps(self) -> list[str]:
+        """Return the ids of stored sweeps that are not in the ledger."""
         known = {sweep.id for sweep in self.ledger.sweeps()}
-        there = {name.partition(".")[0] for name in self.folder.objects.top()}
-        found = sorted(name for name in there - known if IS_ID.fullmatch(name))
-        return [name for name in found if any(self.folder.objects.list(f"{name}."))]  # not folders of nothing
+        stored = {name.partition(".")[0] for name in self.folder.objects.list_top()}
+        unknown = sorted(name for name in stored - known if SWEEP_ID_PATTERN.fullmatch(name))
+        # Empty folders are left out.
+        return [name for name in unknown if any(self.folder.objects.list(f"{name}."))]
 
     def rebuild(self) -> list[str]:
-        """Adopt the sweeps that the ledger does not know: what they have is merged, the rest is pending."""
-        adopted = []
-        for name in self.strangers():
-            with suppress(*UNREADABLE):  # what cannot be read stays where it is
-                adopted.append(self._adopt(name))
-        return adopted
+        """Add stored sweeps that are not in the ledger: merge their parts, and queue their pending runs."""
+        added = []
+        for sweep_id in self.unknown_sweeps():
+            with suppress(*UNREADABLE_SWEEP):  # unreadable files stay where they are
+                self._adopt(sweep_id)
+                added.append(sweep_id)
+        return added
 
-    def _adopt(self, name: str) -> str:
-        plan, about = self.folder.plan(name), self.folder.dataset(name).attributes
-        sweep = Sweep(
-            name, plan.grid.key.digest, self.folder.spec(name).name, State.PAUSED,
-            about.get("created", utc_now()), utc_now(), about.get("extends"), "adopted", plan.runs.total, 0,
-        )  # fmt: skip
+    def _adopt(self, sweep_id: str) -> None:
+        plan, attributes = self.folder.plan(sweep_id), self.folder.dataset(sweep_id).attributes
+        sweep = SweepRecord(
+            id=sweep_id,
+            key=plan.grid.key.digest,
+            name=self.folder.spec(sweep_id).name,
+            state=State.PAUSED,
+            created=attributes.get("created", utc_now()),
+            updated=utc_now(),
+            extends=attributes.get("extends"),
+            reason="adopted",
+            runs=plan.runs.total,
+            reused=0,
+        )
         self.ledger.add(sweep, [])
-        self.merger.merge(name)
-        self._recount(name)
-        self._requeue(name)
-        self._finish(name)
-        return name
+        self.merger.merge(sweep_id)
+        self._recount(sweep_id)
+        self._requeue(sweep_id)
+        self._finish(sweep_id)
 
     def submit(
         self,
@@ -157,243 +180,256 @@ class Conductor:
         extends: str | None = None,
         priority: int = 0,
         request: Request | None = None,
-    ) -> tuple[Sweep, bool]:
-        """A new sweep, or the one there is with the same canonical spec; true if it is new.
+    ) -> tuple[SweepRecord, bool]:
+        """Create a sweep, or find the one with the same canonical spec; return it and whether it is new.
 
-        A `request` that was answered before is answered alike, and does nothing.
+        A `request` that was answered before gets the same answer and changes nothing.
         """
         if request is None:
             return self._submit(spec, extends, priority)
-        answer = self.ledger.answer_to(request)
+        answer = self.ledger.find_answer(request)
         if answer is None:
             answer = self._submit(spec, extends, priority)
-            self.ledger.remember(request, answer[0].id, answer[1])
+            self.ledger.save_answer(request, answer[0].id, answer[1])
         return answer
 
-    def _submit(self, spec: SweepSpec | Submission, extends: str | None, priority: int) -> tuple[Sweep, bool]:
+    def _submit(
+        self, spec: SweepSpec | Submission, extends: str | None, priority: int
+    ) -> tuple[SweepRecord, bool]:
         submission = spec if isinstance(spec, Submission) else Submission(spec)
-        old = submission.existing(self.ledger)
-        if old is not None:
-            return old, False
-        self.limits.require_place(sum(not one.state.ended for one in self.ledger.sweeps()))
-        if not submission.is_fresh(self.ledger):
-            submission.look(self.folder, self.ledger, self.limits)
-        return submission.accept(self.merger, extends, priority), True
+        existing = submission.find_existing(self.ledger)
+        if existing is not None:
+            return existing, False
+        self.limits.check_active(sum(not sweep.state.has_ended for sweep in self.ledger.sweeps()))
+        if not submission.is_up_to_date(self.ledger):
+            submission.prepare(self.folder, self.ledger, self.limits)
+        return submission.create_sweep(self.merger, extends, priority, self.settings.bundles), True
 
     def tick(self, only: str | None = None) -> bool:
-        """Dispatch, collect, merge once; false when there is nothing to do, with all sweeps or only one."""
+        """Dispatch, collect and merge once, for all sweeps or only one; return False if there is no work."""
         self._merge()
         running = self.ledger.sweeps(states=[State.RUNNING, State.QUEUED])[::-1]
         running = [sweep for sweep in running if only in (None, sweep.id)]
         self._dispatch(running)
         self.receipts += self.executor.poll()
-        while self.receipts:  # one that cannot be taken in now, for want of room, is not forgotten
+        while self.receipts:  # a receipt that cannot be processed now, because the disk is full, is kept
             receipt = self.receipts[0]
-            with self._blaming(receipt.sweep):
+            with self._failing_only(receipt.sweep_id):
                 self._receive(receipt)
             if receipt in self.receipts:
                 self.receipts.remove(receipt)
         self._merge()
         for sweep in running:
             if not self.submitted[sweep.id]:
-                with self._blaming(sweep.id):
+                with self._failing_only(sweep.id):
                     self._finish(sweep.id)
-        if clock.monotonic() - self.tidied > TIDY_EVERY:
+        if clock.monotonic() - self.last_tidy > self.settings.tidy_interval_seconds:
             self._tidy()
         return bool(running)
 
     def _merge(self) -> None:
-        """Many parts at once, every two seconds, or when no more are on their way."""
-        is_time = clock.monotonic() - self.merged > MERGE_EVERY
-        for sweep in list(self.ended):
-            if is_time or not self.submitted[sweep]:
-                with self._blaming(sweep):
-                    self.merger.merge(sweep)
-                self.meter.settled(sweep)
-                self.ended.pop(sweep, None)  # not before: a full disk may keep them from being merged
-                self.merged = clock.monotonic()
+        """Merge many parts at once: at intervals, or when no bundle of a sweep is submitted."""
+        is_due = clock.monotonic() - self.last_merge > self.settings.merge_interval_seconds
+        for sweep_id in list(self.unmerged):
+            if is_due or not self.submitted[sweep_id]:
+                with self._failing_only(sweep_id):
+                    self.merger.merge(sweep_id)
+                self.hooks.on_all_merged(sweep_id)
+                self.unmerged.pop(sweep_id, None)  # only now, because a full disk may prevent the merge
+                self.last_merge = clock.monotonic()
 
-    def run(self, sweep: str, watch: Callable[[Sweep], None] = lambda _: None) -> Sweep:
-        """Tick until a sweep has ended, without the others."""
-        now = self.ledger.sweep(sweep)
-        while not now.state.ended and now.state is not State.PAUSED:
-            self.step(sweep)
-            now = self.ledger.sweep(sweep)
-            watch(replace(now, reason=self.waiting or now.reason))
-        return now
+    def run(self, sweep_id: str, watch: Callable[[SweepRecord], None] = lambda _: None) -> SweepRecord:
+        """Execute one sweep until it has ended or is paused."""
+        sweep = self.ledger.sweep(sweep_id)
+        while not sweep.state.has_ended and sweep.state is not State.PAUSED:
+            self.step(sweep_id)
+            sweep = self.ledger.sweep(sweep_id)
+            watch(replace(sweep, reason=self.wait_reason or sweep.reason))
+        return sweep
 
     def step(self, only: str | None = None) -> bool:
-        """A tick; while the disk is full or gone, a rest in place of it. `waiting` says what it waits for."""
+        """Tick, or sleep while the disk is full or gone. `wait_reason` then says what it waits for."""
         try:
-            self.folder.require()
-            if self.folder.free_bytes() < LEAST_ROOM:
-                raise OSError(errno.ENOSPC, "no room")
-            found = self.tick(only)
-            self.waiting = self.executor.note()
-            return found
+            self.folder.check_writable()
+            if self.folder.free_bytes() < self.settings.min_free_bytes:
+                raise OSError(errno.ENOSPC, "the disk is full")
+            has_work = self.tick(only)
+            self.wait_reason = self.executor.describe_problem()
+            return has_work
         except (OSError, sa.exc.OperationalError) as error:
-            self.waiting = self._hindrance(error)
-            if not self.waiting:
+            self.wait_reason = self._describe_wait(error)
+            if not self.wait_reason:
                 raise
-            self.executor.rest(1.0)
+            self.executor.sleep(1.0)
             return True
 
-    def _dispatch(self, running: Sequence[Sweep]) -> None:
-        """Keep a few bundles submitted: an executor never holds a whole sweep.
+    def _dispatch(self, running: Sequence[SweepRecord]) -> None:
+        """Keep a few bundles of each sweep submitted; an executor never holds a whole sweep.
 
-        Of the sweeps with the highest priority the one with the fewest bundles there is next, and its
-        bundle overtakes those that wait there: a small sweep does not stand behind a large one. Of equals
+        Among the sweeps with the highest priority, the one with the fewest submitted bundles is next, and its
+        bundle overtakes those that wait, so that a small sweep does not wait for a large one. Among equals,
         the newest goes first.
         """
-        hungry, age = {sweep.id: sweep for sweep in running}, [sweep.id for sweep in running]
+        candidates, ages = {sweep.id: sweep for sweep in running}, [sweep.id for sweep in running]
         ready: dict[str, list[Bundle]] = {}
-        while hungry:
-            sweep = min(hungry.values(), key=lambda one: (-one.priority, len(self.submitted[one.id])))
-            mine, room = self.submitted[sweep.id], self.executor.room(sweep.id)
-            if room and not ready.get(sweep.id):
-                here = mine | self.ended.get(sweep.id, set())
-                ready[sweep.id] = self.ledger.pending(sweep.id, AT_ONCE, here)
-            if not room or not ready[sweep.id]:
-                del hungry[sweep.id]
+        while candidates:
+            sweep = min(
+                candidates.values(), key=lambda sweep: (-sweep.priority, len(self.submitted[sweep.id]))
+            )
+            submitted, has_room = self.submitted[sweep.id], self.executor.has_room(sweep.id)
+            if has_room and not ready.get(sweep.id):
+                exclude = submitted | self.unmerged.get(sweep.id, set())
+                ready[sweep.id] = self.ledger.pending_bundles(sweep.id, BUNDLES_PER_QUERY, exclude)
+            if not has_room or not ready[sweep.id]:
+                del candidates[sweep.id]
                 continue
             bundle = ready[sweep.id].pop(0)
             if sweep.state is State.QUEUED:
                 self.ledger.set_state(sweep.id, State.RUNNING)
-                hungry[sweep.id] = replace(sweep, state=State.RUNNING)
-            task = Task(self.folder.where, sweep.id, bundle, sweep.name)
-            turn = sweep.priority * MOST_SWEEPS - len(mine)
-            self.executor.submit(task, turn * MOST_SWEEPS + age.index(sweep.id))
-            mine.add(bundle.key)
+                candidates[sweep.id] = replace(sweep, state=State.RUNNING)
+            task = Task(self.folder.location, sweep.id, bundle, sweep.name)
+            turn = sweep.priority * PRIORITY_STEP - len(submitted)
+            self.executor.submit(task, turn * PRIORITY_STEP + ages.index(sweep.id))
+            submitted.add(bundle.key)
 
     def _receive(self, receipt: Receipt) -> None:
-        self.submitted[receipt.sweep].discard(receipt.bundle)
-        self.meter.ended(receipt.sweep, receipt.result)
+        sweep_id = receipt.sweep_id
+        self.submitted[sweep_id].discard(receipt.bundle)
+        self.hooks.on_bundle_ended(sweep_id, receipt.result)
         if receipt.lost:
             return
         if not receipt.error:
-            self.ended.setdefault(receipt.sweep, set()).add(receipt.bundle)
+            self.unmerged.setdefault(sweep_id, set()).add(receipt.bundle)
             return
-        attempts = self.ledger.tried(receipt.sweep, receipt.bundle, receipt.error)
-        about = {"sweep": receipt.sweep, "bundle": receipt.bundle, "attempts": attempts}
-        told = "bundle %s failed (%d): %s"
-        log.warning(told, receipt.bundle, attempts, receipt.error, extra={"event": "bundle_failed", **about})
-        if attempts >= MOST_ATTEMPTS:  # it becomes a part whose runs have all failed
-            bundle = self.ledger.bundle(receipt.sweep, receipt.bundle)
-            part = Part.failed(self.folder.plan(receipt.sweep), bundle.jobs, receipt.error)
-            # not in place of one that a worker wrote that was thought dead
-            self.folder.objects.create(part_name(receipt.sweep, bundle.key), part.pack())
-            self.ended.setdefault(receipt.sweep, set()).add(receipt.bundle)
+        attempts = self.ledger.count_attempt(sweep_id, receipt.bundle, receipt.error)
+        extra = {
+            "event": "bundle_failed", "sweep": sweep_id, "bundle": receipt.bundle, "attempts": attempts,
+        }  # fmt: skip
+        log.warning("bundle %s failed (%d): %s", receipt.bundle, attempts, receipt.error, extra=extra)
+        if attempts >= self.settings.max_attempts:  # store a part in which all runs failed
+            bundle = self.ledger.bundle(sweep_id, receipt.bundle)
+            part = Part.failed(self.folder.plan(sweep_id), bundle.jobs, receipt.error)
+            # `create`, so as not to replace a part of a worker that only seemed dead.
+            self.folder.objects.create(part_name(sweep_id, bundle.key), part.pack())
+            self.unmerged.setdefault(sweep_id, set()).add(receipt.bundle)
 
-    def _finish(self, sweep: str) -> None:
-        if self.ledger.totals(sweep)["bundles_left"]:
+    def _finish(self, sweep_id: str) -> None:
+        """Set the final state if no bundle is left."""
+        if self.ledger.totals(sweep_id)["bundles_left"]:
             return
-        counts = self.counts(sweep)
-        if Status.PENDING in counts:  # bundles were lost on the way, by a crash
-            self._requeue(sweep)
+        counts = self.counts(sweep_id)
+        if Status.PENDING in counts:  # bundles were lost in a crash
+            self._requeue(sweep_id)
             return
-        self.merger.keep_learned()
-        fault("finish:state")
-        ends = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
-        state = next((state for status, state in ends if status in counts), State.COMPLETED)
-        self.ledger.set_state(sweep, state)
-        self.folder.clear_parts(sweep)
-        self.merger.forget(sweep)
+        self.merger.update_calibration()
+        fault_point("finish:state")
+        states = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
+        state = next((state for status, state in states if status in counts), State.COMPLETED)
+        self.ledger.set_state(sweep_id, state)
+        self.folder.clear_parts(sweep_id)
+        self.merger.forget(sweep_id)
 
-    def counts(self, sweep: str) -> Counter[Status]:
-        """Runs by status, as stored."""
-        return self.folder.dataset(sweep).counts()
+    def counts(self, sweep_id: str) -> Counter[Status]:
+        """Count the stored runs by status."""
+        return self.folder.dataset(sweep_id).counts()
 
-    def _recount(self, sweep: str) -> None:
-        """Let the ledger know what is stored, where bundles alone do not say it."""
-        counts = self.counts(sweep)
+    def _recount(self, sweep_id: str) -> None:
+        """Copy the counts of the dataset to the ledger, after a change that did not come from bundles."""
+        counts = self.counts(sweep_id)
         counts.pop(Status.PENDING, None)
-        self.ledger.recount(sweep, counts)
+        self.ledger.set_counts(sweep_id, counts)
 
-    def cancel(self, sweep: str) -> Sweep:
-        """Give up what is not computed yet."""
-        if not self.ledger.sweep(sweep).state.ended:
-            self._withdraw(sweep)
-            self.merger.merge(sweep)
-            self._mark(sweep, Status.PENDING, Status.CANCELLED)
-            fault("cancel:status")
-            self.ledger.drop(sweep)
-            self._recount(sweep)
-            fault("cancel:counts")
-            self.ledger.set_state(sweep, State.CANCELLED)  # last: who follows it is told this, and goes
-            self.folder.clear_parts(sweep)
-            self.merger.forget(sweep)
-        return self.ledger.sweep(sweep)
+    def cancel(self, sweep_id: str) -> SweepRecord:
+        """Give up the runs that are not computed yet."""
+        if not self.ledger.sweep(sweep_id).state.has_ended:
+            self._withdraw(sweep_id)
+            self.merger.merge(sweep_id)
+            self._replace_status(sweep_id, Status.PENDING, Status.CANCELLED)
+            fault_point("cancel:status")
+            self.ledger.drop_bundles(sweep_id)
+            self._recount(sweep_id)
+            fault_point("cancel:counts")
+            self.ledger.set_state(
+                sweep_id, State.CANCELLED
+            )  # last, because event streams close on this state
+            self.folder.clear_parts(sweep_id)
+            self.merger.forget(sweep_id)
+        return self.ledger.sweep(sweep_id)
 
-    def pause(self, sweep: str) -> Sweep:
-        if self.ledger.sweep(sweep).state in (State.QUEUED, State.RUNNING):
-            self._withdraw(sweep)
-            self.ledger.set_state(sweep, State.PAUSED)
-        return self.ledger.sweep(sweep)
+    def pause(self, sweep_id: str) -> SweepRecord:
+        if self.ledger.sweep(sweep_id).state in (State.QUEUED, State.RUNNING):
+            self._withdraw(sweep_id)
+            self.ledger.set_state(sweep_id, State.PAUSED)
+        return self.ledger.sweep(sweep_id)
 
-    def resume(self, sweep: str) -> Sweep:
-        if self.ledger.sweep(sweep).state is State.PAUSED:
-            self.ended.setdefault(sweep, set())  # what came before it rested, or since, is merged
-            self.ledger.set_state(sweep, State.QUEUED)
-        return self.ledger.sweep(sweep)
+    def resume(self, sweep_id: str) -> SweepRecord:
+        if self.ledger.sweep(sweep_id).state is State.PAUSED:
+            self.unmerged.setdefault(
+                sweep_id, set()
+            )  # to merge parts that were written before or during the pause
+            self.ledger.set_state(sweep_id, State.QUEUED)
+        return self.ledger.sweep(sweep_id)
 
-    def retry(self, sweep: str) -> Sweep:
+    def retry(self, sweep_id: str) -> SweepRecord:
         """Compute failed and cancelled runs again."""
-        state = self.ledger.sweep(sweep).state
-        is_whole = state is State.COMPLETED and set(self.counts(sweep)) <= set(FINAL)
-        if state.ended and not is_whole:
-            for old in (Status.FAILED, Status.CANCELLED):
-                self._mark(sweep, old, Status.PENDING)
-            for name in list(self.folder.objects.list(f"{sweep}.failures/")):
+        state = self.ledger.sweep(sweep_id).state
+        is_complete = state is State.COMPLETED and set(self.counts(sweep_id)) <= set(REUSABLE_STATUSES)
+        if state.has_ended and not is_complete:
+            for status in (Status.FAILED, Status.CANCELLED):
+                self._replace_status(sweep_id, status, Status.PENDING)
+            for name in list(self.folder.objects.list(f"{sweep_id}.failures/")):
                 self.folder.objects.delete(name)
-            fault("retry:status")
-            self._recount(sweep)
-            self._requeue(sweep)
-        return self.ledger.sweep(sweep)
+            fault_point("retry:status")
+            self._recount(sweep_id)
+            self._requeue(sweep_id)
+        return self.ledger.sweep(sweep_id)
 
-    def remove(self, sweep: str) -> None:
-        """Leave nothing of it, whatever state it is in."""
-        self.ledger.sweep(sweep)
-        self._withdraw(sweep)
-        self.folder.disown(sweep)
-        fault("remove:disown")
-        self.ledger.remove(sweep)
-        fault("remove:ledger")
-        self.folder.remove(sweep)
+    def remove(self, sweep_id: str) -> None:
+        """Remove a sweep and its data in any state."""
+        self.ledger.sweep(sweep_id)  # raises NotFound
+        self._withdraw(sweep_id)
+        self.folder.mark_incomplete(sweep_id)
+        fault_point("remove:disown")
+        self.ledger.remove(sweep_id)
+        fault_point("remove:ledger")
+        self.folder.remove(sweep_id)
 
-    def _withdraw(self, sweep: str) -> None:
-        self.executor.cancel(sweep)
-        self.submitted.pop(sweep, None)
-        self.receipts = [one for one in self.receipts if one.sweep != sweep]
-        self.ended.pop(sweep, None)
-        self.meter.settled(sweep)
-        self.merger.forget(sweep)
+    def _withdraw(self, sweep_id: str) -> None:
+        """Drop the tasks of a sweep, and everything in memory about it."""
+        self.executor.cancel(sweep_id)
+        self.submitted.pop(sweep_id, None)
+        self.receipts = [receipt for receipt in self.receipts if receipt.sweep_id != sweep_id]
+        self.unmerged.pop(sweep_id, None)
+        self.hooks.on_all_merged(sweep_id)
+        self.merger.forget(sweep_id)
 
-    def _requeue(self, sweep: str) -> None:
-        """Bundles for all runs that are pending."""
-        dataset, copies = self.folder.dataset(sweep), self.merger.copies(sweep)
+    def _requeue(self, sweep_id: str) -> None:
+        """Make new bundles for all pending runs."""
+        dataset, copies = self.folder.dataset(sweep_id), self.merger.copies(sweep_id)
         left = {
             kind: np.intersect1d(
-                np.flatnonzero(dataset.status(kind) == Status.PENDING), copies[kind].unique()
+                np.flatnonzero(dataset.status(kind) == Status.PENDING), copies[kind].first_runs()
             )
             for kind in dataset.plan.runs.kinds
         }
-        self.ledger.add_bundles(sweep, bundles(dataset.plan, left, self.folder.calibration()))
-        self.ledger.set_state(sweep, State.QUEUED)
+        bundles = make_bundles(dataset.plan, left, self.folder.calibration(), self.settings.bundles)
+        self.ledger.replace_bundles(sweep_id, bundles)
+        self.ledger.set_state(sweep_id, State.QUEUED)
 
-    def _hindrance(self, error: Exception) -> str:
-        """What there is to wait for, if waiting ends this; SQLite has words of its own for it."""
+    def _describe_wait(self, error: Exception) -> str:
+        """Return what to wait for if waiting can cure the error, else "". SQLite has its own error texts."""
         try:
-            self.folder.require()
+            self.folder.check_writable()
         except StoreGone as gone:
             return f"waiting for {self.folder.root}: {gone}"
         text = str(error)
-        full = getattr(error, "errno", None) in NO_ROOM or "disk is full" in text
-        if full or ("disk I/O error" in text and self.folder.free_bytes() < LEAST_ROOM):
+        is_full = getattr(error, "errno", None) in DISK_FULL_ERRNOS or "disk is full" in text
+        if is_full or ("disk I/O error" in text and self.folder.free_bytes() < self.settings.min_free_bytes):
             return f"waiting for room on the disk of {self.folder.root}"
-        return f"waiting for {self.folder.root}: {text}" if is_passing(error) else ""
+        return f"waiting for {self.folder.root}: {text}" if is_temporary(error) else ""
 
-    def _mark(self, sweep: str, old: Status, new: Status) -> None:
-        dataset = self.folder.dataset(sweep)
+    def _replace_status(self, sweep_id: str, old: Status, new: Status) -> None:
+        dataset = self.folder.dataset(sweep_id)
         for kind in dataset.plan.runs.kinds:
             numbers = np.flatnonzero(dataset.status(kind) == old)
             if len(numbers):

@@ -1,4 +1,4 @@
-"""Where tasks run. Nothing that an executor holds is needed after a crash."""
+"""Executors, which decide where tasks run. Nothing that an executor holds is needed after a crash."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sweep_service.execution.task import Task, run_task
 
 @dataclass(frozen=True)
 class Receipt:
-    """That a task has ended: its part is there, or why not. One that was `lost` is not to blame."""
+    """The message that a task has ended. A `lost` task is not counted as a failed attempt."""
 
-    sweep: str
+    sweep_id: str
     bundle: str
     error: str = ""
     lost: bool = False
@@ -26,107 +26,107 @@ class Receipt:
 
 
 class Executor(Protocol):
-    """Where tasks run, and what the service tells of that. Its properties are read from any thread."""
+    """Runs tasks and reports on its workers. Properties may be read from any thread."""
 
     @property
     def threads(self) -> int:
-        """Threads that compute."""
+        """Number of threads that compute."""
 
     @property
     def worker_count(self) -> int:
-        """Workers, as they were known last."""
+        """Number of workers at the last check."""
 
     @property
     def refusals(self) -> list[dict[str, Any]]:
-        """Workers that had to leave: `worker` and `why`."""
+        """Workers that failed the worker check, each with `worker` and `why`."""
 
     @property
     def address(self) -> str:
-        """Of the scheduler; "" without one."""
+        """Address of the scheduler; "" without one."""
 
     @property
     def dashboard(self) -> str:
-        """The URL where the scheduler shows what it does; "" if it does not."""
+        """URL of the dashboard of the scheduler; "" without one."""
 
     def workers(self) -> list[dict[str, Any]]:
-        """Workers and what each does, from any thread."""
+        """Describe the workers; may be called from any thread."""
 
-    def room(self, sweep: str) -> bool:
-        """Would it like to have one more task of this sweep?"""
+    def has_room(self, sweep_id: str) -> bool:
+        """Return whether it accepts one more task of this sweep."""
 
     def submit(self, task: Task, priority: int) -> None:
-        """Among tasks that wait, a higher priority goes first."""
+        """Submit a task. Among waiting tasks, a higher priority goes first."""
 
     def poll(self) -> list[Receipt]:
-        """What has ended since the last time; may work or wait for a moment."""
+        """Return receipts of tasks that ended since the last call; may compute or wait for a moment."""
 
     def tasks(self) -> list[Task]:
-        """What it has now, from any thread."""
+        """Return the submitted tasks; may be called from any thread."""
 
-    def cancel(self, sweep: str) -> None:
-        """Drop what it has of a sweep."""
+    def cancel(self, sweep_id: str) -> None:
+        """Drop all tasks of a sweep."""
 
-    def note(self) -> str:
-        """What keeps it from working, if something does."""
+    def describe_problem(self) -> str:
+        """Return what keeps it from working, or ""."""
 
     def wake(self) -> None:
-        """From another thread: end the wait of a poll."""
+        """End the wait of a `poll` in another thread."""
 
-    def rest(self, seconds: float) -> None:
-        """Wait a while, or end with `Stopped`."""
+    def sleep(self, seconds: float) -> None:
+        """Sleep, or raise `Stopped` if the process is stopping."""
 
     def close(self) -> None:
-        """Drop everything, and let go of what it holds."""
+        """Drop all tasks and release resources."""
 
 
 class SerialExecutor:
-    """One task at a time, here."""
+    """Runs one task at a time in this process."""
 
     threads = worker_count = 1
     address = dashboard = ""
 
     def __init__(self, stopped: Callable[[], bool] | None = None) -> None:
-        self.stopped, self.waiting = stopped, list[Task]()
+        self.stopped, self.queue = stopped, list[Task]()
         self.refusals: list[dict[str, Any]] = []
 
     def workers(self) -> list[dict[str, Any]]:
         return []
 
-    def room(self, sweep: str) -> bool:
-        return len(self.waiting) < 2
+    def has_room(self, sweep_id: str) -> bool:
+        return len(self.queue) < 2
 
     def submit(self, task: Task, priority: int) -> None:
-        self.waiting.append(task)
+        self.queue.append(task)
 
     def poll(self) -> list[Receipt]:
-        if not self.waiting:
+        if not self.queue:
             return []
-        task, error = self.waiting[0], ""
+        task, error = self.queue[0], ""
         try:
             run_task(task, self.stopped)
-        except (Stopped, OSError):  # a full disk is no fault of the bundle
+        except (Stopped, OSError):  # a full disk is not the fault of the bundle
             raise
-        except Exception as problem:  # a bundle that breaks its task is tried again, then given up
-            error = f"{type(problem).__name__}: {problem}"
-        self.waiting.pop(0)
-        return [Receipt(task.sweep, task.bundle.key, error)]
+        except Exception as exception:  # the conductor tries the bundle again, then gives it up
+            error = f"{type(exception).__name__}: {exception}"
+        self.queue.pop(0)
+        return [Receipt(task.sweep_id, task.bundle.key, error)]
 
     def tasks(self) -> list[Task]:
-        return list(self.waiting)
+        return list(self.queue)
 
-    def cancel(self, sweep: str) -> None:
-        self.waiting = [task for task in self.waiting if task.sweep != sweep]
+    def cancel(self, sweep_id: str) -> None:
+        self.queue = [task for task in self.queue if task.sweep_id != sweep_id]
 
-    def note(self) -> str:
+    def describe_problem(self) -> str:
         return ""
 
     def wake(self) -> None:
-        """It never waits."""
+        """Do nothing: `poll` never waits."""
 
-    def rest(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         if self.stopped is not None and self.stopped():
-            raise Stopped("asked to stop")
+            raise Stopped("the process is stopping")
         clock.sleep(seconds)
 
     def close(self) -> None:
-        self.waiting.clear()
+        self.queue.clear()

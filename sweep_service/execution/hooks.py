@@ -1,19 +1,22 @@
-"""What is worth counting while sweeps go on. Nothing counts here: who wants numbers overrides a method."""
+"""Hooks that the conductor calls while sweeps are executed, for example to count for metrics."""
 
 from __future__ import annotations
 
 
-class Meter:
-    """Told by the one thread that conducts, so nothing here may wait or fail."""
+class ExecutionHooks:
+    """Hooks that do nothing; override what is needed.
 
-    def computed(self, engine: str, runs: int, steps: int, seconds: float) -> None:
-        """Runs that are in the dataset now: by a simulator such as S1, or of a regime, which has no steps."""
+    They are called by the thread of the conductor, so they must not block or raise.
+    """
 
-    def merged(self, parts: int, size: int, seconds: float) -> None:
-        """So many parts, of so many bytes, went into a dataset in so many seconds."""
+    def on_computed(self, engine: str, runs: int, steps: int, seconds: float) -> None:
+        """Runs of a simulator such as S1, or of a regime (without steps), are now in the dataset."""
 
-    def ended(self, sweep: str, result: str) -> None:
-        """A bundle came back: done (and it waits to be merged), failed or lost."""
+    def on_merged(self, parts: int, size: int, seconds: float) -> None:
+        """`parts` parts with `size` bytes in total were merged in `seconds` seconds."""
 
-    def settled(self, sweep: str) -> None:
+    def on_bundle_ended(self, sweep_id: str, result: str) -> None:
+        """A bundle came back: done (and waits to be merged), failed or lost."""
+
+    def on_all_merged(self, sweep_id: str) -> None:
         """No finished bundle of this sweep waits to be merged."""

@@ -1,7 +1,7 @@
-"""Parts into the dataset: the one writer, and what each write must wait for.
+"""The merger, which copies parts into the dataset and is the only writer of its arrays.
 
-Values, then statuses, each on the disk before the next; then the ledger; then the part goes. Whatever
-stands when the process dies, merging again gives the same dataset.
+Values are written first, then statuses, each durable before the next; then the ledger is updated; then the
+parts are removed. If the process dies in between, merging again gives the same dataset.
 """
 
 from __future__ import annotations
@@ -17,162 +17,185 @@ from dataclasses import asdict
 import numpy as np
 
 from sweep_service.errors import Damaged
-from sweep_service.execution.hooks import Meter
-from sweep_service.faults import fault
+from sweep_service.execution.hooks import ExecutionHooks
+from sweep_service.faults import fault_point
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.costs import RECORDING, Calibration, SgdCost, ode_seconds, ode_work
-from sweep_service.planning.keys import Copies
+from sweep_service.planning.costs import (
+    RECORDING_WORK_CLASS,
+    Calibration,
+    SgdCost,
+    ode_seconds,
+    ode_work_class,
+)
+from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind, run_name
-from sweep_service.simulators.selection import choose_engine
+from sweep_service.simulators.selection import choose_simulator
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
 
-ENDING = ".npz"
-MERGE_BYTES = 64 << 20  # of parts at once
-LONG = 10.0  # seconds of a merge that are worth a line
-MOST_LEARNED = 8  # points and regimes of a part whose prices are compared with what they took
+PART_SUFFIX = ".npz"
+MAX_MERGE_BYTES = 64 << 20  # of parts merged at once
+SLOW_MERGE_SECONDS = 10.0  # longer merges are logged
+MAX_TIMED_GROUPS = 8  # points and regimes of a part whose measured and predicted times are compared
 log = logging.getLogger(__name__)
 
 
 class Merger:
-    def __init__(self, folder: DataFolder, ledger: Ledger, meter: Meter | None = None) -> None:
-        self.folder, self.ledger, self.meter = folder, ledger, meter or Meter()
-        self._copies: dict[str, dict[Kind, Copies]] = {}
-        self.reported: dict[str, tuple[float, float]] = {}  # (measured, predicted) seconds by class of work
+    """Merges the parts of sweeps in blocks of about `max_merge_bytes`."""
 
-    def copies(self, sweep: str) -> dict[Kind, Copies]:
-        if sweep not in self._copies:
-            self._copies[sweep] = {kind: Copies(keys) for kind, keys in self.folder.keys(sweep).items()}
-        return self._copies[sweep]
+    def __init__(
+        self,
+        folder: DataFolder,
+        ledger: Ledger,
+        hooks: ExecutionHooks | None = None,
+        max_merge_bytes: int = MAX_MERGE_BYTES,
+    ) -> None:
+        self.folder, self.ledger, self.hooks = folder, ledger, hooks or ExecutionHooks()
+        self.max_merge_bytes = max_merge_bytes
+        self._copies: dict[str, dict[Kind, CopyGroups]] = {}
+        self.timings: dict[str, tuple[float, float]] = {}  # (measured, predicted) seconds by class of work
 
-    def forget(self, sweep: str) -> None:
-        """Nothing of it is to come: which runs are copies need not be kept in memory."""
-        self._copies.pop(sweep, None)
+    def copies(self, sweep_id: str) -> dict[Kind, CopyGroups]:
+        """Return the groups of equal runs of a sweep, cached until `forget`."""
+        if sweep_id not in self._copies:
+            keys_by_kind = self.folder.keys(sweep_id)
+            self._copies[sweep_id] = {kind: CopyGroups(keys) for kind, keys in keys_by_kind.items()}
+        return self._copies[sweep_id]
 
-    def merge(self, sweep: str) -> None:
-        """Bring the parts that are there into the dataset, then into the ledger, then remove them."""
-        objects, prefix = self.folder.objects, f"{sweep}.parts/"
-        there = list(objects.list(prefix))
-        names = [name for name in there if name.endswith(ENDING)]
-        dataset = self.folder.dataset(sweep) if names else None
+    def forget(self, sweep_id: str) -> None:
+        """Free the memory for a sweep of which no more parts will come."""
+        self._copies.pop(sweep_id, None)
+
+    def merge(self, sweep_id: str) -> None:
+        """Copy all parts to the dataset, update the ledger, then remove the parts."""
+        objects, prefix = self.folder.objects, f"{sweep_id}.parts/"
+        stored = list(objects.list(prefix))
+        names = [name for name in stored if name.endswith(PART_SUFFIX)]
+        dataset = self.folder.dataset(sweep_id) if names else None
         while names and dataset is not None:
             parts, size, began = dict[str, Part](), 0, clock.monotonic()
-            while names and size < MERGE_BYTES:
+            while names and size < self.max_merge_bytes:
                 name = names.pop(0)
                 content = objects.get(name)
                 try:
                     parts[name] = Part.unpack(content, dataset.plan)
                 except Damaged as error:  # its bundle is still pending, and is computed again
-                    about = {"event": "part_damaged", "sweep": sweep, "part": name}
-                    log.warning("%s is removed: %s", name, error, extra=about)
+                    extra = {"event": "part_damaged", "sweep": sweep_id, "part": name}
+                    log.warning("removed damaged part %s: %s", name, error, extra=extra)
                     objects.delete(name)
                 size += len(content)
-            self._store(dataset, sweep, list(parts.values()))
+            self._write_parts(dataset, sweep_id, list(parts.values()))
             merged = {
-                name.removeprefix(prefix).removesuffix(ENDING): self._sums(sweep, part)
+                name.removeprefix(prefix).removesuffix(PART_SUFFIX): self._sum_part(sweep_id, part)
                 for name, part in parts.items()
             }
-            self.ledger.merged(sweep, merged)
-            fault("merge:ledger")
-            for name in there:  # a part after the checkpoints of its runs: their names come first
+            self.ledger.mark_merged(sweep_id, merged)
+            fault_point("merge:ledger")
+            # The checkpoints of a part sort before it, so they are removed before it.
+            for name in stored:
                 if name in parts or name.removeprefix(prefix).partition(".")[0] in merged:
                     objects.delete(name)
-            fault("merge:removed")
-            self._count(sweep, dataset.plan, list(parts.values()), size, clock.monotonic() - began)
+            fault_point("merge:removed")
+            self._report(sweep_id, dataset.plan, list(parts.values()), size, clock.monotonic() - began)
 
-    def _count(self, sweep: str, plan: SweepPlan, parts: list[Part], size: int, seconds: float) -> None:
+    def _report(self, sweep_id: str, plan: SweepPlan, parts: list[Part], size: int, seconds: float) -> None:
+        """Call the hooks, and log a slow merge."""
         for part in parts:
-            for engine, runs, steps, busy in _done(plan, part):
-                self.meter.computed(engine, runs, steps, busy)
-        self.meter.merged(len(parts), size, seconds)
-        if seconds > LONG:
-            about = {"sweep": sweep, "parts": len(parts), "bytes": size, "seconds": round(seconds, 1)}
-            told = "merging %d parts took %.1f s"
-            log.warning(told, len(parts), seconds, extra={"event": "merge_slow", **about})
+            for engine, runs, steps, core_seconds in _sum_by_engine(plan, part):
+                self.hooks.on_computed(engine, runs, steps, core_seconds)
+        self.hooks.on_merged(len(parts), size, seconds)
+        if seconds > SLOW_MERGE_SECONDS:
+            extra = {
+                "event": "merge_slow", "sweep": sweep_id, "parts": len(parts), "bytes": size,
+                "seconds": round(seconds, 1),
+            }  # fmt: skip
+            log.warning("merging %d parts took %.1f s", len(parts), seconds, extra=extra)
 
-    def _sums(self, sweep: str, part: Part) -> tuple[float, Counter[Status]]:
-        """The seconds that a part took, and its runs and their copies by status."""
+    def _sum_part(self, sweep_id: str, part: Part) -> tuple[float, Counter[Status]]:
+        """Return the measured seconds of a part, and its runs, with their copies, by status."""
         counts: Counter[Status] = Counter()
         for kind, numbers in part.numbers.items():
-            rows, _ = self.copies(sweep)[kind].expand(numbers)
+            rows, _ = self.copies(sweep_id)[kind].expand(numbers)
             counts += count_statuses(part.values[kind]["status"][rows])
-        return sum(float(np.nansum(v["seconds"])) for v in part.values.values()), counts
+        return sum(float(np.nansum(values["seconds"])) for values in part.values.values()), counts
 
-    def _store(self, dataset: SweepDataset, sweep: str, parts: list[Part]) -> None:
+    def _write_parts(self, dataset: SweepDataset, sweep_id: str, parts: list[Part]) -> None:
         for kind in sorted({kind for part in parts for kind in part.numbers}):
-            mine = [part for part in parts if kind in part.numbers]
-            numbers = np.concatenate([part.numbers[kind] for part in mine])
+            kind_parts = [part for part in parts if kind in part.numbers]
+            numbers = np.concatenate([part.numbers[kind] for part in kind_parts])
             values = {
-                name: np.concatenate([part.values[kind][name] for part in mine])
+                name: np.concatenate([part.values[kind][name] for part in kind_parts])
                 for name in dataset.plan.schema.variables[kind]
             }
-            self.write(dataset, sweep, kind, numbers, values)
+            self.write_runs(dataset, sweep_id, kind, numbers, values)
         for part in parts:
-            self._keep_failures(sweep, part)
-            self._learn(dataset.plan, part)
-        fault("merge:failures")
+            self._save_failures(sweep_id, part)
+            self._add_timings(dataset.plan, part)
+        fault_point("merge:failures")
 
-    def write(
-        self, dataset: SweepDataset, sweep: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
+    def write_runs(
+        self, dataset: SweepDataset, sweep_id: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]
     ) -> tuple[AnyArray, AnyArray]:
-        """Values of runs to all runs with their keys; which row each of these got, and their numbers."""
-        rows, targets = self.copies(sweep)[kind].expand(numbers)
+        """Write the values of runs to all of their copies; return the row and the number of each copy."""
+        rows, targets = self.copies(sweep_id)[kind].expand(numbers)
         dataset.write(kind, targets, values, rows)
         return rows, targets
 
-    def _keep_failures(self, sweep: str, part: Part) -> None:
-        """A capsule for each run that failed: error, trace, copies, and a command that runs it alone."""
+    def _save_failures(self, sweep_id: str, part: Part) -> None:
+        """Write a record for each failed run: error, trace, copies, and a command that computes it alone."""
         for failure in part.failures:
             name = run_name(failure.kind, failure.number)
-            _, runs = self.copies(sweep)[failure.kind].expand(np.array([failure.number]))
-            command = shlex.join(["sweep", "rerun", sweep, name, "--data", self.folder.where])
+            _, runs = self.copies(sweep_id)[failure.kind].expand(np.array([failure.number]))
+            command = shlex.join(["sweep", "rerun", sweep_id, name, "--data", self.folder.location])
             content = json.dumps({**asdict(failure), "runs": runs.tolist(), "command": command})
-            self.folder.objects.put(f"{sweep}.failures/{name}.json", content.encode())
+            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", content.encode())
 
-    def _learn(self, plan: SweepPlan, part: Part) -> None:
-        """Add up what some of the runs took and what they were predicted to take, by class of work."""
-        grid, plain = plan.grid, Calibration()
+    def _add_timings(self, plan: SweepPlan, part: Part) -> None:
+        """Add the measured and predicted seconds of some groups of runs, by class of work."""
+        grid, uncalibrated = plan.grid, Calibration()
         last, samples = float(grid.times[-1]), len(grid.times)
-        some = np.random.default_rng(0)  # which of them does not matter, but for not being every other one
+        rng = np.random.default_rng(0)  # a sample without a regular pattern
         for kind in part.numbers:
-            done = part.values[kind]["status"] == Status.DONE  # the others took less, or nothing
+            done = part.values[kind]["status"] == Status.DONE  # other runs end early
             numbers, seconds = part.numbers[kind][done], part.values[kind]["seconds"][done]
             runs = plan.runs.table(kind, numbers)
-            group = runs.point * (len(grid.regimes) + 1) + runs.regime
-            for one in some.permutation(np.unique(group))[:MOST_LEARNED]:
-                mine = group == one
-                run, count = runs[mine].run(0), int(np.sum(mine))
+            groups = runs.point * (len(grid.regimes) + 1) + runs.regime
+            for group in rng.permutation(np.unique(groups))[:MAX_TIMED_GROUPS]:
+                in_group = groups == group
+                run, count = runs[in_group].run(0), int(np.sum(in_group))
                 point = grid.point(run.point)
                 if kind == "sgd":
                     cost = SgdCost(point, last / point.delta_t, samples)
-                    steps, records = cost.stepping(count), cost.recording(count)
-                    price, work = steps + records, cost.work if steps > records else RECORDING
+                    stepping, recording = cost.stepping_seconds(count), cost.recording_seconds(count)
+                    run_seconds = stepping + recording
+                    work_class = cost.work_class if stepping > recording else RECORDING_WORK_CLASS
                 else:
-                    regime = grid.regimes[run.regime]
-                    work = ode_work(point, regime)
-                    price = ode_seconds(point, regime, last, samples, plain, grid.options.qmc_points)
-                measured, predicted = self.reported.get(work, (0.0, 0.0))
-                self.reported[work] = (measured + float(seconds[mine].sum()), predicted + price * count)
+                    regime, qmc_points = grid.regimes[run.regime], grid.options.qmc_points
+                    work_class = ode_work_class(point, regime)
+                    run_seconds = ode_seconds(point, regime, last, samples, uncalibrated, qmc_points)
+                measured, predicted = self.timings.get(work_class, (0.0, 0.0))
+                measured += float(seconds[in_group].sum())
+                self.timings[work_class] = (measured, predicted + run_seconds * count)
 
-    def keep_learned(self) -> None:
-        """Let estimates to come know what runs took."""
-        self.folder.put_calibration(self.folder.calibration().learned(self.reported))
-        self.reported.clear()
+    def update_calibration(self) -> None:
+        """Use the collected timings for later estimates."""
+        self.folder.put_calibration(self.folder.calibration().update(self.timings))
+        self.timings.clear()
 
 
-def _done(plan: SweepPlan, part: Part) -> Iterator[tuple[str, int, int, float]]:
-    """Simulator or regime, runs, steps and seconds of what a part has; it never has two simulators."""
+def _sum_by_engine(plan: SweepPlan, part: Part) -> Iterator[tuple[str, int, int, float]]:
+    """Yield (simulator or regime, runs, steps, seconds) of a part, which never has two simulators."""
     for kind, numbers in part.numbers.items():
         values, runs = part.values[kind], plan.runs.table(kind, numbers)
-        busy = np.nan_to_num(values["seconds"])
+        seconds = np.nan_to_num(values["seconds"])
         if kind == "sgd" and len(runs):
-            engine = choose_engine(plan.grid.point(runs.run(0).point)).name
-            yield engine, len(runs), int(values["steps"].sum()), float(busy.sum())
+            simulator = choose_simulator(plan.grid.point(runs.run(0).point)).name
+            yield simulator, len(runs), int(values["steps"].sum()), float(seconds.sum())
         elif kind == "ode":
             for regime in np.unique(runs.regime):
-                mine = runs.regime == regime
-                yield plan.grid.regimes[regime], int(mine.sum()), 0, float(busy[mine].sum())
+                in_regime = runs.regime == regime
+                yield plan.grid.regimes[regime], int(in_regime.sum()), 0, float(seconds[in_regime].sum())

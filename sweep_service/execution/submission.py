@@ -1,4 +1,7 @@
-"""A new sweep: what of it is there already, what it will cost, and its files before its ledger row."""
+"""A submission: finds reusable runs, estimates the cost, and writes the files of a new sweep.
+
+The files are written before the row of the ledger. A sweep without a row was never acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -13,159 +16,177 @@ from typing import Any
 
 import numpy as np
 
-from sweep_service.errors import UNREADABLE, LimitExceeded, SweepError
-from sweep_service.execution.merger import MERGE_BYTES, Merger
-from sweep_service.faults import fault
+from sweep_service.errors import UNREADABLE_SWEEP, LimitExceeded, SweepError
+from sweep_service.execution.merger import Merger
+from sweep_service.faults import fault_point
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.bundles import bundles
+from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.keys import Copies
+from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import Ledger, State, Sweep, utc_now
-from sweep_service.store.provenance import provenance
+from sweep_service.store.ledger import Ledger, State, SweepRecord, utc_now
+from sweep_service.store.provenance import collect_provenance
 
 log = logging.getLogger(__name__)
 
-# What a run that need not be computed again may have ended with.
-FINAL = (Status.DONE, Status.DIVERGED, Status.SKIPPED)
-Found = dict[Kind, tuple[AnyArray, AnyArray]]  # numbers there, numbers here
+# Statuses of runs that need not be computed again.
+REUSABLE_STATUSES = (Status.DONE, Status.DIVERGED, Status.SKIPPED)
+SharedRuns = dict[Kind, tuple[AnyArray, AnyArray]]  # run numbers in an earlier sweep, and in this one
 
 
 class Submission:
-    """A spec on its way to a sweep; nothing is written before `accept`."""
+    """A spec that is to become a sweep; nothing is written before `create_sweep`."""
 
     def __init__(self, spec: SweepSpec) -> None:
         self.spec, self.grid = spec, Grid.of(spec)
         self.plan = SweepPlan(self.grid)
-        self.reuse: list[tuple[str, Found]] | None = None
+        self.reuse: list[tuple[str, SharedRuns]] | None = None
 
-    def existing(self, ledger: Ledger) -> Sweep | None:
-        """The sweep that there is with the same canonical spec."""
+    def find_existing(self, ledger: Ledger) -> SweepRecord | None:
+        """Return the sweep with the same canonical spec, if there is one."""
         return next(iter(ledger.sweeps(key=self.grid.key.digest)), None)
 
-    def is_fresh(self, ledger: Ledger) -> bool:
-        """Was it looked at, and is all that it found still there?"""
-        there = {sweep.id for sweep in ledger.sweeps()}
-        return self.reuse is not None and all(source in there for source, _ in self.reuse)
+    def is_up_to_date(self, ledger: Ledger) -> bool:
+        """Return whether it is prepared, and all sweeps whose runs it reuses still exist."""
+        sweep_ids = {sweep.id for sweep in ledger.sweeps()}
+        return self.reuse is not None and all(source in sweep_ids for source, _ in self.reuse)
 
-    def look(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
-        """Find what of it is stored, say what the rest will cost, and refuse what is beyond the limits."""
-        limits.require(len(self.grid), self.plan.runs.total)
-        self.left = {kind: Copies(self.plan.keys[kind]).unique() for kind in self.plan.runs.kinds}
+    def prepare(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
+        """Find reusable runs and estimate the cost of the others; raise LimitExceeded if it is too large."""
+        limits.check_counts(len(self.grid), self.plan.runs.total)
+        self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
         distinct = sum(map(len, self.left.values()))
-        self.reuse = self._reusable(folder, ledger) if ledger is not None else []
-        found = estimate(self.plan, self.left, distinct, folder.calibration())
-        found.require(limits, folder.room())
-        return found
+        self.reuse = self._find_reusable(folder, ledger) if ledger is not None else []
+        result = estimate(self.plan, self.left, distinct, folder.calibration())
+        result.check_limits(limits, folder.free_dataset_bytes())
+        return result
 
-    def price(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
-        """What it will cost as plain data, also of one that is too dear: `refused` says so."""
-        found = self.look(folder, ledger, replace(limits, core_hours=math.inf, bytes=2**62))
+    def summarise_cost(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
+        """Return the estimate as plain data; `refused` names the limit that it exceeds, or is None."""
+        result = self.prepare(folder, ledger, replace(limits, core_hours=math.inf, bytes=2**62))
         refused = None
         try:
-            found.require(limits, folder.room())
+            result.check_limits(limits, folder.free_dataset_bytes())
         except LimitExceeded as error:
-            refused = f"{error.field}: {error.allowed}"  # what it would need is in the content
-        return {**found.content(), "refused": refused}
+            refused = f"{error.field}: {error.allowed}"  # the amount is in the estimate
+        return {**result.to_dict(), "refused": refused}
 
-    def _reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, Found]]:
-        """Earlier sweeps that hold some of the runs; `left` loses them."""
-        found = []
+    def _find_reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, SharedRuns]]:
+        """Find earlier sweeps that hold some of the runs, and remove these runs from `left`."""
+        sources = []
         for sweep in ledger.sweeps():
             if not any(len(numbers) for numbers in self.left.values()):
                 break
-            here: Found = {}
+            reusable: SharedRuns = {}
             try:
-                shared = self._shared(folder.keys(sweep.id))
-                if not shared:  # opening a dataset takes long, and there may be many
+                shared = self._match_keys(folder.keys(sweep.id))
+                if not shared:  # opening a dataset is slow, and there may be many
                     continue
                 dataset = folder.dataset(sweep.id)
                 for kind, (theirs, ours) in shared.items():
-                    if self._needed() <= set(dataset.plan.schema.variables.get(kind, {})):
-                        done = np.isin(dataset.status(kind)[theirs], FINAL)
-                        if np.any(done):
-                            here[kind] = (theirs[done], ours[done])
-            except UNREADABLE as error:
+                    if self._required_variables() <= set(dataset.plan.schema.variables.get(kind, {})):
+                        is_final = np.isin(dataset.status(kind)[theirs], REUSABLE_STATUSES)
+                        if np.any(is_final):
+                            reusable[kind] = (theirs[is_final], ours[is_final])
+            except UNREADABLE_SWEEP as error:
                 log.warning("%s cannot be reused: %s", sweep.id, error)
                 continue
-            for kind, (_, ours) in here.items():
+            for kind, (_, ours) in reusable.items():
                 self.left[kind] = np.setdiff1d(self.left[kind], ours)
-            if here:
-                found.append((sweep.id, here))
-        return found
+            if reusable:
+                sources.append((sweep.id, reusable))
+        return sources
 
-    def _shared(self, keys: Mapping[Kind, AnyArray]) -> Found:
-        """Runs that are left and that another sweep has too."""
-        found: Found = {}
+    def _match_keys(self, keys: Mapping[Kind, AnyArray]) -> SharedRuns:
+        """Return the runs in `left` whose keys are among those of another sweep."""
+        shared: SharedRuns = {}
         for kind, numbers in self.left.items():
             _, ours, theirs = np.intersect1d(self.plan.keys[kind][numbers], keys[kind], return_indices=True)
             if len(ours):
-                found[kind] = (theirs, numbers[ours])
-        return found
+                shared[kind] = (theirs, numbers[ours])
+        return shared
 
-    def _needed(self) -> set[str]:
-        """What must be stored of a run to copy it; which overlaps it has beside M depends on its regime."""
+    def _required_variables(self) -> set[str]:
+        """Return the variables that a reused run must have. Overlaps other than M depend on the regime."""
         return {*self.grid.observables, *(["overlap_student_teacher"] if self.grid.overlaps else [])}
 
-    def accept(self, merger: Merger, extends: str | None, priority: int = 0) -> Sweep:
-        """Files first, the ledger last: what dies in between was never acknowledged, and is forgotten."""
-        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
+    def create_sweep(
+        self, merger: Merger, extends: str | None, priority: int, bundle_limits: BundleLimits
+    ) -> SweepRecord:
+        """Write the files of the sweep, then its row in the ledger.
+
+        If the process dies in between, the sweep was never acknowledged, and is removed at the next start.
+        """
+        sweep_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
         try:
-            sweep = self._enter(name, merger, extends, priority)
+            sweep = self._write_sweep(sweep_id, merger, extends, priority, bundle_limits)
         except Exception:
-            with suppress(SweepError, OSError):  # or it goes at the next start
-                merger.folder.remove(name)
+            with suppress(SweepError, OSError):  # otherwise it is removed at the next start
+                merger.folder.remove(sweep_id)
             raise
         finally:
-            merger.forget(name)
-        fault("submit:ledger")
-        merger.folder.own(name)
+            merger.forget(sweep_id)
+        fault_point("submit:ledger")
+        merger.folder.mark_complete(sweep_id)
         return sweep
 
-    def _enter(self, name: str, merger: Merger, extends: str | None, priority: int) -> Sweep:
+    def _write_sweep(
+        self, sweep_id: str, merger: Merger, extends: str | None, priority: int, bundle_limits: BundleLimits
+    ) -> SweepRecord:
         folder = merger.folder
-        folder.disown(name)
-        fault("submit:disown")
-        folder.objects.put(f"{name}.json", self.spec.model_dump_json().encode())
-        fault("submit:spec")
-        folder.put_keys(name, self.plan.keys)
-        fault("submit:keys")
-        about = provenance(self.spec, self.grid, extends)
-        dataset = folder.create_dataset(name, self.plan, about)
-        fault("submit:dataset")
+        folder.mark_incomplete(sweep_id)
+        fault_point("submit:disown")
+        folder.objects.put(f"{sweep_id}.json", self.spec.model_dump_json().encode())
+        fault_point("submit:spec")
+        folder.put_keys(sweep_id, self.plan.keys)
+        fault_point("submit:keys")
+        dataset = folder.create_dataset(
+            sweep_id, self.plan, collect_provenance(self.spec, self.grid, extends)
+        )
+        fault_point("submit:dataset")
         reused, counts = 0, Counter[Status]()
-        for source, found in self.reuse or ():
-            for kind, numbers, values in self._copied(folder, source, found):
-                rows, targets = merger.write(dataset, name, kind, numbers, values)
+        for source, shared in self.reuse or ():
+            for kind, numbers, values in self._read_reused(merger, source, shared):
+                rows, targets = merger.write_runs(dataset, sweep_id, kind, numbers, values)
                 counts += count_statuses(values["status"][rows])
                 reused += len(targets)
-        fault("submit:reuse")
-        some = bundles(self.plan, self.left, folder.calibration())
-        runs = self.plan.runs.total
-        state, now = State.QUEUED if some else State.COMPLETED, utc_now()
-        sweep = Sweep(
-            name, self.grid.key.digest, self.spec.name, state, now, now, extends, "", runs, reused, priority
+        fault_point("submit:reuse")
+        bundles = make_bundles(self.plan, self.left, folder.calibration(), bundle_limits)
+        now = utc_now()
+        sweep = SweepRecord(
+            id=sweep_id,
+            key=self.grid.key.digest,
+            name=self.spec.name,
+            state=State.QUEUED if bundles else State.COMPLETED,
+            created=now,
+            updated=now,
+            extends=extends,
+            reason="",
+            runs=self.plan.runs.total,
+            reused=reused,
+            priority=priority,
         )
-        merger.ledger.add(sweep, some, counts)
+        merger.ledger.add(sweep, bundles, counts)
         return sweep
 
-    def _copied(
-        self, folder: DataFolder, source: str, found: Found
+    def _read_reused(
+        self, merger: Merger, source: str, shared: SharedRuns
     ) -> Iterator[tuple[Kind, AnyArray, dict[str, AnyArray]]]:
-        """Numbers and values of runs of an earlier sweep; what cannot be read after all is left to do."""
-        for kind, (theirs, ours) in found.items():
-            block = max(1, MERGE_BYTES // self.plan.schema.run_bytes(kind))
-            for at in range(0, len(ours), block):
-                few = slice(at, at + block)
+        """Yield numbers and values of runs of an earlier sweep; runs that cannot be read return to `left`."""
+        for kind, (theirs, ours) in shared.items():
+            block_size = max(1, merger.max_merge_bytes // self.plan.schema.run_bytes(kind))
+            for start in range(0, len(ours), block_size):
+                block = slice(start, start + block_size)
                 try:
-                    values = folder.dataset(source).read(kind, theirs[few], self.plan.schema.variables[kind])
-                except UNREADABLE as error:
+                    dataset = merger.folder.dataset(source)
+                    values = dataset.read(kind, theirs[block], self.plan.schema.variables[kind])
+                except UNREADABLE_SWEEP as error:
                     log.warning("%s cannot be reused: %s", source, error)
-                    self.left[kind] = np.union1d(self.left[kind], ours[few])
+                    self.left[kind] = np.union1d(self.left[kind], ours[block])
                 else:
-                    yield kind, ours[few], values
+                    yield kind, ours[block], values

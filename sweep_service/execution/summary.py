@@ -1,4 +1,4 @@
-"""A sweep as plain data: its state, counts, progress and failures, for programs and for text alike."""
+"""Summaries of a sweep as plain data: state, counts, progress and failures."""
 
 from __future__ import annotations
 
@@ -11,47 +11,50 @@ from typing import Any
 
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import Ledger, Sweep
+from sweep_service.store.ledger import Ledger, SweepRecord
 
 
-def describe(folder: DataFolder, ledger: Ledger, sweep: Sweep, most: int | None = None) -> dict[str, Any]:
-    """A sweep as people and programs are told of it, with all of its failures or so many."""
-    found = list(islice(failures(folder, sweep.id), most))
-    return {**view(sweep, ledger.totals(sweep.id)), "path": folder.address(sweep.id), "failures": found}
+def describe_sweep(
+    folder: DataFolder, ledger: Ledger, sweep: SweepRecord, max_failures: int | None = None
+) -> dict[str, Any]:
+    """Summarise a sweep, with the path of its dataset and its failures (at most `max_failures`)."""
+    failures = list(islice(read_failures(folder, sweep.id), max_failures))
+    summary = summarise_sweep(sweep, ledger.totals(sweep.id))
+    return {**summary, "path": folder.address(sweep.id), "failures": failures}
 
 
-def view(sweep: Sweep, totals: Mapping[str, Any], threads: float = 0.0) -> dict[str, Any]:
-    """A row of the ledger and its totals, with the time that so many threads need for the rest."""
+def summarise_sweep(sweep: SweepRecord, totals: Mapping[str, Any], threads: float = 0.0) -> dict[str, Any]:
+    """Combine a row of the ledger with its totals; `threads` compute the rest in `eta_seconds`."""
     counts: dict[Status, int] = dict(totals["counts"])
-    if left := sweep.runs - sum(counts.values()):
-        counts = {Status.PENDING: left, **counts}
-    done, rest = totals["cost_done"], totals["cost_left"]
-    whole = done + rest + totals["cost_dropped"]
-    speed = totals["seconds"] / done if done else 1.0  # predictions are off by a factor, which shows
+    if pending := sweep.runs - sum(counts.values()):
+        counts = {Status.PENDING: pending, **counts}
+    done, left = totals["cost_done"], totals["cost_left"]
+    total = done + left + totals["cost_dropped"]
+    slowdown = totals["seconds"] / done if done else 1.0  # corrects the prediction by the measured time
     return {
-        **row(sweep),
+        **record_to_dict(sweep),
         "counts": {status.label: number for status, number in counts.items()},
-        "progress": done / whole if whole else 1.0,
-        "eta_seconds": rest * speed / threads if threads and not sweep.state.ended else None,
+        "progress": done / total if total else 1.0,
+        "eta_seconds": left * slowdown / threads if threads and not sweep.state.has_ended else None,
         "core_seconds": totals["seconds"],
-        "core_seconds_left": rest * speed,
+        "core_seconds_left": left * slowdown,
         "bundles_left": totals["bundles_left"],
     }
 
 
-def row(sweep: Sweep) -> dict[str, Any]:
+def record_to_dict(sweep: SweepRecord) -> dict[str, Any]:
     return {**asdict(sweep), "state": sweep.state.value}
 
 
-def failures(folder: DataFolder, sweep: str, after: str | None = None) -> Iterator[dict[str, Any]]:
-    """Capsules by number, those after a run such as sgd-12; the trace is long, and stays in them."""
+def read_failures(folder: DataFolder, sweep_id: str, after: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield failure records without their trace, ordered by run; only those after a run such as sgd-12."""
 
     def order(name: str) -> tuple[str, int]:
         kind, _, number = Path(name).stem.partition("-")
         return kind, int(number)
 
-    for name in sorted(folder.objects.list(f"{sweep}.failures/"), key=order):
+    for name in sorted(folder.objects.list(f"{sweep_id}.failures/"), key=order):
         if after is not None and order(name) <= order(after):
             continue
-        found = json.loads(folder.objects.get(name))
-        yield {part: found[part] for part in found if part != "trace"}
+        record = json.loads(folder.objects.get(name))
+        yield {field: record[field] for field in record if field != "trace"}

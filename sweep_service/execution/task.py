@@ -1,10 +1,10 @@
-"""A task: one bundle, computed where it is told to, its part written.
+"""A task computes one bundle and writes its part.
 
-A run may kill the process that computes it, by its memory or by a fault below Python, and takes its
-bundle along each time that is tried again. So a task leaves a crumb while it works. Who finds one goes
-carefully: run by run, each named in the crumb before it begins. A run that was named at too many deaths
-is given up, and the others are stored without it. Who dies for another reason, on a machine that is taken
-away say, takes the innocent along: a run that ended since, or came to a new checkpoint, is not to blame.
+A run may kill the process that computes it, by its use of memory or by a fault below Python, and so lose the
+whole bundle at every attempt. Therefore a task keeps a crash marker while it computes. A task that finds one
+computes run by run, and records each run in the marker before it starts. A run that was recorded at too many
+deaths is given up, and the other runs are stored without it. A process may also die for another reason, for
+example with its machine: a run that has since finished, or has reached a new checkpoint, is not blamed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from sweep_service.errors import NotFound
 from sweep_service.execution.compute import compute
-from sweep_service.faults import fault, poison
+from sweep_service.faults import fault_point, kill_at_run
 from sweep_service.planning.bundles import Bundle
 from sweep_service.planning.jobs import Job, Result, failed_result
 from sweep_service.planning.plan import SweepPlan
@@ -24,34 +24,36 @@ from sweep_service.store.folder import DataFolder
 from sweep_service.store.objects import Objects
 from sweep_service.store.parts import Part
 
-MOST_DEATHS = 3  # of processes that were computing a run
-DEADLY = f"the process that computed this run died, {MOST_DEATHS} times"
+MAX_DEATHS = 3  # of processes that were computing a run, before the run is given up
+DEATH_MESSAGE = f"the process that computed this run died, {MAX_DEATHS} times"
 
 
 @dataclass(frozen=True)
 class Task:
+    """The execution of one bundle."""
+
     root: str
-    sweep: str
+    sweep_id: str
     bundle: Bundle
-    name: str = ""  # of the sweep, for people
+    sweep_name: str = ""  # for the dashboard
 
 
 class ObjectCheckpoint:
-    """A checkpoint beside the parts."""
+    """A checkpoint stored beside the parts."""
 
     def __init__(self, objects: Objects, name: str) -> None:
-        self.objects, self.name, self.cleared = objects, name, False
+        self.objects, self.name, self.is_cleared = objects, name, False
 
     def load(self) -> bytes | None:
-        if self.cleared:
+        if self.is_cleared:
             return None
         try:
             return self.objects.get(self.name)
         except NotFound:
             return None
 
-    def mark(self) -> str:
-        """A few letters, which are others when it is saved anew."""
+    def digest(self) -> str:
+        """Return a short digest, which changes whenever the checkpoint is saved; "" without a checkpoint."""
         content = self.load()
         return "" if content is None else hashlib.sha256(content).hexdigest()[:16]
 
@@ -59,97 +61,107 @@ class ObjectCheckpoint:
         self.objects.put(self.name, content)
 
     def clear(self) -> None:
-        """Begin again. The object goes when the part is merged: until then it may be all there is."""
-        self.cleared = True
+        """Ignore the stored checkpoint. It is removed when the part is merged, in case this task dies."""
+        self.is_cleared = True
 
 
 @dataclass
-class Crumb:
-    """That a bundle is being computed; after a death, which of its runs is, and how many died with each."""
+class CrashMarker:
+    """An object that exists while a bundle is computed.
+
+    After a death it also names the run being computed, and counts the deaths during each run.
+    """
 
     objects: Objects
     name: str
     deaths: dict[str, int] = field(default_factory=dict)
-    careful: bool = False
-    last: tuple[str, str] = ("", "")  # the run at the last death, and the checkpoint from which it began
+    is_careful: bool = False  # an earlier attempt died, so runs are computed one by one
+    last: tuple[str, str] = ("", "")  # the run at the last death, and the checkpoint from which it started
 
     def begin(self) -> None:
+        """Read the marker of an earlier attempt, and write a new one."""
         try:
-            found = json.loads(self.objects.get(self.name))
-            self.careful, self.deaths = True, found["deaths"]
-            self.last = found["at"], found["checkpoint"]
-            if found["at"]:
-                self.deaths[found["at"]] = self.deaths.get(found["at"], 0) + 1
+            content = json.loads(self.objects.get(self.name))
+            self.is_careful, self.deaths = True, content["deaths"]
+            self.last = content["at"], content["checkpoint"]
+            if content["at"]:
+                self.deaths[content["at"]] = self.deaths.get(content["at"], 0) + 1
         except NotFound:
             pass
-        except (ValueError, KeyError, TypeError):  # damaged: somebody was here
-            self.careful = True
-        self.at("")
+        except (ValueError, KeyError, TypeError):  # damaged, but an earlier attempt did write it
+            self.is_careful = True
+        self.record("")
 
-    def at(self, run: str, checkpoint: str = "") -> None:
+    def record(self, run: str, checkpoint: str = "") -> None:
+        """Store the run that is about to be computed, and the digest of its checkpoint."""
         content = {"at": run, "checkpoint": checkpoint, "deaths": self.deaths}
         self.objects.put(self.name, json.dumps(content).encode())
 
     def blames(self, run: str, checkpoint: str) -> bool:
+        """Return whether to give up a run. New progress since the last death clears it of blame."""
         if self.last[0] == run and self.last[1] != checkpoint:
-            self.acquit(run)
-        return self.deaths.get(run, 0) >= MOST_DEATHS
+            self.clear_blame(run)
+        return self.deaths.get(run, 0) >= MAX_DEATHS
 
-    def acquit(self, run: str) -> None:
+    def clear_blame(self, run: str) -> None:
         self.deaths.pop(run, None)
 
     def end(self) -> None:
-        """Alive, whether it is done, stopped or in trouble."""
+        """Remove the marker: the process did not die, whether or not the task succeeded."""
         self.objects.delete(self.name)
 
 
-# A part for which the disk had no room: what is computed is not computed again.
+# A part that could not be written because the disk was full, kept so that it need not be computed again.
 _unwritten: dict[str, bytes] = {}
 
 
-def part_name(sweep: str, bundle: str) -> str:
-    return f"{sweep}.parts/{bundle}.npz"
+def part_name(sweep_id: str, bundle_key: str) -> str:
+    return f"{sweep_id}.parts/{bundle_key}.npz"
 
 
 def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
-    """Compute a bundle and write its part; runs that fail are part of it, `Stopped` passes through."""
+    """Compute a bundle and write its part, which includes failed runs. `Stopped` and `OSError` are raised."""
     folder = DataFolder(task.root)
-    plan, stem = folder.plan(task.sweep), f"{task.sweep}.parts/{task.bundle.key}"
-    crumb = Crumb(folder.objects, f"{stem}.crumb")
-    crumb.begin()
+    plan, stem = folder.plan(task.sweep_id), f"{task.sweep_id}.parts/{task.bundle.key}"
+    marker = CrashMarker(folder.objects, f"{stem}.crumb")
+    marker.begin()
     content, keep = _unwritten.pop(stem, None), True
     try:
         if content is None:
             jobs, results = list[Job](), list[Result]()
-            for job in task.bundle.singly() if crumb.careful else task.bundle.jobs:
+            for job in task.bundle.split_runs() if marker.is_careful else task.bundle.jobs:
                 checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{len(jobs)}.checkpoint")
                 jobs.append(job)
-                results.append(_computed(plan, job, crumb, stopped, checkpoint))
+                results.append(_compute_job(plan, job, marker, stopped, checkpoint))
             part = Part.of(plan, jobs, results)
-            content, keep = part.pack(), not part.failures  # which a retry would find again
-        fault("task:computed")
+            content, keep = part.pack(), not part.failures  # a new attempt may cure failures
+        fault_point("task:computed")
         folder.objects.put(f"{stem}.npz", content)
-        fault("task:part")
+        fault_point("task:part")
     except OSError:
         if content is not None and keep:
-            _unwritten.clear()  # one is enough: who has no room is given the same bundle again
+            _unwritten.clear()  # one part is enough, because this process gets the same bundle again
             _unwritten[stem] = content
         raise
     finally:
-        crumb.end()
+        marker.end()
 
 
-def _computed(
-    plan: SweepPlan, job: Job, crumb: Crumb, stopped: Callable[[], bool] | None, checkpoint: ObjectCheckpoint
+def _compute_job(
+    plan: SweepPlan,
+    job: Job,
+    marker: CrashMarker,
+    stopped: Callable[[], bool] | None,
+    checkpoint: ObjectCheckpoint,
 ) -> Result:
-    if crumb.careful:
-        run, mark = job.names(plan.runs)[0], checkpoint.mark()
-        if crumb.blames(run, mark):
+    if marker.is_careful:
+        run, digest = job.names(plan.runs)[0], checkpoint.digest()
+        if marker.blames(run, digest):
             checkpoint.clear()
-            return failed_result(plan, job, DEADLY)
-        crumb.at(run, mark)
-    poison(lambda: job.names(plan.runs))
+            return failed_result(plan, job, DEATH_MESSAGE)
+        marker.record(run, digest)
+    kill_at_run(lambda: job.names(plan.runs))
     result = compute(plan, job, stopped, checkpoint)
-    if crumb.careful:
-        crumb.acquit(job.names(plan.runs)[0])
+    if marker.is_careful:
+        marker.clear_blame(job.names(plan.runs)[0])
     return result

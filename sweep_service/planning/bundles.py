@@ -1,8 +1,8 @@
-"""Runs into bundles: what one task computes, a few seconds of work each.
+"""Groups runs into bundles: what one task computes, a few seconds of work each.
 
-Runs of one point go together, as their chains share vectors; points go together in the order of the
-grid, as that is how they are merged; engines are not mixed; the dearest bundles go first, so that none
-is left for the end.
+Runs of one point stay together because their chains share vectors. Points follow the order of the grid,
+because parts are merged in that order. Simulators are not mixed. The most expensive bundles go first, so that
+none of them is left for the end.
 """
 
 from __future__ import annotations
@@ -17,139 +17,166 @@ from functools import cached_property, partial
 import numpy as np
 
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.costs import LANES, Calibration, SgdCost, ode_seconds, ode_work
+from sweep_service.planning.costs import LANES, Calibration, SgdCost, ode_seconds, ode_work_class
 from sweep_service.planning.jobs import Job
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.schema import Schema
-from sweep_service.simulators.selection import FEW_CHAINS
-
-AIM = 5.0  # seconds of work in a bundle
-LEAST = 0.5  # of a small sweep, so that it has
-ENOUGH = 64  # bundles, and the last ones leave no worker idle for long
-MOST_RUNS = 500
-MOST_BYTES = 32 << 20  # of a part, but for one run that is larger
-CHEAP = 0.05  # seconds: jobs below it and above it are not mixed, so that bundles are of equal cost
+from sweep_service.simulators.selection import MIN_CHAINS_PER_VECTOR
 
 
 @dataclass(frozen=True)
-class Priced:
-    """Runs of a point, their class of work, and the seconds of one of them among so many."""
+class BundleLimits:
+    """The size of bundles. Small sweeps get shorter bundles, so that they have at least `min_bundles`."""
+
+    target_seconds: float = 5.0
+    min_seconds: float = 0.5  # bundles are not made shorter than this
+    min_bundles: int = 64  # so that the last ones leave no worker idle for long
+    max_runs: int = 500
+    max_part_bytes: int = 32 << 20  # a single run may exceed it
+    cheap_job_seconds: float = 0.05  # jobs below and above are not mixed, so that bundles have similar costs
+
+    def seconds(self, total_seconds: float) -> float:
+        """Seconds of work for a bundle of a sweep with this total cost."""
+        return min(self.target_seconds, max(self.min_seconds, total_seconds / self.min_bundles))
+
+    def runs(self, schema: Schema, kind: Kind) -> int:
+        """Maximal number of runs of a kind in one part."""
+        return max(1, min(self.max_runs, self.max_part_bytes // schema.run_bytes(kind)))
+
+
+DEFAULT_LIMITS = BundleLimits()
+
+
+@dataclass(frozen=True)
+class JobCost:
+    """A job, its class of work, and the predicted seconds of one run among a number of runs."""
 
     job: Job
-    work: str
-    price: Callable[[int], float]
-    lanes: bool = False  # do they share vectors?
+    work_class: str
+    seconds_per_run: Callable[[int], float]
+    shares_lanes: bool = False
 
     @property
-    def cost(self) -> float:
-        return self.price(self.job.runs) * self.job.runs
+    def seconds(self) -> float:
+        return self.seconds_per_run(self.job.runs) * self.job.runs
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Jobs for one task, and what they should cost."""
+    """Jobs for one task, and their predicted cost in seconds."""
 
     jobs: tuple[Job, ...]
     cost: float = 0.0
-    work: str = ""  # the class of work of all its jobs
+    work_class: str = ""  # the same for all jobs
 
     @cached_property
     def key(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+        return hashlib.sha256(self.jobs_json.encode()).hexdigest()[:32]
 
     @cached_property
-    def text(self) -> str:
-        """Its jobs, as the ledger keeps them."""
+    def jobs_json(self) -> str:
+        """The jobs as the ledger stores them."""
         jobs = [[job.kind, job.point, job.regime, job.seeds, job.repeats] for job in self.jobs]
         return json.dumps(jobs, separators=(",", ":"))
 
-    def singly(self) -> Iterator[Job]:
-        """Its jobs, run by run."""
+    def split_runs(self) -> Iterator[Job]:
+        """Yield a job for each run."""
         for job in self.jobs:
-            yield from job.singly()
+            yield from job.split_runs()
 
     @classmethod
-    def of(cls, text: str, cost: float = 0.0, work: str = "") -> Bundle:
+    def from_json(cls, text: str, cost: float = 0.0, work_class: str = "") -> Bundle:
         jobs = (
             Job(kind, point, regime, tuple(seeds), tuple(repeats))
             for kind, point, regime, seeds, repeats in json.loads(text)
         )
-        return cls(tuple(jobs), cost, work)
+        return cls(tuple(jobs), cost, work_class)
 
 
-def bundles(plan: SweepPlan, wanted: Mapping[Kind, AnyArray], known: Calibration) -> list[Bundle]:
-    """The runs with these numbers, each once."""
-    whole = [one for kind, numbers in wanted.items() for one in _jobs(plan, kind, numbers, known)]
-    aim = min(AIM, max(LEAST, sum(one.cost for one in whole) / ENOUGH))
-    most = {kind: most_runs(plan.schema, kind) for kind in wanted}
+def make_bundles(
+    plan: SweepPlan,
+    numbers: Mapping[Kind, AnyArray],
+    calibration: Calibration,
+    limits: BundleLimits = DEFAULT_LIMITS,
+) -> list[Bundle]:
+    """Bundle the runs with these numbers, each run once, the most expensive bundles first."""
+    costs = [cost for kind in numbers for cost in _estimate_jobs(plan, kind, numbers[kind], calibration)]
+    seconds = limits.seconds(sum(cost.seconds for cost in costs))
+    max_runs = {kind: limits.runs(plan.schema, kind) for kind in numbers}
     classes: dict[tuple[str, bool], list[tuple[Job, float]]] = {}
-    for one in whole:
-        for piece in _pieces(one, aim, most[one.job.kind]):
-            cost = piece.cost
-            classes.setdefault((piece.work, cost < CHEAP), []).append((piece.job, cost))
-    found = [bundle for (work, _), jobs in classes.items() for bundle in _packed(jobs, work, aim, most)]
-    return sorted(found, key=lambda bundle: -round(math.log2(max(bundle.cost, 1e-3))))
+    for cost in costs:
+        for piece in _split(cost, seconds, max_runs[cost.job.kind]):
+            piece_seconds = piece.seconds
+            group = (piece.work_class, piece_seconds < limits.cheap_job_seconds)
+            classes.setdefault(group, []).append((piece.job, piece_seconds))
+    bundles = [
+        bundle
+        for (work_class, _), jobs in classes.items()
+        for bundle in _pack(jobs, work_class, seconds, max_runs)
+    ]
+    return sorted(bundles, key=lambda bundle: -round(math.log2(max(bundle.cost, 1e-3))))
 
 
-def most_runs(schema: Schema, kind: Kind) -> int:
-    """As many runs of a kind as a part may hold."""
-    return max(1, min(MOST_RUNS, MOST_BYTES // schema.run_bytes(kind)))
-
-
-def _packed(
-    jobs: Sequence[tuple[Job, float]], work: str, aim: float, most: Mapping[Kind, int]
+def _pack(
+    jobs: Sequence[tuple[Job, float]], work_class: str, max_seconds: float, max_runs: Mapping[Kind, int]
 ) -> Iterator[Bundle]:
-    waiting: list[Job] = []
-    cost, full = 0.0, 0.0
-    for job, price in jobs:
-        share = job.runs / most[job.kind]
-        if waiting and (cost + price > aim or full + share > 1.0):
-            yield Bundle(tuple(waiting), cost, work)
-            waiting, cost, full = [], 0.0, 0.0
-        waiting.append(job)
-        cost, full = cost + price, full + share
-    if waiting:
-        yield Bundle(tuple(waiting), cost, work)
+    """Fill bundles with jobs in order, up to the time and the number of runs of a bundle."""
+    current: list[Job] = []
+    cost, filled = 0.0, 0.0
+    for job, seconds in jobs:
+        share = job.runs / max_runs[job.kind]
+        if current and (cost + seconds > max_seconds or filled + share > 1.0):
+            yield Bundle(tuple(current), cost, work_class)
+            current, cost, filled = [], 0.0, 0.0
+        current.append(job)
+        cost, filled = cost + seconds, filled + share
+    if current:
+        yield Bundle(tuple(current), cost, work_class)
 
 
-def _jobs(plan: SweepPlan, kind: Kind, numbers: AnyArray, known: Calibration) -> Iterator[Priced]:
-    """Runs of a point (and regime) that form a rectangle of seeds and repeats."""
+def _estimate_jobs(
+    plan: SweepPlan, kind: Kind, numbers: AnyArray, calibration: Calibration
+) -> Iterator[JobCost]:
+    """Yield the runs of each point (and regime) as rectangles of seeds and repeats, with their cost."""
     grid, last, samples = plan.grid, float(plan.grid.times[-1]), len(plan.grid.times)
     for index, regime, runs in plan.runs.table(kind, np.sort(numbers)).by_point_and_regime():
         point, seeds = grid.points[index], runs.seed.tolist()
         if kind == "ode":
             name = grid.regimes[regime]
-            each = ode_seconds(point, name, last, samples, known, grid.options.qmc_points)
+            seconds = ode_seconds(point, name, last, samples, calibration, grid.options.qmc_points)
             job = Job("ode", index, regime, tuple(seeds), (0,))
-            yield Priced(job, ode_work(point, name), partial(_alike, each))
+            yield JobCost(job, ode_work_class(point, name), partial(_constant, seconds))
             continue
-        cost = SgdCost(point, last / point.delta_t, samples, known)
-        lanes = cost.in_lanes(LANES)
-        asked: dict[int, list[int]] = {}
+        cost = SgdCost(point, last / point.delta_t, samples, calibration)
+        shares_lanes = cost.uses_lanes(LANES)
+        repeats_by_seed: dict[int, list[int]] = {}
         for seed, repeat in zip(seeds, runs.repeat.tolist(), strict=True):
-            asked.setdefault(seed, []).append(repeat)
-        rows: dict[tuple[int, ...], list[int]] = {}
-        for seed, some in asked.items():
-            rows.setdefault(tuple(some), []).append(seed)
-        for repeats, same in rows.items():
-            yield Priced(Job("sgd", index, 0, tuple(same), repeats), cost.work, cost.price, lanes)
+            repeats_by_seed.setdefault(seed, []).append(repeat)
+        seeds_by_repeats: dict[tuple[int, ...], list[int]] = {}
+        for seed, seed_repeats in repeats_by_seed.items():
+            seeds_by_repeats.setdefault(tuple(seed_repeats), []).append(seed)
+        for repeats, same_seeds in seeds_by_repeats.items():
+            job = Job("sgd", index, 0, tuple(same_seeds), repeats)
+            yield JobCost(job, cost.work_class, cost.bundled_seconds, shares_lanes)
 
 
-def _alike(each: float, runs: int) -> float:
-    return each
+def _constant(seconds: float, runs: int) -> float:
+    """Seconds per run that do not depend on the number of runs."""
+    return seconds
 
 
-def _pieces(whole: Priced, aim: float, most: int) -> Iterator[Priced]:
-    """As many runs at once as make a bundle, at least one; in eights for the lanes."""
-    job = whole.job
-    size = max(1, min(most, int(aim / max(whole.price(job.runs), 1e-12))))
-    if whole.lanes and job.runs >= FEW_CHAINS:
-        size = min(most, max(LANES, size - size % LANES))
+def _split(cost: JobCost, max_seconds: float, max_runs: int) -> Iterator[JobCost]:
+    """Cut a job into pieces that fit a bundle, of at least one run and of whole vectors if it uses lanes."""
+    job = cost.job
+    size = max(1, min(max_runs, int(max_seconds / max(cost.seconds_per_run(job.runs), 1e-12))))
+    if cost.shares_lanes and job.runs >= MIN_CHAINS_PER_VECTOR:
+        size = min(max_runs, max(LANES, size - size % LANES))
     rows, columns = max(1, size // len(job.repeats)), min(size, len(job.repeats))
-    for at in range(0, len(job.seeds), rows):
-        for to in range(0, len(job.repeats), columns):
-            cut = replace(job, seeds=job.seeds[at : at + rows], repeats=job.repeats[to : to + columns])
-            piece = replace(whole, job=cut)
-            few = whole.lanes and cut.runs < min(FEW_CHAINS, job.runs)  # left over, and dear
-            yield from _pieces(piece, aim, most) if few else (piece,)
+    for row in range(0, len(job.seeds), rows):
+        for column in range(0, len(job.repeats), columns):
+            seeds, repeats = job.seeds[row : row + rows], job.repeats[column : column + columns]
+            piece = replace(cost, job=replace(job, seeds=seeds, repeats=repeats))
+            # A remainder of a few chains does not use the lanes, so each of them costs more.
+            is_remainder = cost.shares_lanes and piece.job.runs < min(MIN_CHAINS_PER_VECTOR, job.runs)
+            yield from _split(piece, max_seconds, max_runs) if is_remainder else (piece,)

@@ -1,4 +1,4 @@
-"""From a spec to its points: the designs, the labelled axes, and the canonical form with its key."""
+"""Expands a spec into a grid: its points, its named axes, and the canonical spec with its key."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from sweep_service.dynamics.regimes import REGIMES, Regime
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.identity import Key
 from sweep_service.model.initial import INITS
-from sweep_service.model.observables import chosen
-from sweep_service.model.parameters import PARAMETERS, Scalar, added_later
+from sweep_service.model.observables import select_observables
+from sweep_service.model.parameters import PARAMETERS, Scalar, later_parameters
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.designs import Columns, columns_of
+from sweep_service.planning.designs import Columns, expand_design
 from sweep_service.planning.spec import Axis, Spaced, SweepSpec, spaced_values
-from sweep_service.simulators.selection import SIMULATORS, SimulatorKind
-from sweep_service.validation import number
+from sweep_service.simulators.selection import SIMULATORS, SimulatorEntry
+from sweep_service.validation import read_number
 
-CORE = ("d", "p", "gamma")  # dimensions of every product
-REGIME = "regime"  # an axis, but of theories and not of points
+CORE_AXES = ("d", "p", "gamma")  # dimensions of every product
+REGIME = "regime"  # an axis of ODE runs, not of points
 EXPONENTS = ("kappa", "delta")
-POINT = "point"  # the one dimension of every other design
-INIT = "init."
-OVERLAPS = "overlaps"  # asked for as if it were an observable: M and Q, or q
-FEW_OVERLAPS = 256  # numbers per sample up to which they are kept unasked
+POINT = "point"  # the only dimension of designs that are not a product
+INIT_PREFIX = "init."
+OVERLAPS = "overlaps"  # listed among the observables of a spec to store M and Q, or q
+MAX_DEFAULT_OVERLAPS = 256  # overlaps per sample up to which they are stored by default
 
 
 @dataclass(frozen=True)
 class Grid:
     """Points in order, and what is computed at each.
 
-    In a product `axes` are its dimensions; else they are columns along the one dimension `point`.
+    In a product `axes` are its dimensions; otherwise they are columns along the dimension `point`.
     """
 
     is_product: bool
@@ -54,42 +54,44 @@ class Grid:
     options: RegimeOptions
 
     @classmethod
-    def of(cls, spec: SweepSpec, checked: bool = False) -> Grid:
-        """Expand a spec; what is wrong with one of its points is said with where that point is.
+    def of(cls, spec: SweepSpec, validate: bool = True) -> Grid:
+        """Expand a spec. An error at a point names the axis values of that point.
 
-        `checked` says that it was read before, and spares looking at every point again.
+        `validate=False` skips the check of every point, for a spec that was checked before.
         """
-        axes, fixed, init = _read(spec)
-        regimes = _regimes(axes.pop(REGIME, []), spec.simulate)
-        is_product, columns = columns_of(spec, axes, fixed)
+        axes, fixed, init = _read_axes(spec)
+        regimes = _read_regimes(axes.pop(REGIME, []), spec.simulate)
+        is_product, columns = expand_design(spec, axes, fixed)
         if spec.points is not None:
-            columns = {name: _column(name, columns[name], spec) for name in sorted(columns, key=axis_order)}
-        for name in (*CORE, "k"):
+            columns = {
+                name: _read_column(name, columns[name], spec) for name in sorted(columns, key=axis_sort_key)
+            }
+        for name in (*CORE_AXES, "k"):
             if name not in columns and name not in fixed:
-                raise InvalidInput(f"axes.{name}", None, "is required, here or in fixed")
+                raise InvalidInput(f"axes.{name}", None, "is required, in axes or fixed")
         if is_product:
-            columns = {name: columns.get(name) or [fixed.pop(name)] for name in CORE} | columns
+            columns = {name: columns.get(name) or [fixed.pop(name)] for name in CORE_AXES} | columns
         else:
             points = len(next(iter(columns.values())))
-            columns |= {name: [fixed.pop(name)] * points for name in CORE if name not in columns}
-            columns = {name: columns[name] for name in sorted(columns, key=axis_order)}
-        asked = spec.observables
+            columns |= {name: [fixed.pop(name)] * points for name in CORE_AXES if name not in columns}
+            columns = {name: columns[name] for name in sorted(columns, key=axis_sort_key)}
+        names = spec.observables
         grid = cls(
             is_product=is_product,
             axes=columns,
-            fixed=_complete(fixed, columns),
+            fixed=_fill_defaults(fixed, columns),
             init=init,
             regimes=regimes,
             simulate=spec.simulate,
             seeds=tuple(spec.seeds.init),
             repeats=tuple(spec.seeds.repeat),
             times=spec.time.times(),
-            observables=chosen(asked and [name for name in asked if name != OVERLAPS]),
-            overlaps=_few_overlaps(columns, fixed) if asked is None else OVERLAPS in asked,
+            observables=select_observables(names and [name for name in names if name != OVERLAPS]),
+            overlaps=_has_few_overlaps(columns, fixed) if names is None else OVERLAPS in names,
             options=RegimeOptions.parse(spec.regime_options),
         )
-        if not checked:
-            _require_support(grid)
+        if validate:
+            _check_support(grid)
             _ = grid.points
         return grid
 
@@ -106,55 +108,56 @@ class Grid:
         return math.prod(self.shape)
 
     def column(self, name: str) -> AnyArray:
-        """One of d, p, k, gamma, … at every point, in the grid's shape."""
+        """Return a parameter such as d, p, k or gamma at every point, in the shape of the grid."""
         if name in self.fixed:
             return np.full(self.shape, self.fixed[name])
         values = np.array(self.axes[name])
         if not self.is_product:
             return values
-        along = [1] * len(self.shape)
-        along[list(self.axes).index(name)] = len(values)
-        return np.broadcast_to(values.reshape(along), self.shape)
+        shape = [1] * len(self.shape)
+        shape[list(self.axes).index(name)] = len(values)
+        return np.broadcast_to(values.reshape(shape), self.shape)
 
     def row(self, index: int) -> dict[str, Scalar]:
-        """The values of the axes at one point."""
-        places = [int(at) for at in np.unravel_index(index, self.shape)]
+        """Return the values of the axes at one point."""
+        positions = [int(position) for position in np.unravel_index(index, self.shape)]
         if not self.is_product:
-            places *= len(self.axes)
-        return {name: values[at] for (name, values), at in zip(self.axes.items(), places, strict=True)}
+            positions *= len(self.axes)
+        axes = zip(self.axes.items(), positions, strict=True)
+        return {name: values[position] for (name, values), position in axes}
 
     def point(self, index: int) -> Point:
-        """One point, read as `simulate` and `integrate` read it."""
+        """Parse one point as `simulate` and `integrate` do."""
         values = {**self.fixed, **self.row(index)}
         init = dict(self.init)
-        for name in [name for name in values if name.startswith(INIT)]:
-            init[name.removeprefix(INIT)] = values.pop(name)
+        for name in [name for name in values if name.startswith(INIT_PREFIX)]:
+            init[name.removeprefix(INIT_PREFIX)] = values.pop(name)
         return Point.parse({**{n: v for n, v in values.items() if n not in EXPONENTS}, "init": init})
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """All of them: for who looks at each more than once, as reading one takes a while."""
-        found: list[Point] = []
+        """All points, cached because parsing one takes a while."""
+        points: list[Point] = []
         for index in range(len(self)):
             try:
                 point = self.point(index)
             except InvalidInput as error:
                 where = ", ".join(f"{name} = {value}" for name, value in self.row(index).items())
                 raise InvalidInput(error.field, error.value, f"{error.allowed} (at {where})") from None
-            if found and point.init.is_like(found[-1].init):  # one object for most, with one digest
-                point = replace(point, init=found[-1].init)
-            found.append(point)
-        return tuple(found)
+            if points and point.init.has_same_rule(points[-1].init):  # share the object and its cached digest
+                point = replace(point, init=points[-1].init)
+            points.append(point)
+        return tuple(points)
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """The canonical form: specs that mean the same have the same one, whatever they are called."""
+        """The canonical spec: equal for equivalent specs, and without the name."""
         init = self.point(0).init.content()
         return {
             "product": self.is_product,
             "axes": [[name, list(values)] for name, values in self.axes.items()],
             "fixed": dict(self.fixed),
-            "init": {name: value for name, value in init.items() if INIT + name not in self.axes},
+            "init": {name: value for name, value in init.items() if INIT_PREFIX + name not in self.axes},
             "regimes": self.regimes,
             "simulate": self.simulate,
             "seeds": self.seeds,
@@ -170,11 +173,11 @@ class Grid:
         return Key.of(**self.content)
 
 
-def _read(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar], dict[str, Any]]:
-    """Axes as lists, fixed values and the start: each name once and known, each value of its own type."""
+def _read_axes(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar], dict[str, Any]]:
+    """Return axes as lists, fixed values and the initial condition; reject unknown and duplicate names."""
     if spec.init.get("kind") == "weights":
-        raise InvalidInput("init.kind", "weights", "is for Python only: a sweep is given overlaps")
-    known = _known(spec)
+        raise InvalidInput("init.kind", "weights", "is only for Python: give a sweep the overlaps instead")
+    known = _axis_names(spec)
     zipped = {name for group in spec.zip or [] for name in group}
     axes: dict[str, list[Scalar]] = {}
     fixed: dict[str, Scalar] = {}
@@ -182,7 +185,7 @@ def _read(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar], 
     for name, axis in spec.axes.items():
         if name not in known:
             raise unknown_name("axes (key)", name, known)
-        values = _values(name, axis, repeats=name in zipped)
+        values = _read_values(name, axis, allow_repeats=name in zipped)
         if isinstance(axis, (list, Spaced)) or name == REGIME:
             axes[name] = values
         else:
@@ -191,114 +194,119 @@ def _read(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar], 
         if name not in known:
             raise unknown_name("fixed (key)", name, known)
         if name in spec.axes:
-            raise InvalidInput(f"fixed.{name}", value, "is an axis already")
+            raise InvalidInput(f"fixed.{name}", value, "is already an axis")
         if name == REGIME:
             axes[name] = [value]
         else:
-            fixed[name] = _typed(name, value, f"fixed.{name}")
+            fixed[name] = _convert(name, value, f"fixed.{name}")
     for name in [*axes, *fixed]:
-        if name.startswith(INIT) and name.removeprefix(INIT) in init:
-            raise InvalidInput(name, "given", "is in init already")
-    for name in [name for name in fixed if name.startswith(INIT)]:
-        init[name.removeprefix(INIT)] = fixed.pop(name)
-    return {name: axes[name] for name in sorted(axes, key=axis_order)}, fixed, init
+        if name.startswith(INIT_PREFIX) and name.removeprefix(INIT_PREFIX) in init:
+            raise InvalidInput(name, "given", "is already in init")
+    for name in [name for name in fixed if name.startswith(INIT_PREFIX)]:
+        init[name.removeprefix(INIT_PREFIX)] = fixed.pop(name)
+    return {name: axes[name] for name in sorted(axes, key=axis_sort_key)}, fixed, init
 
 
-def axis_order(name: str) -> tuple[int, str]:
-    """One order of axes, whatever order they were written in."""
-    later = added_later()
+def axis_sort_key(name: str) -> tuple[int, str]:
+    """Sort key that gives axes the same order in whatever order they are written."""
+    later = later_parameters()
     known = (*(name for name in PARAMETERS if name not in later), *EXPONENTS, *later)
     return (known.index(name) if name in known else len(known), name)
 
 
-def _column(name: str, values: Sequence[Scalar], spec: SweepSpec) -> list[Scalar]:
-    known = [one for one in _known(spec) if one != REGIME]
+def _read_column(name: str, values: Sequence[Scalar], spec: SweepSpec) -> list[Scalar]:
+    known = [axis for axis in _axis_names(spec) if axis != REGIME]
     if name not in known:
         raise unknown_name("points (key)", name, known)
-    return [_typed(name, value, f"points[{row}].{name}") for row, value in enumerate(values)]
+    return [_convert(name, value, f"points[{row}].{name}") for row, value in enumerate(values)]
 
 
-def _known(spec: SweepSpec) -> list[str]:
-    """Names that may be axes."""
-    return [*PARAMETERS, *EXPONENTS, REGIME, *(INIT + name for name in _numbers_of(spec.init))]
+def _axis_names(spec: SweepSpec) -> list[str]:
+    """Return the names that may be axes."""
+    return [*PARAMETERS, *EXPONENTS, REGIME, *(INIT_PREFIX + name for name in _init_numbers(spec.init))]
 
 
-def _numbers_of(init: Mapping[str, Any]) -> tuple[str, ...]:
-    """The numbers of an initial condition that may be axes."""
+def _init_numbers(init: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the numbers of an initial condition."""
     name = init.get("kind")
     kind = INITS.get(name) if isinstance(name, str) else None
     return tuple(kind.parameters) if kind is not None else ()
 
 
-def _values(name: str, axis: Axis, repeats: bool = False) -> list[Scalar]:
+def _read_values(name: str, axis: Axis, allow_repeats: bool = False) -> list[Scalar]:
     field = f"axes.{name}"
     if isinstance(axis, Spaced):
         if name == REGIME or (name in PARAMETERS and PARAMETERS[name].kind == "text"):
             raise InvalidInput(field, axis.scale, "must be a list of names")
-        values = [_typed(name, value, field) for value in spaced_values(name, axis)]
-        return list(dict.fromkeys(values))  # rounding makes duplicates
-    values = [_typed(name, value, field) for value in (axis if isinstance(axis, list) else [axis])]
-    if len(set(values)) != len(values) and not repeats:
+        values = [_convert(name, value, field) for value in spaced_values(name, axis)]
+        return list(dict.fromkeys(values))  # rounding may give duplicates
+    values = [_convert(name, value, field) for value in (axis if isinstance(axis, list) else [axis])]
+    if len(set(values)) != len(values) and not allow_repeats:
         raise InvalidInput(field, values, "must not repeat a value")
     return values
 
 
-def _typed(name: str, value: Scalar, field: str) -> Scalar:
-    """One spelling for each number, so that 1 and 1.0 are the same axis."""
+def _convert(name: str, value: Scalar, field: str) -> Scalar:
+    """Convert a value to the type of its parameter, so that 1 and 1.0 give the same axis."""
     if name in PARAMETERS:
-        return PARAMETERS[name].typed(value, field)
+        return PARAMETERS[name].coerce(value, field)
     if name == REGIME and not isinstance(value, str):
         raise InvalidInput(field, value, "must be a name")
-    return value if name == REGIME else number(value, field)
+    return value if name == REGIME else read_number(value, field)
 
 
-def _regimes(names: Sequence[Scalar], simulate: bool) -> tuple[str, ...]:
+def _read_regimes(names: Sequence[Scalar], simulate: bool) -> tuple[str, ...]:
     for name in names:
         if name != "auto" and name not in REGIMES:
             raise unknown_name("axes.regime", name, ("auto", *REGIMES))
     if not names and not simulate:
-        raise InvalidInput("simulate", False, "leaves nothing to compute: name a regime in axes, or simulate")
+        raise InvalidInput(
+            "simulate", False, "leaves nothing to compute: add a regime to axes, or set simulate to true"
+        )
     return tuple(str(name) for name in names)
 
 
-def _complete(fixed: Mapping[str, Scalar], columns: Columns) -> dict[str, Scalar]:
-    """With the defaults that a point would take, so that saying them changes nothing.
+def _fill_defaults(fixed: Mapping[str, Scalar], columns: Columns) -> dict[str, Scalar]:
+    """Add the defaults of a point, so that writing them in a spec does not change its key.
 
-    A parameter that was added to the registry later is there only if it is not at its default: specs from
-    before it existed keep their keys.
+    A parameter that was added to the registry later is included only if it differs from its default, so
+    that older specs keep their keys.
     """
-    found = dict(fixed)
+    values = dict(fixed)
     for name, parameter in PARAMETERS.items():
         if not parameter.in_every_key:
-            if found.get(name) == parameter.default:
-                found.pop(name, None)
-        elif name not in columns and name not in found:
+            if values.get(name) == parameter.default:
+                values.pop(name, None)
+        elif name not in columns and name not in values:
             if parameter.default is not None:
-                found[name] = parameter.default
-            elif parameter.default_from in found:
-                found[name] = found[parameter.default_from]
-    return {name: found[name] for name in sorted(found)}
+                values[name] = parameter.default
+            elif parameter.default_from in values:
+                values[name] = values[parameter.default_from]
+    return {name: values[name] for name in sorted(values)}
 
 
-def _require_support(grid: Grid) -> None:
-    """Refuse a sweep of which something would ignore a parameter."""
-    unusual = {
+def _check_support(grid: Grid) -> None:
+    """Reject a sweep in which a regime or the simulators would ignore a parameter."""
+    non_default = {
         name: "axes" if name in grid.axes else "fixed"
-        for name, one in added_later().items()
-        if any(value != one.default for value in grid.axes.get(name, [grid.fixed.get(name, one.default)]))
+        for name, parameter in later_parameters().items()
+        if any(
+            value != parameter.default
+            for value in grid.axes.get(name, [grid.fixed.get(name, parameter.default)])
+        )
     }
-    able: dict[str, list[Regime] | list[SimulatorKind]] = {
+    candidates: dict[str, list[Regime] | list[SimulatorEntry]] = {
         f"the regime {regime}": [REGIMES[regime]] if regime in REGIMES else list(REGIMES.values())
         for regime in grid.regimes
     }
     if grid.simulate:
-        able["any simulator; simulate: false leaves the theories"] = list(SIMULATORS.values())
-    for who, entries in able.items():
-        if not any(set(unusual) <= set(one.supports) for one in entries):
-            name = next(name for name in unusual if not all(name in one.supports for one in entries))
-            raise InvalidInput(f"{unusual[name]}.{name}", "given", f"is not supported by {who}")
+        candidates["any simulator (simulate: false computes the regimes only)"] = list(SIMULATORS.values())
+    for description, entries in candidates.items():
+        if not any(set(non_default) <= set(entry.supports) for entry in entries):
+            name = next(name for name in non_default if not all(name in entry.supports for entry in entries))
+            raise InvalidInput(f"{non_default[name]}.{name}", "given", f"is not supported by {description}")
 
 
-def _few_overlaps(columns: Columns, fixed: Mapping[str, Scalar]) -> bool:
-    p, k = (max(int(v) for v in columns.get(name, [fixed.get(name, 1)])) for name in ("p", "k"))
-    return p * k + p * (p + 1) // 2 <= FEW_OVERLAPS
+def _has_few_overlaps(columns: Columns, fixed: Mapping[str, Scalar]) -> bool:
+    p, k = (max(int(value) for value in columns.get(name, [fixed.get(name, 1)])) for name in ("p", "k"))
+    return p * k + p * (p + 1) // 2 <= MAX_DEFAULT_OVERLAPS

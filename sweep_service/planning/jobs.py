@@ -1,4 +1,4 @@
-"""A job and its result: the runs of one point that one call computes, and what comes out of it."""
+"""A job and its result: the runs of one point that one call computes, and their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweep_service.status import Status
 class Job:
     """Runs of one point that are computed in one call, as positions in the lists of a grid.
 
-    The regime is 0 for SGD and the repeats are (0,) for a theory, as the ledger stores them.
+    As stored in the ledger, the regime is 0 for SGD and the repeats are (0,) for an ODE.
     """
 
     kind: Kind
@@ -29,7 +29,7 @@ class Job:
 
     @classmethod
     def of(cls, run: Run) -> Job:
-        """One run alone."""
+        """Return a job with a single run."""
         return cls(run.kind, run.point, max(0, run.regime), (run.seed,), (max(0, run.repeat),))
 
     @property
@@ -38,7 +38,7 @@ class Job:
 
     @property
     def table(self) -> RunTable:
-        """Its runs, seed by seed and repeat by repeat."""
+        """The runs, seed by seed and repeat by repeat."""
         seeds, repeats = np.meshgrid(self.seeds, self.repeats, indexing="ij")
         point, regime = np.array(self.point), np.array(self.regime)
         return RunTable.of(self.kind, point=point, regime=regime, seed=seeds, repeat=repeats)
@@ -47,11 +47,11 @@ class Job:
         return runs.numbers(self.kind, self.table)
 
     def names(self, runs: RunNumbers) -> list[str]:
-        """The names of its runs, such as sgd-12."""
+        """Return the names of the runs, such as sgd-12."""
         return [run_name(self.kind, int(number)) for number in self.numbers(runs)]
 
-    def singly(self) -> Iterator[Job]:
-        """A job for each of its runs: results do not depend on which runs are computed together."""
+    def split_runs(self) -> Iterator[Job]:
+        """Yield a job for each run. Results do not depend on which runs are computed together."""
         for seed in self.seeds:
             for repeat in self.repeats:
                 yield replace(self, seeds=(seed,), repeats=(repeat,))
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that could not be computed, with what is needed to see why."""
+    """A run that could not be computed, with its error and trace."""
 
     kind: Kind
     number: int
@@ -69,14 +69,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """Values by variable, (run, ...), in the order of the job's numbers."""
+    """Values by variable, shape (run, ...), in the order of `Job.numbers`."""
 
     values: dict[str, AnyArray]
     failures: tuple[Failure, ...] = ()
 
 
 def empty_values(schema: Schema, kind: Kind, runs: int) -> dict[str, AnyArray]:
-    """Arrays for the values of some runs, filled as the dataset is where nothing is stored."""
+    """Return arrays for the values of `runs` runs, with the fill values of the dataset."""
     return {
         name: np.full((runs, *variable.run_shape), variable.fill, variable.dtype)
         for name, variable in schema.variables[kind].items()
@@ -84,7 +84,7 @@ def empty_values(schema: Schema, kind: Kind, runs: int) -> dict[str, AnyArray]:
 
 
 def failed_result(plan: SweepPlan, job: Job, error: str) -> Result:
-    """What is stored of a job whose task died."""
+    """Return the result of a job that could not be computed: all of its runs failed."""
     numbers = job.numbers(plan.runs)
     values = empty_values(plan.schema, job.kind, len(numbers))
     values["status"][:] = Status.FAILED

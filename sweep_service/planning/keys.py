@@ -1,6 +1,6 @@
-"""Keys of runs: a key says everything that a run's numbers depend on, and nothing else.
+"""Run keys: digests of everything that the values of a run depend on, and of nothing else.
 
-Equal keys, equal numbers: runs with equal keys are computed once, within a sweep and over all sweeps.
+Runs with equal keys have equal values. They are computed once, within a sweep and over all sweeps.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.runs import Kind
-from sweep_service.simulators.selection import choose_engine
+from sweep_service.simulators.selection import choose_simulator
 from sweep_service.simulators.simulate import stream_key
 
-KEY = np.dtype("V16")  # half of a SHA-256: enough that no two of 1e12 runs meet
+KEY_DTYPE = np.dtype("V16")  # half of a SHA-256, enough to avoid collisions among 1e12 runs
 
 
 def run_keys(grid: Grid) -> dict[Kind, AnyArray]:
-    """The key of each run, by kind, in the order of the runs' numbers."""
+    """Return the key of each run, by kind, in the order of run numbers."""
     times = Key.of(times=grid.times).digest
     return {
-        "sgd": np.array(list(_sgd_keys(grid, times)), dtype=KEY),
-        "ode": np.array(list(_ode_keys(grid, times)), dtype=KEY),
+        "sgd": np.array(list(_sgd_keys(grid, times)), dtype=KEY_DTYPE),
+        "ode": np.array(list(_ode_keys(grid, times)), dtype=KEY_DTYPE),
     }
 
 
 def _sgd_keys(grid: Grid, times: str) -> Iterator[bytes]:
     for point in grid.points if grid.simulate else ():
-        simulator = choose_engine(point).kind
+        simulator = choose_simulator(point).entry
         for seed in grid.seeds:
             for repeat in grid.repeats:
                 stream = stream_key(point, seed, repeat).digest
@@ -48,46 +48,46 @@ def _ode_keys(grid: Grid, times: str) -> Iterator[bytes]:
         if last is None or point.init is not last.init or point.shape != last.shape:
             starts, last = [point.init.key(point.shape, seed).digest for seed in grid.seeds], point
         for regime in grid.regimes:
-            physics = ode_content(point, regime, grid.options)
+            parameters = ode_parameter_digest(point, regime, grid.options)
             version = regime_version(regime)
             for start in starts:
-                yield _digest("ode", regime, physics, start, options, times, version)
+                yield _digest("ode", regime, parameters, start, options, times, version)
 
 
-def ode_content(point: Point, regime: str, options: RegimeOptions) -> str:
-    """A digest of the parameters that a regime depends on beside its start.
+def ode_parameter_digest(point: Point, regime: str, options: RegimeOptions) -> str:
+    """Return a digest of the parameters that a regime depends on, apart from its start.
 
-    A theory that does not depend on d is computed once for all d.
+    A regime that does not depend on d is computed once for all d.
     """
-    ignored = REGIMES[regime].ignored(options) if regime in REGIMES else ()
+    ignored = REGIMES[regime].ignored_parameters(options) if regime in REGIMES else ()
     return Key.of(**{name: value for name, value in point.content.items() if name not in ignored}).digest
 
 
 def regime_version(name: str) -> int:
-    """The version of a regime. That of auto, which may choose any regime, rises with each of theirs."""
+    """Return the version of a regime. That of auto, which may choose any regime, rises with each of them."""
     if name in REGIMES:
         return REGIMES[name].version
     return 1 + sum(regime.version - 1 for regime in REGIMES.values())
 
 
-def _digest(*parts: str | int) -> bytes:
-    return hashlib.sha256("/".join(map(str, parts)).encode()).digest()[: KEY.itemsize]
+def _digest(*items: str | int) -> bytes:
+    return hashlib.sha256("/".join(map(str, items)).encode()).digest()[: KEY_DTYPE.itemsize]
 
 
-class Copies:
-    """Runs of a sweep with equal keys: computed once, stored at each."""
+class CopyGroups:
+    """Groups of runs of a sweep with equal keys, which are computed once and stored for each copy."""
 
     def __init__(self, keys: AnyArray) -> None:
         _, self.first, self.group = np.unique(keys, return_index=True, return_inverse=True)
         self.order = np.argsort(self.group, kind="stable")
         self.begin = np.searchsorted(self.group[self.order], np.arange(len(self.first) + 1))
 
-    def unique(self) -> AnyArray:
-        """The first run of each key."""
+    def first_runs(self) -> AnyArray:
+        """Return the number of the first run of each key."""
         return np.sort(self.first)
 
     def expand(self, numbers: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """For runs that were computed: the rows of their values, and the numbers they belong to."""
+        """Return, for all copies of computed runs, the rows of their values and their run numbers."""
         groups = self.group[numbers]
         counts = self.begin[groups + 1] - self.begin[groups]
         rows = np.repeat(np.arange(len(numbers)), counts)

@@ -22,5 +22,5 @@ class SweepPlan:
         return run_keys(self.grid)
 
     def positions(self, kind: Kind, numbers: AnyArray | None = None) -> tuple[AnyArray, ...]:
-        """Where the runs with these numbers, or all of a kind, are in its arrays."""
+        """Return the array positions of the runs with these numbers, or of all runs of a kind."""
         return self.schema.positions(kind, self.runs.table(kind, numbers))

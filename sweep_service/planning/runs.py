@@ -1,8 +1,8 @@
 """Runs as a table: one column each for kind, point, regime, seed and repeat.
 
 The columns hold positions in the lists of a grid. Each kind of run has its own numbers, which stored keys,
-parts and failure records use: SGD runs are numbered over (point, seed, repeat) and theory runs over
-(point, regime, seed), the last position fastest.
+parts and failure records use: SGD runs are numbered over (point, seed, repeat) and ODE runs over
+(point, regime, seed), with the last position varying fastest.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
-from sweep_service.validation import whole
+from sweep_service.validation import read_integer
 
 Kind = Literal["sgd", "ode"]
 KINDS: tuple[Kind, ...] = ("sgd", "ode")
-NONE = -1  # the regime of an SGD run, and the repeat of a theory run
+NO_POSITION = -1  # the regime of an SGD run, and the repeat of an ODE run
 
 # The columns that number the runs of each kind.
 NUMBERED_BY: dict[Kind, tuple[str, str, str]] = {
@@ -51,12 +51,12 @@ class RunTable:
 
     @classmethod
     def of(cls, kind: Kind, **columns: AnyArray) -> RunTable:
-        """A table of runs of one kind, from the columns that number them."""
+        """Make a table of runs of one kind from the columns that number them."""
         arrays = np.broadcast_arrays(*(np.asarray(columns[name], np.int64) for name in NUMBERED_BY[kind]))
-        given = {name: array.reshape(-1) for name, array in zip(NUMBERED_BY[kind], arrays, strict=True)}
-        none = np.full(arrays[0].size, NONE)
-        rest = {name: none for name in ("regime", "repeat") if name not in given}
-        return cls(kind=np.full(arrays[0].size, KINDS.index(kind), np.int8), **given, **rest)
+        numbered = {name: array.reshape(-1) for name, array in zip(NUMBERED_BY[kind], arrays, strict=True)}
+        absent = np.full(arrays[0].size, NO_POSITION)
+        rest = {name: absent for name in ("regime", "repeat") if name not in numbered}
+        return cls(kind=np.full(arrays[0].size, KINDS.index(kind), np.int8), **numbered, **rest)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -65,7 +65,7 @@ class RunTable:
         return RunTable(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def by_point_and_regime(self) -> Iterator[tuple[int, int, RunTable]]:
-        """Its rows of each point and regime, which must stand together: their positions and the rows."""
+        """Yield (point, regime, rows) for each point and regime, whose rows must be contiguous."""
         if len(self) == 0:
             return
         is_first = np.ones(len(self), dtype=bool)
@@ -81,12 +81,12 @@ class RunTable:
 
 @dataclass(frozen=True)
 class RunNumbers:
-    """The numbers of a grid's runs: from numbers to rows of a table, and back."""
+    """The numbering of the runs of a grid: converts numbers to rows of a table and back."""
 
     grid: Grid
 
     def shape(self, kind: Kind) -> tuple[int, ...]:
-        """The lengths of the columns that number the runs of a kind."""
+        """Return the lengths of the columns that number the runs of a kind."""
         sizes = {
             "point": len(self.grid),
             "regime": len(self.grid.regimes),
@@ -108,27 +108,27 @@ class RunNumbers:
         return sum(self.count(kind) for kind in KINDS)
 
     def table(self, kind: Kind, numbers: AnyArray | None = None) -> RunTable:
-        """The runs with these numbers, or all runs of a kind in the order of their numbers."""
+        """Return the runs with these numbers, or all runs of a kind in the order of their numbers."""
         numbers = np.arange(self.count(kind)) if numbers is None else numbers
         positions = np.unravel_index(numbers, self.shape(kind))
         return RunTable.of(kind, **dict(zip(NUMBERED_BY[kind], positions, strict=True)))
 
     def numbers(self, kind: Kind, runs: RunTable) -> AnyArray:
-        """The numbers of runs of one kind."""
+        """Return the numbers of runs of one kind."""
         columns = tuple(getattr(runs, name) for name in NUMBERED_BY[kind])
         return np.ravel_multi_index(columns, self.shape(kind))
 
     def find(self, name: str) -> Run:
-        """The run with a name such as sgd-12, as failures and messages show it."""
+        """Return the run with a name such as sgd-12, as shown in failure records and messages."""
         text, _, digits = name.partition("-")
         kind = next((kind for kind in self.kinds if kind == text), None)
         if kind is None:
             raise InvalidInput("run", name, f"must begin with {' or '.join(self.kinds)}")
-        given = int(digits) if digits.isascii() and digits.isdigit() else digits
-        number = whole(given, "run", 0, self.count(kind) - 1)
+        value = int(digits) if digits.isascii() and digits.isdigit() else digits
+        number = read_integer(value, "run", 0, self.count(kind) - 1)
         return self.table(kind, np.array([number])).run(0)
 
 
 def run_name(kind: Kind, number: int) -> str:
-    """How messages and failure records name a run."""
+    """Return the name of a run in messages and failure records."""
     return f"{kind}-{number}"

@@ -1,4 +1,4 @@
-"""The schema of a stored sweep: its variables, dimensions, chunks and labels."""
+"""The schema of a dataset: its variables, dimensions, chunks and labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.model.labels import about
+from sweep_service.model.labels import variable_attributes
 from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
@@ -20,7 +20,7 @@ from sweep_service.status import Status
 
 LAYOUT_VERSION = 1
 CHUNK_BYTES = 2 << 20
-TITLES = {"sgd": "SGD", "ode": "limiting theory"}
+KIND_TITLES = {"sgd": "SGD", "ode": "limiting theory"}
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Variable:
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
-        """About 2 MB, sized for reading: neighbouring runs, or some of the times of a large one."""
-        room = CHUNK_BYTES // np.dtype(self.dtype).itemsize
+        """Chunk shape of about 2 MB: neighbouring runs, or some of the times of a large run."""
+        values_left = CHUNK_BYTES // np.dtype(self.dtype).itemsize
         chunks: list[int] = []
         for dim, size in zip(reversed(self.dims), reversed(self.shape), strict=True):
-            whole = dim in self.trailing and dim != "time"  # never a part of a sample
-            chunks.insert(0, size if whole else max(1, min(size, room)))
-            room //= max(1, size)
+            is_undivided = dim in self.trailing and dim != "time"  # a sample is never split
+            chunks.insert(0, size if is_undivided else max(1, min(size, values_left)))
+            values_left //= max(1, size)
         return tuple(chunks)
 
     @property
@@ -64,7 +64,7 @@ class Variable:
 
 
 class Schema:
-    """The arrays of a grid's dataset, by kind of run and by name without its prefix."""
+    """The arrays of the dataset of a grid, by kind of run and by name without its prefix."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
@@ -83,7 +83,7 @@ class Schema:
         self.delta_t, self.gamma_over_p = gamma / (p * d), gamma / p
 
     def leading(self, kind: Kind) -> tuple[str, ...]:
-        """Dimensions that number the runs of a kind."""
+        """Return the dimensions that number the runs of a kind."""
         dims = self.grid.dims
         if kind == "sgd":
             return (*dims, "seed", "repeat")
@@ -91,53 +91,53 @@ class Schema:
         return (*dims[:core], "regime", *dims[core:], "seed")
 
     def positions(self, kind: Kind, runs: RunTable) -> tuple[AnyArray, ...]:
-        """Indices of runs of a kind along its leading dimensions."""
+        """Return the indices of runs along the leading dimensions of their kind."""
         point = np.unravel_index(runs.point, self.grid.shape)
-        along = dict(zip(self.grid.dims, point, strict=True))
-        along |= {"regime": runs.regime, "seed": runs.seed, "repeat": runs.repeat}
-        return tuple(along[dim] for dim in self.leading(kind))
+        indices = dict(zip(self.grid.dims, point, strict=True))
+        indices |= {"regime": runs.regime, "seed": runs.seed, "repeat": runs.repeat}
+        return tuple(indices[dim] for dim in self.leading(kind))
 
     @cached_property
     def variables(self) -> dict[Kind, dict[str, Variable]]:
-        return {kind: self._of(kind) for kind in RunNumbers(self.grid).kinds}
+        return {kind: self._make_variables(kind) for kind in RunNumbers(self.grid).kinds}
 
-    def _of(self, kind: Kind) -> dict[str, Variable]:
-        grid, found = self.grid, {}
+    def _make_variables(self, kind: Kind) -> dict[str, Variable]:
+        grid, variables = self.grid, {}
         for name in grid.observables:
-            found[name] = self._variable(kind, name, ("time", *OBSERVABLES[name].dims))
+            variables[name] = self._variable(kind, name, ("time", *OBSERVABLES[name].dims))
         if grid.overlaps:
-            found["overlap_student_teacher"] = self._variable(
+            variables["overlap_student_teacher"] = self._variable(
                 kind, "overlap_student_teacher", ("time", "student", "teacher")
             )
-            if kind == "sgd" or any(not _mean_field(name) for name in grid.regimes):
-                found["overlap_student"] = self._variable(
+            if kind == "sgd" or any(not _is_mean_field(name) for name in grid.regimes):
+                variables["overlap_student"] = self._variable(
                     kind, "overlap_student", ("time", "student", "student_other")
                 )
-            if kind == "ode" and any(_mean_field(name) or name == "auto" for name in grid.regimes):
-                found["orthogonal_norm"] = self._variable(kind, "orthogonal_norm", ("time", "student"))
+            if kind == "ode" and any(_is_mean_field(name) or name == "auto" for name in grid.regimes):
+                variables["orthogonal_norm"] = self._variable(kind, "orthogonal_norm", ("time", "student"))
         flags = {
-            "long_name": f"how each run of the {TITLES[kind]} ended",
+            "long_name": f"how each run of the {KIND_TITLES[kind]} ended",
             "units": "1",
             "flag_values": [status.value for status in Status],
             "flag_meanings": " ".join(status.label for status in Status),
         }
-        found["seconds"] = self._variable(
+        variables["seconds"] = self._variable(
             kind, "seconds", (), {"long_name": "processor time of a run", "units": "s"}
         )
         if kind == "sgd":
-            found["steps"] = self._variable(
+            variables["steps"] = self._variable(
                 kind, "steps", (), {"long_name": "steps taken by the end of a run", "units": "1"}, "int64"
             )
         if kind == "ode" and "auto" in grid.regimes:
-            about_regime = {
+            regime_attributes = {
                 "long_name": "the regime that auto chose",
                 "units": "1",
                 "flag_values": list(range(len(REGIMES))),
                 "flag_meanings": " ".join(REGIMES),
             }
-            found["regime"] = self._variable(kind, "regime", (), about_regime, "int8", fill=-1)
-        found["status"] = self._variable(kind, "status", (), flags, "int8")
-        return found
+            variables["regime"] = self._variable(kind, "regime", (), regime_attributes, "int8", fill=-1)
+        variables["status"] = self._variable(kind, "status", (), flags, "int8")
+        return variables
 
     def _variable(
         self,
@@ -150,20 +150,20 @@ class Schema:
     ) -> Variable:
         leading = self.leading(kind)
         shape = tuple(self.sizes[dim] for dim in (*leading, *trailing))
-        labels = attributes or {**about(name), "source": TITLES[kind]}
+        labels = attributes or {**variable_attributes(name), "source": KIND_TITLES[kind]}
         if fill is None:
             fill = math.nan if dtype == "float64" else 0
         return Variable(f"{kind}_{name}", leading, trailing, shape, dtype, labels, fill)
 
     def run_bytes(self, kind: Kind) -> int:
-        """Of one run, uncompressed."""
+        """Return the uncompressed bytes of one run."""
         return sum(variable.run_bytes for variable in self.variables[kind].values())
 
     @property
     def bytes(self) -> int:
-        """Of all arrays, uncompressed."""
-        return sum(variable.bytes for some in self.variables.values() for variable in some.values())
+        """Uncompressed bytes of all arrays."""
+        return sum(variable.bytes for variables in self.variables.values() for variable in variables.values())
 
 
-def _mean_field(regime: str) -> bool:
+def _is_mean_field(regime: str) -> bool:
     return regime in REGIMES and REGIMES[regime].mean_field

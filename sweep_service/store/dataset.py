@@ -1,4 +1,4 @@
-"""The Zarr dataset of a sweep: created whole and empty, then filled run by run by one writer."""
+"""The Zarr dataset of a sweep: created empty in its final shape, then filled by one writer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import xarray as xr
 import zarr
 
 from sweep_service.errors import TooNew, reading
-from sweep_service.faults import fault
-from sweep_service.model.labels import about
+from sweep_service.faults import fault_point
+from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import POINT
 from sweep_service.planning.plan import SweepPlan
@@ -23,11 +23,11 @@ from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.objects import Objects
 
-STATUS = "status"
+STATUS = "status"  # the variable that is written last
 
 
 class SweepDataset:
-    """The one writer of a sweep's arrays."""
+    """The only writer of the arrays of a sweep."""
 
     def __init__(self, objects: Objects, name: str, plan: SweepPlan) -> None:
         self.name, self.plan = name, plan
@@ -36,22 +36,24 @@ class SweepDataset:
             self.group = zarr.open_group(self.store, mode="r+")
             version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
         if version > LAYOUT_VERSION:
-            raise TooNew(f"{name} has layout {version}; this version reads {LAYOUT_VERSION} and older")
+            raise TooNew(
+                f"{name} has layout {version}, but this version reads only {LAYOUT_VERSION} and older"
+            )
 
     @classmethod
     def create(
         cls, objects: Objects, name: str, plan: SweepPlan, attributes: Mapping[str, Any]
     ) -> SweepDataset:
-        """Arrays of their final shape, filled with nothing."""
-        labels = coordinates(plan.schema).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
-        with objects.making(name) as store, warnings.catch_warnings():
+        """Create arrays of the final shape, with fill values only."""
+        labels = make_coordinates(plan.schema).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
+        with objects.creating_dataset(name) as store, warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", zarr.errors.ZarrUserWarning
-            )  # consolidation is not in version 3 yet
+            )  # Zarr format 3 does not specify consolidated metadata yet
             labels.to_zarr(store, mode="w", consolidated=False, zarr_format=3)
             group = zarr.open_group(store, mode="r+")
-            for some in plan.schema.variables.values():
-                for variable in some.values():
+            for variables in plan.schema.variables.values():
+                for variable in variables.values():
                     group.create_array(
                         variable.name,
                         shape=variable.shape,
@@ -67,127 +69,129 @@ class SweepDataset:
     def write(
         self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray], rows: AnyArray | None = None
     ) -> None:
-        """Values of the runs with these numbers; the status last, when the rest is on the disk.
+        """Write values of the runs with these numbers; the status last, when the rest is on disk.
 
-        `rows` says which row of the values is each run's, where several runs have the same.
+        `rows` gives the row of `values` that belongs to each run; by default, one row per run in order.
         """
-        places = self.plan.positions(kind, numbers)
+        positions = self.plan.positions(kind, numbers)
         rows = np.arange(len(numbers)) if rows is None else rows
         variables = self.plan.schema.variables[kind]
         for name in sorted(values, key=lambda name: name == STATUS):
             if name == STATUS:
                 self.store.sync()
-                fault("merge:values")
-            self._write(variables[name], places, values[name], rows)
+                fault_point("merge:values")
+            self._write(variables[name], positions, values[name], rows)
         self.store.sync()
-        fault("merge:status")
+        fault_point("merge:status")
 
     def _write(
-        self, variable: Variable, places: tuple[AnyArray, ...], values: AnyArray, rows: AnyArray
+        self, variable: Variable, positions: tuple[AnyArray, ...], values: AnyArray, rows: AnyArray
     ) -> None:
-        """Read, change and write each chunk that is touched once; what is replaced whole is not read."""
-        array = self._array(variable.name)
-        for runs, where, inside in by_chunk(variable, places):
-            replaced = np.zeros([part.stop - part.start for part in where], dtype=bool)
+        """Read, change and write each affected chunk once; a chunk that is replaced entirely is not read."""
+        array = self._open_array(variable.name)
+        for runs, chunk, inside in group_by_chunk(variable, positions):
+            replaced = np.zeros([extent.stop - extent.start for extent in chunk], dtype=bool)
             replaced[inside] = True
             if replaced.all():
                 block = np.empty((*replaced.shape, *variable.run_shape), variable.dtype)
             else:
-                block = self._block(variable.name, where)
+                block = self._read_block(variable.name, chunk)
             block[inside] = values[rows[runs]]
-            array[where] = block
+            array[chunk] = block
 
-    def read(self, kind: Kind, numbers: AnyArray, room: Mapping[str, Variable]) -> dict[str, AnyArray]:
-        """Values (run, ...) of runs with these numbers, in the shapes of another sweep's variables."""
-        places = self.plan.positions(kind, numbers)
-        found: dict[str, AnyArray] = {}
-        for name, variable in room.items():
-            mine = self.plan.schema.variables[kind].get(name)
-            theirs = variable.run_shape
-            values = found[name] = np.full((len(numbers), *theirs), variable.fill, variable.dtype)
-            if mine is None:  # none of these runs has it
+    def read(self, kind: Kind, numbers: AnyArray, targets: Mapping[str, Variable]) -> dict[str, AnyArray]:
+        """Return the values (run, ...) of runs, in the shapes of the variables of another sweep."""
+        positions = self.plan.positions(kind, numbers)
+        result: dict[str, AnyArray] = {}
+        for name, target in targets.items():
+            source = self.plan.schema.variables[kind].get(name)
+            values = result[name] = np.full((len(numbers), *target.run_shape), target.fill, target.dtype)
+            if source is None:  # not stored in this sweep
                 continue
-            corner = tuple(slice(0, min(pair)) for pair in zip(mine.run_shape, theirs, strict=True))
-            for runs, where, inside in by_chunk(mine, places):
-                block = self._block(mine.name, where)[inside]
-                place: Any = (runs, *corner)
-                values[place] = block[(slice(None), *corner)]
-        return found
+            shapes = zip(source.run_shape, target.run_shape, strict=True)
+            common = tuple(slice(0, min(sizes)) for sizes in shapes)
+            for runs, chunk, inside in group_by_chunk(source, positions):
+                block = self._read_block(source.name, chunk)[inside]
+                index: Any = (runs, *common)
+                values[index] = block[(slice(None), *common)]
+        return result
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Where it comes from."""
+        """Attributes of the dataset as text, such as its provenance."""
         return {name: str(value) for name, value in self.group.attrs.items()}
 
     def counts(self) -> Counter[Status]:
-        """Runs by status."""
+        """Count runs by status."""
         counts: Counter[Status] = Counter()
         for kind in self.plan.runs.kinds:
-            values = self._block(f"{kind}_{STATUS}")
+            values = self._read_block(f"{kind}_{STATUS}")
             with reading(f"{self.name}/{kind}_{STATUS}"):
                 counts += count_statuses(values)
         return counts
 
-    def _array(self, name: str) -> zarr.Array[Any]:
+    def _open_array(self, name: str) -> zarr.Array[Any]:
         with reading(f"{self.name}/{name}"):
             array = self.group[name]
             assert isinstance(array, zarr.Array)
             return array
 
-    def _block(self, name: str, where: tuple[slice, ...] | EllipsisType = ...) -> AnyArray:
-        array = self._array(name)
+    def _read_block(self, name: str, block: tuple[slice, ...] | EllipsisType = ...) -> AnyArray:
+        array = self._open_array(name)
         with reading(f"{self.name}/{name}"):
-            return np.array(array[where])
+            return np.array(array[block])
 
     def status(self, kind: Kind) -> AnyArray:
-        """The status of each run, in the order of their numbers."""
-        array = self._block(f"{kind}_{STATUS}")
+        """Return the status of each run, in the order of run numbers."""
+        array = self._read_block(f"{kind}_{STATUS}")
         return array[self.plan.positions(kind)]
 
 
-def by_chunk(
-    variable: Variable, places: tuple[AnyArray, ...]
+def group_by_chunk(
+    variable: Variable, positions: tuple[AnyArray, ...]
 ) -> Iterator[tuple[AnyArray, tuple[slice, ...], tuple[AnyArray, ...]]]:
-    """Runs that share a chunk: which they are, where the chunk is, and where in it they are."""
+    """Yield (indices of runs, slices of their chunk, positions within the chunk) for each affected chunk."""
     n = len(variable.leading)
-    if len(places[0]) == 0:
+    if len(positions[0]) == 0:
         return
     sizes = np.array(variable.chunks[:n])
-    chunks = np.stack(places, axis=-1) // sizes
+    chunks = np.stack(positions, axis=-1) // sizes
     order = np.lexsort(chunks.T[::-1])
     begins = np.flatnonzero(np.any(np.diff(chunks[order], axis=0, prepend=-1) != 0, axis=1))
     for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
         runs = order[begin:end]
         corner = chunks[runs[0]] * sizes
-        where = tuple(
-            slice(int(c), int(min(c + size, whole)))
-            for c, size, whole in zip(corner, sizes, variable.shape[:n], strict=True)
+        chunk = tuple(
+            slice(int(start), int(min(start + size, length)))
+            for start, size, length in zip(corner, sizes, variable.shape[:n], strict=True)
         )
-        yield runs, where, tuple(place[runs] - c for place, c in zip(places, corner, strict=True))
+        yield runs, chunk, tuple(axis[runs] - start for axis, start in zip(positions, corner, strict=True))
 
 
-def coordinates(schema: Schema) -> xr.Dataset:
-    """Every dimension labelled, and delta_t and gamma/p at every point."""
+def make_coordinates(schema: Schema) -> xr.Dataset:
+    """Make the coordinates of a dataset: labels of the dimensions, delta_t and gamma/p at every point."""
     grid = schema.grid
-    dims = {dim for some in schema.variables.values() for v in some.values() for dim in v.dims}
-    found: dict[str, Any] = {"seed": list(grid.seeds), "repeat": list(grid.repeats), "time": grid.times}
-    found["regime"] = np.array(grid.regimes, dtype=object)
+    dims = {dim for kind in schema.variables.values() for variable in kind.values() for dim in variable.dims}
+    labels: dict[str, Any] = {"seed": list(grid.seeds), "repeat": list(grid.repeats), "time": grid.times}
+    labels["regime"] = np.array(grid.regimes, dtype=object)
     for dim in ("student", "student_other", "teacher"):
-        found[dim] = np.arange(schema.sizes[dim])
-    found["cosine_bin"] = (2.0 * np.arange(schema.sizes["cosine_bin"]) + 1.0) / schema.sizes[
+        labels[dim] = np.arange(schema.sizes[dim])
+    labels["cosine_bin"] = (2.0 * np.arange(schema.sizes["cosine_bin"]) + 1.0) / schema.sizes[
         "cosine_bin"
     ] - 1.0
     dataset = xr.Dataset(
         coords={
-            name: xr.Variable(name, values, about(name)) for name, values in found.items() if name in dims
+            name: xr.Variable(name, values, variable_attributes(name))
+            for name, values in labels.items()
+            if name in dims
         }
     )
     for name, values in grid.axes.items():
-        text = isinstance(values[0], str)
-        column = np.array(values, dtype=object) if text else np.array(values)
+        is_text = isinstance(values[0], str)
+        column = np.array(values, dtype=object) if is_text else np.array(values)
         dataset = dataset.assign_coords(
-            {name: xr.Variable(name if grid.is_product else POINT, column, about(name))}
+            {name: xr.Variable(name if grid.is_product else POINT, column, variable_attributes(name))}
         )
-    for name, where in (("delta_t", schema.delta_t), ("gamma_over_p", schema.gamma_over_p)):
-        dataset = dataset.assign_coords({name: xr.Variable(grid.dims, where, about(name))})
+    for name, column in (("delta_t", schema.delta_t), ("gamma_over_p", schema.gamma_over_p)):
+        dataset = dataset.assign_coords({name: xr.Variable(grid.dims, column, variable_attributes(name))})
     return dataset

@@ -1,4 +1,4 @@
-"""Folders and files that survive a loss of power."""
+"""Writes of folders and files that survive a power failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def make_folder(path: Path) -> None:
-    """A folder and those above it, on the disk."""
+    """Create a folder and its parents durably."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -15,7 +15,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Bring a file's content, or a folder's entries, to the disk."""
+    """Flush the content of a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

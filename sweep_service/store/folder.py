@@ -1,17 +1,18 @@
-"""A data folder: the sweeps in it, their ledger, and the lock that lets one process change them.
+"""The data folder: its sweeps, their ledger, and the lock that lets one process change them.
 
 <data>/lock                     held by the one process that writes
-<data>/sweeps/<id>.json         a spec as it was asked for
-<data>/sweeps/<id>.keys         the keys of its runs, by which later sweeps find them
+<data>/sweeps/<id>.json         the spec as it was submitted
+<data>/sweeps/<id>.keys         the run keys, by which later sweeps find runs to reuse
 <data>/sweeps/<id>.zarr/        the dataset
-<data>/sweeps/<id>.parts/       results that wait to be merged, and checkpoints
-<data>/sweeps/<id>.failures/    one capsule for each run that failed, its copies named in it
-<data>/sweeps/<id>.unowned      while a sweep comes or goes: who finds it at a start removes what there is
-<state>/ledger.sqlite           how far everything is
-<state>/calibration.json        how fast this machine is
+<data>/sweeps/<id>.parts/       parts that are not merged yet, checkpoints and crash markers
+<data>/sweeps/<id>.failures/    one failure record for each failed run, with its copies
+<data>/sweeps/<id>.unowned      marks a sweep that is being created or removed; if it is found when a
+                                conductor starts, the sweep is removed
+<state>/ledger.sqlite           the ledger: states of sweeps, progress of bundles
+<state>/calibration.json        the speed of this machine
 
-<data> is a folder or an s3:// URL. <state> is the same folder, unless another is named; for a bucket it is
-on this machine.
+<data> is a folder or an s3:// URL. <state> is the same folder by default, and for a bucket a folder of this
+machine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from sweep_service.errors import InvalidInput, reading
-from sweep_service.numerics.npz import arrays_in
+from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration
 from sweep_service.planning.grids import Grid
@@ -44,61 +45,61 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
-from sweep_service.store.objects import ROOT, Objects, nothing
-from sweep_service.validation import number
+from sweep_service.store.objects import ROOT, Objects, no_guard
+from sweep_service.validation import read_number
 
 if TYPE_CHECKING:
     import xarray as xr
 
 CALIBRATION = "calibration.json"
 LEDGER = "ledger.sqlite"
-UNOWNED = ".unowned"
+INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
 LOCK = "lock"
 SWEEPS = "sweeps"
 
 
-def place_of(data: str | os.PathLike[str]) -> Path | str:
-    """A path, or the URL of a bucket."""
+def parse_location(data: str | os.PathLike[str]) -> Path | str:
+    """Parse a path, a file:// URL or an s3:// URL; return a path, or the URL of a bucket."""
     text = os.fspath(data)
-    scheme, there, rest = text.partition("://")
-    if not there:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
         return Path(text)
     if scheme == "file":
-        found = urlsplit(text)
-        if found.netloc not in ("", "localhost") or not found.path.startswith("/"):
-            raise InvalidInput("data", text, "must be such as file:///srv/sweeps: a folder of this machine")
-        return Path(unquote(found.path))
+        url = urlsplit(text)
+        if url.netloc not in ("", "localhost") or not url.path.startswith("/"):
+            raise InvalidInput("data", text, "must be a folder of this machine, such as file:///srv/sweeps")
+        return Path(unquote(url.path))
     if scheme != "s3":
         raise InvalidInput(
             "data", text, "must be a folder, file:///folder, s3://bucket or s3://bucket/folder"
         )
-    from sweep_service.store.s3 import split
+    from sweep_service.store.s3 import split_url
 
-    split(text)
+    split_url(text)
     return f"{scheme}://{rest.rstrip('/')}"
 
 
-def default_state(place: Path | str) -> Path:
-    """Where what is known of it stays: beside it, or, of a bucket, always at the same place of this user."""
-    if isinstance(place, Path):
-        return place
+def default_state_folder(location: Path | str) -> Path:
+    """Return the data folder itself or, for a bucket, a folder of this user that depends on the URL only."""
+    if isinstance(location, Path):
+        return location
     home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    words = re.sub(r"[^A-Za-z0-9]+", "-", place.removeprefix("s3://"))[:40]
-    digest = hashlib.sha256(place.encode()).hexdigest()[:8]
-    return Path(home).expanduser() / "sweep-service" / f"{words}-{digest}"
+    name = re.sub(r"[^A-Za-z0-9]+", "-", location.removeprefix("s3://"))[:40]
+    digest = hashlib.sha256(location.encode()).hexdigest()[:8]
+    return Path(home).expanduser() / "sweep-service" / f"{name}-{digest}"
 
 
 class DataFolder:
-    """Paths and readers; who wants to change something holds the `lock`."""
+    """Access to the files of a data folder. Changes require that the caller holds the `lock`."""
 
     def __init__(self, root: str | os.PathLike[str], state: str | os.PathLike[str] | None = None) -> None:
-        self.root = place_of(root)
-        self.state = Path(state) if state is not None else default_state(self.root)
-        self.objects = _objects(self.root)
+        self.root = parse_location(root)
+        self.state = Path(state) if state is not None else default_state_folder(self.root)
+        self.objects = _open_objects(self.root)
 
     @property
-    def where(self) -> str:
-        """A name that means the same to every process on machines that share it."""
+    def location(self) -> str:
+        """The URL or absolute path, valid for every process on machines that share the folder."""
         return self.root if isinstance(self.root, str) else os.path.abspath(self.root)
 
     def ledger(self) -> Ledger:
@@ -109,145 +110,151 @@ class DataFolder:
         return (self.state / LEDGER).exists()
 
     @contextmanager
-    def lock(self, about: str = "") -> Iterator[None]:
-        """Free soon after its holder dies, however that happens; `about` is the URL of a service."""
+    def lock(self, service_url: str = "") -> Iterator[None]:
+        """Hold the lock, which becomes free soon after its holder dies in any way.
+
+        `service_url` is shown to a process that fails to get the lock.
+        """
         if isinstance(self.root, Path):
             self.root.mkdir(parents=True, exist_ok=True)
-            held = file_lock(self.root / LOCK, about)
+            held = file_lock(self.root / LOCK, service_url)
         else:
-            from sweep_service.store.lease import lease
+            from sweep_service.store.lease import hold_lease
 
-            held = lease(self.root, LOCK, about)
-        with held as require:
+            held = hold_lease(self.root, LOCK, service_url)
+        with held as guard:
             self.objects.prepare()
-            self.objects.may_write = require
+            self.objects.write_guard = guard
             try:
                 yield
             finally:
-                self.objects.may_write = nothing
+                self.objects.write_guard = no_guard
 
-    def require(self) -> None:
-        """StoreGone while the place is not there, InUse if it is another's now; for who holds the lock."""
-        self.objects.may_write()
+    def check_writable(self) -> None:
+        """Raise StoreGone while the folder is unavailable, InUse if another process has taken the lease.
 
-    def disown(self, sweep: str) -> None:
-        """Mark files as nobody's: from before the first until the ledger knows, and when they are to go."""
-        self.objects.put(f"{sweep}{UNOWNED}", b"")
+        Without the lock it does nothing.
+        """
+        self.objects.write_guard()
 
-    def own(self, sweep: str) -> None:
-        self.objects.delete(f"{sweep}{UNOWNED}")
+    def mark_incomplete(self, sweep_id: str) -> None:
+        """Mark a sweep whose files are being created, or are about to be removed."""
+        self.objects.put(f"{sweep_id}{INCOMPLETE_SUFFIX}", b"")
 
-    def is_owned(self, sweep: str) -> bool:
-        return not self.objects.exists(f"{sweep}{UNOWNED}")
+    def mark_complete(self, sweep_id: str) -> None:
+        self.objects.delete(f"{sweep_id}{INCOMPLETE_SUFFIX}")
 
-    def dataset_path(self, sweep: str) -> Path | str:
-        """A path, or a URL."""
+    def is_complete(self, sweep_id: str) -> bool:
+        return not self.objects.exists(f"{sweep_id}{INCOMPLETE_SUFFIX}")
+
+    def dataset_path(self, sweep_id: str) -> Path | str:
+        """Return the path or the URL of the dataset."""
         if isinstance(self.root, Path):
-            return self.root / SWEEPS / f"{sweep}.zarr"
-        return f"{self.root}/{SWEEPS}/{sweep}.zarr"
+            return self.root / SWEEPS / f"{sweep_id}.zarr"
+        return f"{self.root}/{SWEEPS}/{sweep_id}.zarr"
 
-    def address(self, sweep: str) -> str:
-        """Of the dataset, for people and for `xr.open_zarr`, wherever they are."""
-        return f"{self.where}/{SWEEPS}/{sweep}.zarr"
+    def address(self, sweep_id: str) -> str:
+        """Return the absolute path or the URL of the dataset, for messages and `xr.open_zarr`."""
+        return f"{self.location}/{SWEEPS}/{sweep_id}.zarr"
 
-    def has_dataset(self, sweep: str) -> bool:
-        return self.objects.exists(f"{sweep}.zarr/{ROOT}")
+    def has_dataset(self, sweep_id: str) -> bool:
+        return self.objects.exists(f"{sweep_id}.zarr/{ROOT}")
 
-    def opened(self, sweep: str) -> xr.Dataset:
-        """The dataset as it is now, to look at; values are read when they are asked for."""
+    def open_dataset(self, sweep_id: str) -> xr.Dataset:
+        """Open the dataset read-only in its current state; values are read lazily."""
         import xarray as xr
 
-        return xr.open_zarr(self.objects.chunks(f"{sweep}.zarr"), chunks=None)
+        return xr.open_zarr(self.objects.chunks(f"{sweep_id}.zarr"), chunks=None)
 
-    def create_dataset(self, sweep: str, plan: SweepPlan, attributes: Mapping[str, Any]) -> SweepDataset:
-        return SweepDataset.create(self.objects, f"{sweep}.zarr", plan, attributes)
+    def create_dataset(self, sweep_id: str, plan: SweepPlan, attributes: Mapping[str, Any]) -> SweepDataset:
+        return SweepDataset.create(self.objects, f"{sweep_id}.zarr", plan, attributes)
 
-    def dataset(self, sweep: str) -> SweepDataset:
-        return SweepDataset(self.objects, f"{sweep}.zarr", self.plan(sweep))
+    def dataset(self, sweep_id: str) -> SweepDataset:
+        return SweepDataset(self.objects, f"{sweep_id}.zarr", self.plan(sweep_id))
 
-    def spec(self, sweep: str) -> SweepSpec:
-        return _spec(self.objects, sweep)
+    def spec(self, sweep_id: str) -> SweepSpec:
+        return _read_spec(self.objects, sweep_id)
 
-    def plan(self, sweep: str) -> SweepPlan:
-        return _plan(self.where, sweep)
+    def plan(self, sweep_id: str) -> SweepPlan:
+        return _read_plan(self.location, sweep_id)
 
-    def keys(self, sweep: str) -> dict[Kind, AnyArray]:
-        name = f"{sweep}.keys"
+    def keys(self, sweep_id: str) -> dict[Kind, AnyArray]:
+        name = f"{sweep_id}.keys"
         content = self.objects.get(name)
         with reading(name):
-            found = arrays_in(content)
-            return {kind: found[kind] for kind in KINDS}
+            arrays = read_arrays(content)
+            return {kind: arrays[kind] for kind in KINDS}
 
-    def put_keys(self, sweep: str, keys: Mapping[Kind, AnyArray]) -> None:
+    def put_keys(self, sweep_id: str, keys: Mapping[Kind, AnyArray]) -> None:
         file = io.BytesIO()
         np.savez(file, **dict(keys))  # type: ignore[arg-type]
-        self.objects.put(f"{sweep}.keys", file.getvalue())
+        self.objects.put(f"{sweep_id}.keys", file.getvalue())
 
     def calibration(self) -> Calibration:
         try:
-            found = json.loads((self.state / CALIBRATION).read_text("utf-8"))
-            return Calibration({name: number(found[name], name, above=0.0) for name in found})
-        except (FileNotFoundError, TypeError, ValueError):  # or damaged: estimates begin again
+            factors = json.loads((self.state / CALIBRATION).read_text("utf-8"))
+            return Calibration({name: read_number(factors[name], name, above=0.0) for name in factors})
+        except (FileNotFoundError, TypeError, ValueError):  # absent or damaged
             return Calibration()
 
-    def put_calibration(self, known: Calibration) -> None:
+    def put_calibration(self, calibration: Calibration) -> None:
         self.state.mkdir(parents=True, exist_ok=True)
-        fresh = self.state / f"{CALIBRATION}.partial"
-        fresh.write_text(json.dumps(dict(known.factors)), "utf-8")
-        os.replace(fresh, self.state / CALIBRATION)
+        partial = self.state / f"{CALIBRATION}.partial"
+        partial.write_text(json.dumps(dict(calibration.factors)), "utf-8")
+        os.replace(partial, self.state / CALIBRATION)
 
-    def remove(self, sweep: str) -> None:
-        """All files of a sweep, the dataset first."""
-        self.objects.clear(f"{sweep}.zarr")
-        for name in (f"{sweep}.json", f"{sweep}.keys"):
+    def remove(self, sweep_id: str) -> None:
+        """Remove all files of a sweep, the dataset first."""
+        self.objects.clear(f"{sweep_id}.zarr")
+        for name in (f"{sweep_id}.json", f"{sweep_id}.keys"):
             self.objects.delete(name)
-        for folder in (f"{sweep}.parts", f"{sweep}.failures"):
+        for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
             self.objects.clear(folder)
-        self.own(sweep)
+        self.mark_complete(sweep_id)
 
-    def clear_parts(self, sweep: str) -> None:
-        """What is left of bundles when nothing is to come: checkpoints of attempts that others overtook."""
-        self.objects.clear(f"{sweep}.parts")
+    def clear_parts(self, sweep_id: str) -> None:
+        """Remove what is left when a sweep has ended, such as checkpoints of abandoned attempts."""
+        self.objects.clear(f"{sweep_id}.parts")
 
-    def with_parts(self) -> list[str]:
-        """Sweeps, also such as have gone, of which there are parts."""
-        ending = ".parts"
-        return sorted(name.removesuffix(ending) for name in self.objects.top() if name.endswith(ending))
+    def sweeps_with_parts(self) -> list[str]:
+        """Return the ids of sweeps that have parts, including sweeps that were removed."""
+        suffix = ".parts"
+        return sorted(name.removesuffix(suffix) for name in self.objects.list_top() if name.endswith(suffix))
 
-    def has_spec(self, sweep: str) -> bool:
-        return self.objects.exists(f"{sweep}.json")
+    def has_spec(self, sweep_id: str) -> bool:
+        return self.objects.exists(f"{sweep_id}.json")
 
     def free_bytes(self) -> int:
-        """On the disk of this machine where it is, or will be; a bucket is as large as it is paid for."""
-        here = {self.state, *([self.root] if isinstance(self.root, Path) else [])}
-        return min(_free_bytes(path.resolve()) for path in here)
+        """Return the free space on the disks of this machine that hold the data and the state."""
+        folders = {self.state, *([self.root] if isinstance(self.root, Path) else [])}
+        return min(_free_bytes(path.resolve()) for path in folders)
 
-    def room(self) -> int:
-        """For datasets."""
+    def free_dataset_bytes(self) -> int:
+        """Return the free space for datasets; a bucket has no limit."""
         return self.free_bytes() if isinstance(self.root, Path) else sys.maxsize
 
 
-def _free_bytes(there: Path) -> int:
-    while not there.exists():
-        there = there.parent
-    return shutil.disk_usage(there).free
+def _free_bytes(path: Path) -> int:
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
 
 
-def _objects(place: Path | str) -> Objects:
-    if isinstance(place, Path):
-        return LocalObjects(place / SWEEPS)
+def _open_objects(location: Path | str) -> Objects:
+    if isinstance(location, Path):
+        return LocalObjects(location / SWEEPS)
     from sweep_service.store.s3 import S3Objects
 
-    return S3Objects(f"{place}/{SWEEPS}")
+    return S3Objects(f"{location}/{SWEEPS}")
 
 
-@lru_cache(maxsize=8)  # a worker meets the same sweep again and again
-def _plan(where: str, sweep: str) -> SweepPlan:
-    return SweepPlan(Grid.of(_spec(_objects(place_of(where)), sweep), checked=True))
+@lru_cache(maxsize=8)  # a worker computes many bundles of the same sweep
+def _read_plan(location: str, sweep_id: str) -> SweepPlan:
+    return SweepPlan(Grid.of(_read_spec(_open_objects(parse_location(location)), sweep_id), validate=False))
 
 
-def _spec(objects: Objects, sweep: str) -> SweepSpec:
-    name = f"{sweep}.json"
+def _read_spec(objects: Objects, sweep_id: str) -> SweepSpec:
+    name = f"{sweep_id}.json"
     content = objects.get(name)
     with reading(name):
         return SweepSpec.parse(json.loads(content))

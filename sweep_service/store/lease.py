@@ -1,9 +1,10 @@
-"""One process at a time changes a bucket: an object that its holder writes anew every few seconds.
+"""The lease of a bucket: an object that its holder rewrites every few seconds.
 
-No clock is compared with another. Who wants the lease looks at the object: if it changes, its holder
-lives; if it has not changed for as long as a lease lasts, it is taken over, by a write that only succeeds
-on what was seen. A holder that could not write for so long does not touch the data until it can again, and
-gives up if somebody else has the lease by then.
+Clocks of different machines are never compared. A process that wants the lease watches the object. If the
+object changes, its holder is alive. If it has not changed for the duration of a lease, the process takes it
+over with a conditional write, which fails if the object has changed in the meantime. A holder that could not
+rewrite the object for that long stops writing data until it can again, and gives up if another process has
+taken the lease by then.
 """
 
 from __future__ import annotations
@@ -23,127 +24,147 @@ from typing import Any
 from obstore.exceptions import PreconditionError
 
 from sweep_service.errors import InUse, NotFound, StoreGone
-from sweep_service.store.locks import in_use
+from sweep_service.store.locks import in_use_error
 from sweep_service.store.s3 import Bucket
 
-LASTS = 20.0  # seconds
-BEAT = 4.0  # seconds between two writes
-MARGIN = 4.0  # seconds before the end in which nothing is begun
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LeaseTimes:
+    """Durations in seconds. In the last `margin` before a lease ends, its holder starts no write."""
+
+    duration: float = 20.0
+    renew_interval: float = 4.0
+    margin: float = 4.0
+
+
+DEFAULT_TIMES = LeaseTimes()
 
 
 @dataclass
 class Lease:
     bucket: Bucket
     name: str
-    about: str
+    service_url: str  # shown to a process that fails to get the lease
     holder: str
+    times: LeaseTimes = DEFAULT_TIMES
     tag: str = ""
-    beats: int = 0
-    written: float = 0.0  # when the last write that succeeded was begun
-    why: str = ""
-    lost: bool = False
+    renewals: int = 0
+    renewed: float = 0.0  # when the last successful write was started
+    problem: str = ""
+    is_lost: bool = False
 
-    def take(self, sleep: Callable[[float], None] = clock.sleep) -> None:
-        """Now, or when a holder that shows no sign of life has had its time."""
-        seen, since = "", clock.monotonic()
+    def acquire(self, sleep: Callable[[float], None] = clock.sleep) -> None:
+        """Take the lease at once if it is free, or after its holder has shown no sign of life in time."""
+        seen_tag, since = "", clock.monotonic()
         while not self._create():
             try:
-                found = self.bucket.find(self.name)
-            except NotFound:  # let go just now
+                stored = self.bucket.fetch(self.name)
+            except NotFound:  # released in the meantime
                 continue
-            holder = _read(found.content)
-            if not seen:
-                log.info("%s was left by %s: waiting for a sign of life", self.bucket.url, holder["process"])
-                seen, since = found.tag, clock.monotonic()
-            elif found.tag != seen:
-                raise in_use(self.bucket.url, holder["process"], holder["about"])
-            elif clock.monotonic() - since > LASTS:
-                self.tag = found.tag
-                if self.beat():
+            holder = _parse(stored.content)
+            if not seen_tag:
+                log.info(
+                    "%s has a lease of %s: checking whether it is alive", self.bucket.url, holder["process"]
+                )
+                seen_tag, since = stored.tag, clock.monotonic()
+            elif stored.tag != seen_tag:
+                raise in_use_error(self.bucket.url, holder["process"], holder["about"])
+            elif clock.monotonic() - since > self.times.duration:
+                self.tag = stored.tag
+                if self.renew():
                     return
-                raise in_use(self.bucket.url, "a process that was faster", "")
-            sleep(BEAT / 4)
+                raise in_use_error(self.bucket.url, "a process that was faster", "")
+            sleep(self.times.renew_interval / 4)
 
     def _create(self) -> bool:
         began = clock.monotonic()
         tag = self.bucket.create(self.name, self._content())
         if tag is not None:
-            self.tag, self.written = tag, began
-        return tag is not None or self._is_ours()  # a write whose answer was lost is tried again
+            self.tag, self.renewed = tag, began
+        return tag is not None or self._is_ours()  # the response to an earlier write may have been lost
 
     def _content(self) -> bytes:
-        """Different each time, as tags are made of contents."""
-        self.beats += 1
+        """Return content that differs each time, because tags are derived from it."""
+        self.renewals += 1
         process = f"process {os.getpid()} on {socket.gethostname()}"
-        about = {"holder": self.holder, "process": process, "about": self.about, "beats": self.beats}
-        return json.dumps(about).encode()
+        content = {
+            "holder": self.holder,
+            "process": process,
+            "about": self.service_url,
+            "beats": self.renewals,
+        }
+        return json.dumps(content).encode()
 
-    def beat(self) -> bool:
-        """Write it anew; false if it is another's."""
+    def renew(self) -> bool:
+        """Rewrite the lease; return False if another process has taken it."""
         began = clock.monotonic()
         try:
             self.tag = self.bucket.put(self.name, self._content(), self.tag)
         except (PreconditionError, NotFound):
             return self._is_ours()
-        self.written = began
+        self.renewed = began
         return True
 
     def _is_ours(self) -> bool:
-        """It was written, only the answer did not come."""
+        """Return whether the stored lease is ours: a write may succeed although its response is lost."""
         began = clock.monotonic()
         with suppress(NotFound):
-            found = self.bucket.find(self.name)
-            if _read(found.content)["holder"] == self.holder:
-                self.tag, self.written = found.tag, began
+            stored = self.bucket.fetch(self.name)
+            if _parse(stored.content)["holder"] == self.holder:
+                self.tag, self.renewed = stored.tag, began
                 return True
         return False
 
-    def keep(self, ended: threading.Event) -> None:
-        """Until it is told to end, or another has it."""
-        while not ended.wait(BEAT):
+    def keep_renewing(self, stop: threading.Event) -> None:
+        """Renew the lease until `stop` is set or another process has taken it."""
+        while not stop.wait(self.times.renew_interval):
             try:
-                if not self.beat():
-                    self.lost = True
+                if not self.renew():
+                    self.is_lost = True
                     return
-                self.why = ""
+                self.problem = ""
             except StoreGone as error:
-                self.why = str(error)
-            except Exception:  # a lease must not end because of a fault of ours
-                log.exception("the lease of %s was not renewed", self.bucket.url)
+                self.problem = str(error)
+            except Exception:  # an unexpected error must not end the lease
+                log.exception("could not renew the lease of %s", self.bucket.url)
 
-    def require(self) -> None:
-        if self.lost:
+    def check_held(self) -> None:
+        """Raise InUse if another process took the lease, StoreGone if it could not be renewed in time."""
+        if self.is_lost:
             raise InUse(f"{self.bucket.url} was taken over by another process")
-        if clock.monotonic() - self.written > LASTS - MARGIN:
-            raise StoreGone(self.why or f"{self.bucket.url} does not answer")
+        if clock.monotonic() - self.renewed > self.times.duration - self.times.margin:
+            raise StoreGone(self.problem or f"{self.bucket.url} does not answer")
 
-    def leave(self) -> None:
-        with suppress(StoreGone):  # then it ends by itself
-            if not self.lost and self._is_ours():
+    def release(self) -> None:
+        with suppress(StoreGone):  # the lease then expires
+            if not self.is_lost and self._is_ours():
                 self.bucket.delete([self.name])
 
 
-def _read(content: bytes) -> dict[str, Any]:
+def _parse(content: bytes) -> dict[str, Any]:
     unknown = {"holder": "", "process": "an unknown process", "about": ""}
     try:
-        found = json.loads(content)
-        return unknown | {name: str(found[name]) for name in unknown}
+        values = json.loads(content)
+        return unknown | {name: str(values[name]) for name in unknown}
     except (ValueError, KeyError, TypeError):
         return unknown
 
 
 @contextmanager
-def lease(url: str, name: str, about: str) -> Iterator[Callable[[], None]]:
-    """What it gives is called to ask whether the bucket is there, and still ours."""
-    mine = Lease(Bucket(url), name, about, uuid.uuid4().hex)
-    mine.take()
-    ended = threading.Event()
-    keeper = threading.Thread(target=mine.keep, args=(ended,), name="lease", daemon=True)
-    keeper.start()
+def hold_lease(
+    url: str, name: str, service_url: str, times: LeaseTimes = DEFAULT_TIMES
+) -> Iterator[Callable[[], None]]:
+    """Hold the lease of a bucket. Yields `Lease.check_held`."""
+    lease = Lease(Bucket(url), name, service_url, uuid.uuid4().hex, times)
+    lease.acquire()
+    stop = threading.Event()
+    thread = threading.Thread(target=lease.keep_renewing, args=(stop,), name="lease", daemon=True)
+    thread.start()
     try:
-        yield mine.require
+        yield lease.check_held
     finally:
-        ended.set()
-        keeper.join()
-        mine.leave()
+        stop.set()
+        thread.join()
+        lease.release()

@@ -1,7 +1,7 @@
-"""The ledger: which sweeps there are and how far each of their bundles is. SQLite, a row per bundle.
+"""The ledger: a SQLite database of sweeps, with a row for each bundle and its progress.
 
-It can be lost: everything in it follows from the stored specs, the status arrays and the parts; but for
-the history of states, and the keys of requests.
+It can be rebuilt from the stored specs, status arrays and parts, except for the history of states and the
+keys of requests.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 
 SCHEMA_VERSION = 2
-STORED = "stored"  # the row, among bundles, of runs that were there before them
+STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 log = logging.getLogger(__name__)
-REMEMBERED = timedelta(days=7)  # for which the key of a request is kept
+REQUEST_LIFETIME = timedelta(days=7)  # for which the key of a request is kept
 
 
 class State(StrEnum):
@@ -34,26 +34,29 @@ class State(StrEnum):
     COMPLETED = "completed"  # diverged runs included
     INCOMPLETE = "incomplete"  # ended with failed runs
     CANCELLED = "cancelled"
-    FAILED = "failed"  # the sweep itself could not go on
+    FAILED = "failed"  # the files of the sweep cannot be read
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self in (State.COMPLETED, State.INCOMPLETE, State.CANCELLED, State.FAILED)
 
 
 class Progress(IntEnum):
-    """How far a bundle is."""
+    """Progress of a bundle."""
 
     PENDING, MERGED, DROPPED = range(3)
 
 
-ENDS = tuple(status for status in Status if status is not Status.PENDING)  # a column of bundles for each
+# The statuses that are counted, each in a column of `bundles`.
+COUNTED_STATUSES = tuple(status for status in Status if status is not Status.PENDING)
 
-_tables = sa.MetaData()
-_about = sa.Table("about", _tables, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
+_schema = sa.MetaData()
+_metadata = sa.Table(
+    "about", _schema, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text)
+)
 _sweeps = sa.Table(
     "sweeps",
-    _tables,
+    _schema,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, nullable=False, index=True),
     sa.Column("name", sa.Text, nullable=False),
@@ -68,10 +71,10 @@ _sweeps = sa.Table(
 )
 _bundles = sa.Table(
     "bundles",
-    _tables,
+    _schema,
     sa.Column("sweep", sa.Text, sa.ForeignKey("sweeps.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("place", sa.Integer, nullable=False),  # in the order in which they go
+    sa.Column("place", sa.Integer, nullable=False),  # position in the order of submission
     sa.Column("jobs", sa.Text, nullable=False),
     sa.Column("cost", sa.Float, nullable=False),
     sa.Column("work", sa.Text, nullable=False, default=""),
@@ -79,12 +82,14 @@ _bundles = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Float, nullable=False, default=0.0),
     sa.Column("error", sa.Text, nullable=False, default=""),
-    *(sa.Column(status.label, sa.Integer, nullable=False, default=0) for status in ENDS),  # runs by status
+    *(
+        sa.Column(status.label, sa.Integer, nullable=False, default=0) for status in COUNTED_STATUSES
+    ),  # runs by status
     sa.Index("bundles_by_progress", "sweep", "progress", "place"),
 )
 _events = sa.Table(
     "events",
-    _tables,
+    _schema,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("sweep", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
@@ -92,11 +97,11 @@ _events = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Index("events_by_sweep", "sweep", "id"),
-    sqlite_autoincrement=True,  # a number is never used again: readers ask for what came after one
+    sqlite_autoincrement=True,  # ids are never reused, because readers ask for events after an id
 )
 _requests = sa.Table(
     "requests",
-    _tables,
+    _schema,
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("is_new", sa.Boolean, nullable=False),
@@ -106,8 +111,8 @@ _requests = sa.Table(
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """A row of the ledger."""
+class SweepRecord:
+    """A sweep as the ledger stores it."""
 
     id: str
     key: str
@@ -124,7 +129,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Request:
-    """A request that may be sent again: its Idempotency-Key, and a digest of what it asks for."""
+    """A request that may be repeated: its Idempotency-Key and a digest of its content."""
 
     key: str
     digest: str
@@ -132,7 +137,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Event:
-    """That the state of a sweep has changed, or how far it is; of the latter the last one is kept."""
+    """A change of the state of a sweep, or of its progress; only the last progress event is kept."""
 
     id: int
     kind: str  # state or progress
@@ -142,78 +147,84 @@ class Event:
 
 
 class Ledger:
+    """The database of sweeps. `on_change` is called with a sweep id after each change."""
+
     def __init__(self, path: Path) -> None:
-        self.changed: Callable[[str], None] = lambda sweep: None
-        where = sa.URL.create("sqlite", database=str(path))
-        self.engine = sa.create_engine(where, connect_args={"timeout": 30.0})
-        sa.event.listen(self.engine, "connect", _settings)
+        self.on_change: Callable[[str], None] = lambda sweep_id: None
+        url = sa.URL.create("sqlite", database=str(path))
+        self.engine = sa.create_engine(url, connect_args={"timeout": 30.0})
+        sa.event.listen(self.engine, "connect", _set_pragmas)
         try:
-            with self.engine.connect() as now:
-                there = sa.inspect(now).has_table(_about.name)
-                query = sa.select(_about.c.value).where(_about.c.name == "schema")
-                version = now.scalar(query) if there else None
-        except sa.exc.OperationalError:  # no room, no permission
+            with self.engine.connect() as connection:
+                is_ledger = sa.inspect(connection).has_table(_metadata.name)
+                query = sa.select(_metadata.c.value).where(_metadata.c.name == "schema")
+                version = connection.scalar(query) if is_ledger else None
+        except sa.exc.OperationalError:  # disk full, no permission
             raise
         except sa.exc.DatabaseError:
-            raise Damaged(f"{path} is no ledger: move it away, then sweep doctor --rebuild") from None
+            raise Damaged(f"{path} is not a ledger: move it away, then run sweep doctor --rebuild") from None
         if version is not None and int(version) > SCHEMA_VERSION:
-            raise TooNew(f"the ledger has schema {version}; this one reads {SCHEMA_VERSION} and older")
+            raise TooNew(
+                f"the ledger has schema {version}, but this version reads only {SCHEMA_VERSION} and older"
+            )
         if version is None or int(version) < SCHEMA_VERSION:
-            with self.engine.begin() as now:
-                _tables.create_all(now)
+            with self.engine.begin() as connection:
+                _schema.create_all(connection)
                 if version == "1":
-                    _from_1(now)
-                about = {"name": "schema", "value": str(SCHEMA_VERSION)}
-                now.execute(_about.insert().prefix_with("OR REPLACE").values(about))
+                    _migrate_from_1(connection)
+                row = {"name": "schema", "value": str(SCHEMA_VERSION)}
+                connection.execute(_metadata.insert().prefix_with("OR REPLACE").values(row))
 
     def close(self) -> None:
         self.engine.dispose()
 
     @contextmanager
-    def _changing(self, sweep: str) -> Iterator[sa.Connection]:
-        """A transaction; whoever listens hears of it when it is done."""
-        with self.engine.begin() as now:
-            yield now
-        self.changed(sweep)
+    def _transaction(self, sweep_id: str) -> Iterator[sa.Connection]:
+        """Run a transaction that changes a sweep, and call `on_change` after the commit."""
+        with self.engine.begin() as connection:
+            yield connection
+        self.on_change(sweep_id)
 
     def add(
-        self, sweep: Sweep, bundles: Iterable[Bundle], counts: Mapping[Status, int] | None = None
+        self, sweep: SweepRecord, bundles: Iterable[Bundle], counts: Mapping[Status, int] | None = None
     ) -> None:
-        """A sweep, its bundles, and its runs by status so far, in one transaction."""
-        row = {name: getattr(sweep, name) for name in Sweep.__annotations__} | {"state": sweep.state.value}
-        with self._changing(sweep.id) as now:
-            now.execute(_sweeps.insert().values(row))
-            self._insert(now, sweep.id, bundles)
-            _put_stored(now, sweep.id, counts or {})
-            _tell(now, sweep.id, "state", sweep.state.value, sweep.reason)
-        about = {"sweep": sweep.id, "sweep_name": sweep.name, "runs": sweep.runs, "reused": sweep.reused}
-        log.info("sweep %s is %s", sweep.id, sweep.state, extra={"event": "sweep_added", **about})
+        """Add a sweep, its bundles and the counts of its stored runs in one transaction."""
+        row = {name: getattr(sweep, name) for name in SweepRecord.__annotations__} | {
+            "state": sweep.state.value
+        }
+        with self._transaction(sweep.id) as connection:
+            connection.execute(_sweeps.insert().values(row))
+            self._insert(connection, sweep.id, bundles)
+            _put_stored(connection, sweep.id, counts or {})
+            _add_event(connection, sweep.id, "state", sweep.state.value, sweep.reason)
+        extra = {"sweep": sweep.id, "sweep_name": sweep.name, "runs": sweep.runs, "reused": sweep.reused}
+        log.info("sweep %s is %s", sweep.id, sweep.state, extra={"event": "sweep_added", **extra})
 
-    def add_bundles(self, sweep: str, bundles: Iterable[Bundle]) -> None:
-        """Bundles in place of those that were dropped."""
-        with self._changing(sweep) as now:
-            now.execute(
-                _bundles.delete().where(_bundles.c.sweep == sweep, _bundles.c.progress != Progress.MERGED)
+    def replace_bundles(self, sweep_id: str, bundles: Iterable[Bundle]) -> None:
+        """Replace all bundles that are not merged."""
+        with self._transaction(sweep_id) as connection:
+            connection.execute(
+                _bundles.delete().where(_bundles.c.sweep == sweep_id, _bundles.c.progress != Progress.MERGED)
             )
-            self._insert(now, sweep, bundles)
+            self._insert(connection, sweep_id, bundles)
 
-    def _insert(self, now: sa.Connection, sweep: str, bundles: Iterable[Bundle]) -> None:
+    def _insert(self, connection: sa.Connection, sweep_id: str, bundles: Iterable[Bundle]) -> None:
         rows = [
             {
-                "sweep": sweep, "key": one.key, "place": place, "jobs": one.text, "cost": one.cost,
-                "work": one.work,
+                "sweep": sweep_id, "key": bundle.key, "place": place, "jobs": bundle.jobs_json,
+                "cost": bundle.cost, "work": bundle.work_class,
             }
-            for place, one in enumerate(bundles)
+            for place, bundle in enumerate(bundles)
         ]  # fmt: skip
-        for at in range(0, len(rows), 10_000):
-            now.execute(_bundles.insert().prefix_with("OR REPLACE"), rows[at : at + 10_000])
+        for start in range(0, len(rows), 10_000):
+            connection.execute(_bundles.insert().prefix_with("OR REPLACE"), rows[start : start + 10_000])
 
-    def sweep(self, sweep: str) -> Sweep:
-        with self.engine.connect() as now:
-            row = now.execute(sa.select(_sweeps).where(_sweeps.c.id == sweep)).mappings().first()
+    def sweep(self, sweep_id: str) -> SweepRecord:
+        with self.engine.connect() as connection:
+            row = connection.execute(sa.select(_sweeps).where(_sweeps.c.id == sweep_id)).mappings().first()
         if row is None:
-            raise NotFound(f"no sweep named {sweep}")
-        return _sweep(row)
+            raise NotFound(f"no sweep named {sweep_id}")
+        return _to_record(row)
 
     def sweeps(
         self,
@@ -223,10 +234,21 @@ class Ledger:
         name: str | None = None,
         before: tuple[str, str] | None = None,
         limit: int | None = None,
-    ) -> list[Sweep]:
-        """Newest first; so many, older than one that was created then and has this id.
+    ) -> list[SweepRecord]:
+        """Return sweeps, newest first.
 
-        A `name` is part of the name or the id, in any case of its letters.
+        Parameters
+        ----------
+        key
+            Digest of the canonical spec.
+        states
+            Only sweeps in one of these states.
+        name
+            Text that the name (ignoring case) or the id contains.
+        before
+            (created, id) of a sweep: only older ones.
+        limit
+            Maximal number of sweeps.
         """
         query = sa.select(_sweeps).order_by(_sweeps.c.created.desc(), _sweeps.c.id.desc()).limit(limit)
         if before is not None:
@@ -239,195 +261,207 @@ class Ledger:
             )
         if states is not None:
             query = query.where(_sweeps.c.state.in_([state.value for state in states]))
-        with self.engine.connect() as now:
-            return [_sweep(row) for row in now.execute(query).mappings()]
+        with self.engine.connect() as connection:
+            return [_to_record(row) for row in connection.execute(query).mappings()]
 
-    def set_state(self, sweep: str, state: State, reason: str = "") -> None:
-        with self._changing(sweep) as now:
-            now.execute(
+    def set_state(self, sweep_id: str, state: State, reason: str = "") -> None:
+        with self._transaction(sweep_id) as connection:
+            connection.execute(
                 _sweeps.update()
-                .where(_sweeps.c.id == sweep)
+                .where(_sweeps.c.id == sweep_id)
                 .values(state=state.value, reason=reason, updated=utc_now())
             )
-            _tell(now, sweep, "state", state.value, reason)
-        about = {"event": "sweep_state", "sweep": sweep, "state": state.value, "reason": reason}
-        log.info("sweep %s is %s%s", sweep, state, f": {reason}" if reason else "", extra=about)
+            _add_event(connection, sweep_id, "state", state.value, reason)
+        extra = {"event": "sweep_state", "sweep": sweep_id, "state": state.value, "reason": reason}
+        log.info("sweep %s is %s%s", sweep_id, state, f": {reason}" if reason else "", extra=extra)
 
-    def events(self, sweep: str, after: int = 0) -> list[Event]:
-        """What has happened to a sweep since an event, oldest first."""
+    def events(self, sweep_id: str, after: int = 0) -> list[Event]:
+        """Return the events of a sweep after an event id, oldest first."""
         query = (
-            sa.select(_events).where(_events.c.sweep == sweep, _events.c.id > after).order_by(_events.c.id)
+            sa.select(_events).where(_events.c.sweep == sweep_id, _events.c.id > after).order_by(_events.c.id)
         )
-        with self.engine.connect() as now:
+        with self.engine.connect() as connection:
             return [
-                Event(row.id, row.kind, row.time, State(row.state), row.reason) for row in now.execute(query)
+                Event(row.id, row.kind, row.time, State(row.state), row.reason)
+                for row in connection.execute(query)
             ]
 
-    def remember(self, request: Request, sweep: str, is_new: bool) -> None:
-        """What became of a request that may be sent again."""
-        row = {**asdict(request), "sweep": sweep, "is_new": is_new, "time": utc_now()}
-        with self.engine.begin() as now:
-            now.execute(_requests.delete().where(_requests.c.time < utc_now(-REMEMBERED)))
-            now.execute(_requests.insert().prefix_with("OR REPLACE").values(row))
+    def save_answer(self, request: Request, sweep_id: str, is_new: bool) -> None:
+        """Store the answer to a request that may be repeated."""
+        row = {**asdict(request), "sweep": sweep_id, "is_new": is_new, "time": utc_now()}
+        with self.engine.begin() as connection:
+            connection.execute(_requests.delete().where(_requests.c.time < utc_now(-REQUEST_LIFETIME)))
+            connection.execute(_requests.insert().prefix_with("OR REPLACE").values(row))
 
-    def answer_to(self, request: Request) -> tuple[Sweep, bool] | None:
-        """The sweep of an earlier request with this key, and whether it was new then; None if there is none.
+    def find_answer(self, request: Request) -> tuple[SweepRecord, bool] | None:
+        """Return the sweep of an earlier request with this key, and whether it was new then; None if none.
 
-        Raises Conflict if that request asked for something else.
+        Raises Conflict if the content of that request was different.
         """
-        with self.engine.connect() as now:
-            row = now.execute(sa.select(_requests).where(_requests.c.key == request.key)).first()
+        with self.engine.connect() as connection:
+            row = connection.execute(sa.select(_requests).where(_requests.c.key == request.key)).first()
         if row is None:
             return None
         if row.digest != request.digest:
-            raise Conflict("this Idempotency-Key came with another request before")
+            raise Conflict("this Idempotency-Key was already used with another request")
         return self.sweep(row.sweep), row.is_new
 
-    def pending(self, sweep: str, limit: int, without: Set[str] = frozenset()) -> list[Bundle]:
-        """The next bundles that are not merged, without those named."""
+    def pending_bundles(self, sweep_id: str, limit: int, exclude: Set[str] = frozenset()) -> list[Bundle]:
+        """Return the next bundles that are not merged, except those with keys in `exclude`."""
         query = (
             sa.select(_bundles.c.jobs, _bundles.c.cost, _bundles.c.work, _bundles.c.key)
-            .where(_bundles.c.sweep == sweep, _bundles.c.progress == Progress.PENDING)
+            .where(_bundles.c.sweep == sweep_id, _bundles.c.progress == Progress.PENDING)
             .order_by(_bundles.c.place)
-            .limit(limit + len(without))
+            .limit(limit + len(exclude))
         )
-        with self.engine.connect() as now:
-            rows = [row for row in now.execute(query) if row.key not in without]
-        return [Bundle.of(row.jobs, row.cost, row.work) for row in rows[:limit]]
+        with self.engine.connect() as connection:
+            rows = [row for row in connection.execute(query) if row.key not in exclude]
+        return [Bundle.from_json(row.jobs, row.cost, row.work) for row in rows[:limit]]
 
-    def bundle(self, sweep: str, key: str) -> Bundle:
+    def bundle(self, sweep_id: str, key: str) -> Bundle:
         query = sa.select(_bundles.c.jobs, _bundles.c.cost).where(
-            _bundles.c.sweep == sweep, _bundles.c.key == key
+            _bundles.c.sweep == sweep_id, _bundles.c.key == key
         )
-        with self.engine.connect() as now:
-            row = now.execute(query).one()
-        return Bundle.of(row.jobs, row.cost)
+        with self.engine.connect() as connection:
+            row = connection.execute(query).one()
+        return Bundle.from_json(row.jobs, row.cost)
 
-    def merged(self, sweep: str, bundles: Mapping[str, tuple[float, Mapping[Status, int]]]) -> None:
-        """Mark bundles as merged, each with the seconds it took and its runs by status."""
-        mark = (
+    def mark_merged(self, sweep_id: str, bundles: Mapping[str, tuple[float, Mapping[Status, int]]]) -> None:
+        """Mark bundles as merged, each with its (measured seconds, runs by status)."""
+        update = (
             _bundles.update()
-            .where(_bundles.c.sweep == sweep, _bundles.c.key == sa.bindparam("bundle"))
-            .where(_bundles.c.progress == Progress.PENDING)  # what comes twice is counted once
+            .where(_bundles.c.sweep == sweep_id, _bundles.c.key == sa.bindparam("bundle"))
+            .where(_bundles.c.progress == Progress.PENDING)  # a part merged twice is counted once
             .values(progress=Progress.MERGED)
         )
         rows = [
-            {"bundle": key, "seconds": seconds, **_all_ends(counts)}
+            {"bundle": key, "seconds": seconds, **_status_columns(counts)}
             for key, (seconds, counts) in bundles.items()
         ]
         if rows:
-            with self._changing(sweep) as now:
-                now.execute(mark, rows)
-                state = now.scalar(sa.select(_sweeps.c.state).where(_sweeps.c.id == sweep))
-                now.execute(_events.delete().where(_events.c.sweep == sweep, _events.c.kind == "progress"))
+            with self._transaction(sweep_id) as connection:
+                connection.execute(update, rows)
+                state = connection.scalar(sa.select(_sweeps.c.state).where(_sweeps.c.id == sweep_id))
+                connection.execute(
+                    _events.delete().where(_events.c.sweep == sweep_id, _events.c.kind == "progress")
+                )
                 if state is not None:
-                    _tell(now, sweep, "progress", state)
+                    _add_event(connection, sweep_id, "progress", state)
 
-    def recount(self, sweep: str, counts: Mapping[Status, int]) -> None:
-        """Runs by status from now on, in place of what was known before."""
-        with self._changing(sweep) as now:
-            now.execute(_bundles.update().where(_bundles.c.sweep == sweep).values(_all_ends({})))
-            _put_stored(now, sweep, counts)
-
-    def tried(self, sweep: str, key: str, error: str) -> int:
-        """Count one more failed attempt at a bundle; how many that makes."""
-        with self.engine.begin() as now:
-            found = (_bundles.c.sweep == sweep) & (_bundles.c.key == key)
-            now.execute(
-                _bundles.update().where(found).values(attempts=_bundles.c.attempts + 1, error=error[:2000])
+    def set_counts(self, sweep_id: str, counts: Mapping[Status, int]) -> None:
+        """Replace the counts of runs by status, also those of merged bundles."""
+        with self._transaction(sweep_id) as connection:
+            connection.execute(
+                _bundles.update().where(_bundles.c.sweep == sweep_id).values(_status_columns({}))
             )
-            return int(now.scalar(sa.select(_bundles.c.attempts).where(found)) or 0)
+            _put_stored(connection, sweep_id, counts)
 
-    def drop(self, sweep: str) -> None:
-        """Give up all bundles that are not merged."""
-        with self._changing(sweep) as now:
-            now.execute(
+    def count_attempt(self, sweep_id: str, key: str, error: str) -> int:
+        """Count a failed attempt at a bundle; return the number of failed attempts so far."""
+        with self.engine.begin() as connection:
+            is_bundle = (_bundles.c.sweep == sweep_id) & (_bundles.c.key == key)
+            connection.execute(
                 _bundles.update()
-                .where(_bundles.c.sweep == sweep, _bundles.c.progress == Progress.PENDING)
+                .where(is_bundle)
+                .values(attempts=_bundles.c.attempts + 1, error=error[:2000])
+            )
+            return int(connection.scalar(sa.select(_bundles.c.attempts).where(is_bundle)) or 0)
+
+    def drop_bundles(self, sweep_id: str) -> None:
+        """Mark all bundles that are not merged as dropped."""
+        with self._transaction(sweep_id) as connection:
+            connection.execute(
+                _bundles.update()
+                .where(_bundles.c.sweep == sweep_id, _bundles.c.progress == Progress.PENDING)
                 .values(progress=Progress.DROPPED)
             )
 
-    def remove(self, sweep: str) -> None:
-        with self._changing(sweep) as now:
+    def remove(self, sweep_id: str) -> None:
+        with self._transaction(sweep_id) as connection:
             for table in (_bundles, _events, _requests):
-                now.execute(table.delete().where(table.c.sweep == sweep))
-            now.execute(_sweeps.delete().where(_sweeps.c.id == sweep))
-        log.info("sweep %s is removed", sweep, extra={"event": "sweep_removed", "sweep": sweep})
+                connection.execute(table.delete().where(table.c.sweep == sweep_id))
+            connection.execute(_sweeps.delete().where(_sweeps.c.id == sweep_id))
+        log.info("sweep %s is removed", sweep_id, extra={"event": "sweep_removed", "sweep": sweep_id})
 
-    def totals(self, sweep: str) -> dict[str, Any]:
-        """Costs and seconds by progress, bundles left, and runs by status."""
-        return self.all_totals([sweep])[sweep]
+    def totals(self, sweep_id: str) -> dict[str, Any]:
+        """Return costs and seconds by progress, bundles left, and runs by status."""
+        return self.all_totals([sweep_id])[sweep_id]
 
-    def all_totals(self, sweeps: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Of several sweeps at once."""
+    def all_totals(self, sweep_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the `totals` of several sweeps."""
         query = (
             sa.select(
                 _bundles.c.sweep,
                 _bundles.c.progress,
-                sa.func.count(sa.func.nullif(_bundles.c.key, STORED)),
+                sa.func.count(sa.func.nullif(_bundles.c.key, STORED_KEY)),
                 sa.func.sum(_bundles.c.cost),
                 sa.func.sum(_bundles.c.seconds),
-                *(sa.func.sum(_bundles.c[status.label]) for status in ENDS),
+                *(sa.func.sum(_bundles.c[status.label]) for status in COUNTED_STATUSES),
             )
-            .where(_bundles.c.sweep.in_(sweeps))
+            .where(_bundles.c.sweep.in_(sweep_ids))
             .group_by(_bundles.c.sweep, _bundles.c.progress)
         )
-        found: dict[str, dict[int, Any]] = {sweep: {} for sweep in sweeps}
-        with self.engine.connect() as now:
-            for sweep, progress, *sums in now.execute(query):
-                found[sweep][int(progress)] = sums
-        return {sweep: _summed(sums) for sweep, sums in found.items()}
+        sums_by_sweep: dict[str, dict[int, Any]] = {sweep_id: {} for sweep_id in sweep_ids}
+        with self.engine.connect() as connection:
+            for sweep_id, progress, *sums in connection.execute(query):
+                sums_by_sweep[sweep_id][int(progress)] = sums
+        return {sweep_id: _make_totals(sums) for sweep_id, sums in sums_by_sweep.items()}
 
 
-def _summed(by_progress: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
-    """Of (number, cost, seconds, runs of each status) by the progress of bundles."""
+def _make_totals(by_progress: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
+    """Make totals from sums (bundles, cost, seconds, runs of each status) by progress."""
     left, merged, dropped = (by_progress.get(progress, [0, 0.0, 0.0]) for progress in Progress)
-    sums = {status: sum(int(row[3 + at]) for row in by_progress.values()) for at, status in enumerate(ENDS)}
+    counts = {
+        status: sum(int(sums[column]) for sums in by_progress.values())
+        for column, status in enumerate(COUNTED_STATUSES, start=3)
+    }
     return {
         "bundles_left": int(left[0]),
-        "bundles": {one.name.lower(): int(by_progress.get(one, [0])[0]) for one in Progress},
+        "bundles": {progress.name.lower(): int(by_progress.get(progress, [0])[0]) for progress in Progress},
         "cost_done": float(merged[1]),
         "cost_left": float(left[1]),
         "cost_dropped": float(dropped[1]),
         "seconds": float(merged[2]),
-        "counts": {status: number for status, number in sums.items() if number},
+        "counts": {status: count for status, count in counts.items() if count},
     }
 
 
-def _put_stored(now: sa.Connection, sweep: str, counts: Mapping[Status, int]) -> None:
+def _put_stored(connection: sa.Connection, sweep_id: str, counts: Mapping[Status, int]) -> None:
     row = {
-        "sweep": sweep, "key": STORED, "place": -1, "jobs": "", "cost": 0.0, "progress": Progress.MERGED,
-        **_all_ends(counts),
+        "sweep": sweep_id, "key": STORED_KEY, "place": -1, "jobs": "", "cost": 0.0,
+        "progress": Progress.MERGED, **_status_columns(counts),
     }  # fmt: skip
-    now.execute(_bundles.insert().prefix_with("OR REPLACE").values(row))
+    connection.execute(_bundles.insert().prefix_with("OR REPLACE").values(row))
 
 
-def _tell(now: sa.Connection, sweep: str, kind: str, state: str, reason: str = "") -> None:
-    row = {"sweep": sweep, "kind": kind, "time": utc_now(), "state": state, "reason": reason}
-    now.execute(_events.insert().values(row))
+def _add_event(connection: sa.Connection, sweep_id: str, kind: str, state: str, reason: str = "") -> None:
+    row = {"sweep": sweep_id, "kind": kind, "time": utc_now(), "state": state, "reason": reason}
+    connection.execute(_events.insert().values(row))
 
 
-def _from_1(now: sa.Connection) -> None:
-    """Version 1 had no events, and left runs that came from earlier sweeps out of its counts."""
-    for row in now.execute(sa.select(_sweeps)).mappings().all():
-        _put_stored(now, row["id"], {Status.DONE: row["reused"]})
-        _tell(now, row["id"], "state", row["state"], row["reason"])
+def _migrate_from_1(connection: sa.Connection) -> None:
+    """Add what schema 1 lacked: events, and counts of reused runs."""
+    for row in connection.execute(sa.select(_sweeps)).mappings().all():
+        _put_stored(connection, row["id"], {Status.DONE: row["reused"]})
+        _add_event(connection, row["id"], "state", row["state"], row["reason"])
 
 
-def _all_ends(counts: Mapping[Status, int]) -> dict[str, int]:
-    """The columns of a row."""
-    return {status.label: counts.get(status, 0) for status in ENDS}
+def _status_columns(counts: Mapping[Status, int]) -> dict[str, int]:
+    return {status.label: counts.get(status, 0) for status in COUNTED_STATUSES}
 
 
-def utc_now(later: timedelta = timedelta()) -> str:
-    return (datetime.now(UTC) + later).isoformat(timespec="milliseconds")
+def utc_now(offset: timedelta = timedelta()) -> str:
+    """Return the current time in UTC, shifted by `offset`, in ISO format with milliseconds."""
+    return (datetime.now(UTC) + offset).isoformat(timespec="milliseconds")
 
 
-def _sweep(row: Any) -> Sweep:
-    return Sweep(**{name: row[name] for name in Sweep.__annotations__} | {"state": State(row["state"])})
+def _to_record(row: Any) -> SweepRecord:
+    return SweepRecord(
+        **{name: row[name] for name in SweepRecord.__annotations__} | {"state": State(row["state"])}
+    )
 
 
-def _settings(connection: Any, record: Any) -> None:
-    """Readers never wait for the writer, and what is committed survives a loss of power."""
+def _set_pragmas(connection: Any, record: Any) -> None:
+    """Configure SQLite so that readers never wait for the writer and commits survive a power failure."""
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")

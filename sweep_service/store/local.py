@@ -18,31 +18,31 @@ from zarr.storage import LocalStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
 from sweep_service.store.files import make_folder, sync
-from sweep_service.store.objects import PARTIAL, MayWrite, checked_name, is_folder, nothing
+from sweep_service.store.objects import PARTIAL, WriteGuard, check_name, is_folder_name, no_guard
 
-ABANDONED = 86400.0  # seconds after which a half-written file of another machine is nobody's
+MAX_PARTIAL_AGE_SECONDS = 86400.0  # after which a partial file of another machine is removed
 
 
 class LocalChunks(LocalStore):
-    """A local store that remembers what was written, for zarr renames into place but never syncs."""
+    """A local zarr store that records what was written, because zarr renames files but never syncs them."""
 
-    def __init__(self, root: Path, *, read_only: bool = False, may_write: MayWrite = nothing) -> None:
+    def __init__(self, root: Path, *, read_only: bool = False, write_guard: WriteGuard = no_guard) -> None:
         super().__init__(root, read_only=read_only)
-        self.may_write = may_write
+        self.write_guard = write_guard
         self.written: set[str] = set()
 
     async def set(self, key: str, value: Any) -> None:
-        self.may_write()  # where the disk is gone, zarr would make all folders anew
+        self.write_guard()  # if the disk is gone, zarr would create all folders again
         await super().set(key, value)
         self.written.add(key)
 
     async def delete(self, key: str) -> None:
-        """Zarr removes a chunk that has become empty."""
-        self.may_write()
+        """Delete a chunk; zarr does so if it contains only fill values."""
+        self.write_guard()
         await super().delete(key)
 
     def sync(self) -> None:
-        """Bring everything written since the last time to the disk."""
+        """Flush everything written since the last call to disk."""
         folders: set[Path] = set()
         for key in self.written:
             path = Path(self.root) / key
@@ -54,62 +54,64 @@ class LocalChunks(LocalStore):
 
 
 class LocalObjects:
-    """Files below a folder."""
+    """Objects as files below a folder."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
-        self.may_write: MayWrite = nothing
+        self.write_guard: WriteGuard = no_guard
 
     def prepare(self) -> None:
         make_folder(self.root)
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        folder, _, stem = prefix.rpartition("/")  # look nowhere else: a dataset may have a million chunks
-        if prefix.startswith("/") or (folder and not is_folder(folder)):
+        folder, _, stem = prefix.rpartition(
+            "/"
+        )  # do not scan other folders: a dataset may have a million chunks
+        if prefix.startswith("/") or (folder and not is_folder_name(folder)):
             return iter(())
-        found: list[str] = []
+        names: list[str] = []
         try:
-            inside = [path for path in (self.root / folder).iterdir() if path.name.startswith(stem)]
+            matches = [path for path in (self.root / folder).iterdir() if path.name.startswith(stem)]
         except (FileNotFoundError, NotADirectoryError):
-            inside = []
-        for path in inside:
+            matches = []
+        for path in matches:
             files = path.rglob("*") if path.is_dir() else [path]
-            found += [file.relative_to(self.root).as_posix() for file in files if file.is_file()]
-        return iter(sorted(name for name in found if not name.endswith(PARTIAL)))
+            names += [file.relative_to(self.root).as_posix() for file in files if file.is_file()]
+        return iter(sorted(name for name in names if not name.endswith(PARTIAL)))
 
     def get(self, name: str) -> bytes:
         path = self._path(name)
-        for _ in range(2):  # a folder that was away may come back before it is looked for
+        for _ in range(2):  # a folder that was away may come back between the two checks
             try:
                 return path.read_bytes()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-                self._require()
+                self._check_root()
         raise NotFound(f"no object named {name}")
 
     def exists(self, name: str) -> bool:
         return self._path(name).is_file()
 
     def put(self, name: str, content: bytes) -> None:
-        path, fresh = self._fresh(name, content)
+        path, partial = self._write_partial(name, content)
         try:
-            with _no_folder(name):
-                os.replace(fresh, path)
+            with _rejecting_folders(name):
+                os.replace(partial, path)
             sync(path.parent)
         finally:
-            fresh.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
     def create(self, name: str, content: bytes) -> bool:
-        path, fresh = self._fresh(name, content)
+        path, partial = self._write_partial(name, content)
         try:
-            os.link(fresh, path)  # fails where a rename would replace
+            os.link(partial, path)  # fails if the object exists; a rename would replace it
             sync(path.parent)
             return True
         except FileExistsError:
             if path.is_dir():
-                raise _taken(name) from None
+                raise _name_taken_error(name) from None
             return False
         finally:
-            fresh.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
     def delete(self, name: str) -> None:
         path = self._path(name)
@@ -119,18 +121,18 @@ class LocalObjects:
 
     def clear(self, folder: str) -> None:
         path = self._path(folder)
-        doomed = path.with_name(f"{path.name}.removed{PARTIAL}")
+        removed = path.with_name(f"{path.name}.removed{PARTIAL}")
         if path.exists():
-            if doomed.exists():  # an earlier attempt did not come to its end
-                shutil.rmtree(doomed, ignore_errors=True)
-            os.replace(path, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+            if removed.exists():  # left by an interrupted call
+                shutil.rmtree(removed, ignore_errors=True)
+            os.replace(path, removed)
+        shutil.rmtree(removed, ignore_errors=True)
 
-    def top(self) -> set[str]:
+    def list_top(self) -> set[str]:
         return {path.name for path in self.root.iterdir()}
 
-    def sweep(self) -> int:
-        """Remove what writers that died left behind; how many files and datasets that were."""
+    def remove_partial_files(self) -> int:
+        """Remove partial files and datasets left behind by writers that died; return their number."""
         orphans = [path for path in self.root.rglob(f"*{PARTIAL}") if path.is_file() and not _is_alive(path)]
         for orphan in orphans:
             orphan.unlink(missing_ok=True)
@@ -140,80 +142,81 @@ class LocalObjects:
         return len(orphans) + len(datasets)
 
     def chunks(self, name: str) -> LocalChunks:
-        return LocalChunks(self._path(name), may_write=lambda: self.may_write())
+        return LocalChunks(self._path(name), write_guard=lambda: self.write_guard())
 
     @contextmanager
-    def making(self, name: str) -> Iterator[LocalChunks]:
-        self._require()
+    def creating_dataset(self, name: str) -> Iterator[LocalChunks]:
+        self._check_root()
         path = self._path(name)
-        fresh = path.with_name(path.name + PARTIAL)
-        store = LocalChunks(fresh, may_write=lambda: self.may_write())
+        partial = path.with_name(path.name + PARTIAL)
+        store = LocalChunks(partial, write_guard=lambda: self.write_guard())
         yield store
         store.sync()
-        os.replace(fresh, path)
+        os.replace(partial, path)
         sync(path.parent)
 
-    def _require(self) -> None:
+    def _check_root(self) -> None:
         if not self.root.is_dir():
-            raise StoreGone(f"{self.root} is not there")
+            raise StoreGone(f"{self.root} is not available")
 
     def _path(self, name: str) -> Path:
-        return self.root / checked_name(name)
+        return self.root / check_name(name)
 
-    def _fresh(self, name: str, content: bytes) -> tuple[Path, Path]:
-        """The content in a file of its own, on the disk."""
+    def _write_partial(self, name: str, content: bytes) -> tuple[Path, Path]:
+        """Write the content durably to a partial file; return the final path and that of the partial file."""
         path = self._path(name)
-        self._require()
-        with _no_folder(name):
+        self._check_root()
+        with _rejecting_folders(name):
             make_folder(path.parent)
-        fresh = path.with_name(f"{path.name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
+        partial = path.with_name(f"{path.name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
         try:
-            with open(fresh, "xb") as file:
+            with open(partial, "xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
         except BaseException:
-            fresh.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             raise
-        return path, fresh
+        return path, partial
 
 
-# The machine in a few letters.
+# A short digest that identifies this machine.
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-_FRESH = re.compile(rf".*\.([0-9a-f]{{8}})-(\d{{1,9}})-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
+_PARTIAL_NAME = re.compile(rf".*\.([0-9a-f]{{8}})-(\d{{1,9}})-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
 
 
 def _is_alive(path: Path) -> bool:
-    """May somebody else still be writing this file? Workers outlive the service that sent them."""
-    written = _FRESH.fullmatch(path.name)
-    if written is None or int(written[2]) == os.getpid():  # ours: from before we began
+    """Return whether another process may still be writing this file; workers can outlive their service."""
+    writer = _PARTIAL_NAME.fullmatch(path.name)
+    # Our own process has not written yet, so a file with its id comes from an earlier one.
+    if writer is None or int(writer[2]) == os.getpid():
         return False
-    if written[1] == _HOST:
-        return _is_running(int(written[2]))
+    if writer[1] == _HOST:
+        return _is_running(int(writer[2]))
     try:
-        return time.time() - path.stat().st_mtime < ABANDONED
+        return time.time() - path.stat().st_mtime < MAX_PARTIAL_AGE_SECONDS
     except FileNotFoundError:
         return False
 
 
-def _is_running(process: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
-        os.kill(process, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # of another user
+    except PermissionError:  # a process of another user
         return True
     return True
 
 
 @contextmanager
-def _no_folder(name: str) -> Iterator[None]:
-    """File systems cannot have an object where a folder is, nor below an object."""
+def _rejecting_folders(name: str) -> Iterator[None]:
+    """Raise InvalidInput for an object where a folder is, or below an object."""
     try:
         yield
     except (IsADirectoryError, NotADirectoryError, FileExistsError):
-        raise _taken(name) from None
+        raise _name_taken_error(name) from None
 
 
-def _taken(name: str) -> InvalidInput:
-    return InvalidInput("name", name, "is taken by a folder, or lies below an object")
+def _name_taken_error(name: str) -> InvalidInput:
+    return InvalidInput("name", name, "is a folder, or lies below an object")

@@ -1,4 +1,4 @@
-"""One process at a time changes a folder: a lock that the operating system frees when its holder dies."""
+"""The lock of a data folder, which the operating system releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from sweep_service.errors import InUse, StoreGone
 
 
 @contextmanager
-def file_lock(path: Path, about: str) -> Iterator[Callable[[], None]]:
-    """What it gives is called to ask whether the folder is still there."""
+def file_lock(path: Path, service_url: str) -> Iterator[Callable[[], None]]:
+    """Hold a lock file. Yields a function that raises StoreGone if the folder has disappeared.
+
+    `service_url` is shown to a process that fails to get the lock.
+    """
     with open(path, "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             pid, _, url = file.read().strip().partition(" ")
-            raise in_use(str(path.parent), f"process {pid or 'unknown'}", url) from None
+            raise in_use_error(str(path.parent), f"process {pid or 'unknown'}", url) from None
         file.truncate(0)
-        file.write(f"{os.getpid()} {about}".rstrip())
+        file.write(f"{os.getpid()} {service_url}".rstrip())
         file.flush()
 
-        def require() -> None:
+        def check_folder() -> None:
             try:
-                there = os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+                is_same = os.path.samestat(os.stat(path), os.fstat(file.fileno()))
             except OSError:
-                there = False
-            if not there:  # a disk that was taken away, or another one in its place
-                raise StoreGone(f"{path.parent} is not there")
+                is_same = False
+            if not is_same:  # the disk was unmounted, or replaced by another
+                raise StoreGone(f"{path.parent} is not available")
 
-        yield require
+        yield check_folder
 
 
-def in_use(where: str, holder: str, url: str) -> InUse:
+def in_use_error(location: str, holder: str, url: str) -> InUse:
     service = f", a service: add --url {url}" if url else ""
-    return InUse(f"{where} is in use by {holder}{service}")
+    return InUse(f"{location} is in use by {holder}{service}")

@@ -1,7 +1,7 @@
-"""Named bytes that survive a crash: the small interface that every backend must fulfil.
+"""The interface of object stores: named bytes that survive a crash.
 
-Names are relative paths with slashes. `put` and `create` are atomic and durable: after a crash an
-object is there wholly or not at all, and what was acknowledged is there.
+Names are relative paths with slashes. `put` and `create` are atomic and durable: after a crash an object
+exists completely or not at all, and a write that returned is never lost.
 """
 
 from __future__ import annotations
@@ -14,71 +14,79 @@ from typing import Any, Protocol, TypeAlias
 from sweep_service.errors import InvalidInput
 
 PARTIAL = ".partial"
-ROOT = "zarr.json"  # of a dataset: without it there is none
-LONGEST = 200  # of a part of a name: file systems allow 255, and a fresh file has a longer name
+ROOT = "zarr.json"  # root metadata of a dataset, without which it cannot be opened
+MAX_COMPONENT_CHARACTERS = 200  # file systems allow 255, and partial files have longer names
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
-MayWrite: TypeAlias = Callable[[], None]
+WriteGuard: TypeAlias = Callable[[], None]
 
 
-def nothing() -> None:
-    """Who holds no lock may write what only it can."""
+def no_guard() -> None:
+    """No-op guard, the default when no lock is held."""
 
 
-# A store of zarr (zarr.abc.store.Store) with a method `sync`, which brings everything written to the disk.
+# A zarr store (zarr.abc.store.Store) with a method `sync`, which flushes everything written to disk.
 Chunks: TypeAlias = Any
 
 
 class Objects(Protocol):
-    may_write: MayWrite  # raises if the lock of who writes is not what it was
+    """An object store."""
+
+    write_guard: WriteGuard  # called before writes; raises if the lock is lost
 
     def prepare(self) -> None:
-        """Make the place, if it is new. Nothing else does: what is gone must not be begun anew."""
+        """Create the root if it is new. No other method does, so that a store that disappeared stays gone."""
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        """Names that begin with the prefix, in order."""
+        """Iterate over the names that begin with the prefix, in order."""
 
     def get(self, name: str) -> bytes:
-        """The content; NotFound if there is none."""
+        """Return the content; raise NotFound if the object does not exist."""
 
     def exists(self, name: str) -> bool: ...
 
     def put(self, name: str, content: bytes) -> None:
-        """Write, in place of whatever was there."""
+        """Write an object, replacing any existing one."""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write if there is nothing of this name; of many who try, one gets true."""
+        """Write an object unless it exists; of several concurrent callers, exactly one gets True."""
 
     def delete(self, name: str) -> None:
-        """Remove; nothing happens if it is not there."""
+        """Remove an object if it exists."""
 
     def clear(self, folder: str) -> None:
-        """Remove all below it; a dataset vanishes at once for who opens it then."""
+        """Remove everything below a folder. A dataset becomes unreadable at once, before its chunks go."""
 
-    def top(self) -> set[str]:
-        """Names of objects and of folders that are in no other folder."""
+    def list_top(self) -> set[str]:
+        """Return the names of objects and folders at the top level."""
 
-    def sweep(self) -> int:
-        """Remove what writers that died left behind; how many there were."""
+    def remove_partial_files(self) -> int:
+        """Remove files left behind by writers that died; return their number."""
 
     def chunks(self, name: str) -> Chunks:
-        """For zarr, the folder of a dataset."""
+        """Return the zarr store of a dataset."""
 
-    def making(self, name: str) -> AbstractContextManager[Chunks]:
-        """The folder of a new dataset, under another name until it is complete, where that can be."""
+    def creating_dataset(self, name: str) -> AbstractContextManager[Chunks]:
+        """Yield the zarr store of a new dataset, under a temporary name until complete if the backend can."""
 
 
-def checked_name(name: str) -> str:
-    """A name that stays below its root, on any file system."""
-    parts = name.split("/") if isinstance(name, str) and len(name) <= 500 else [""]
+def check_name(name: str) -> str:
+    """Return the name if it stays below the root on any file system; raise InvalidInput if not."""
+    components = name.split("/") if isinstance(name, str) and len(name) <= 500 else [""]
     if not all(
-        _NAME.fullmatch(part) and len(part) <= LONGEST and not part.endswith(PARTIAL) for part in parts
+        _NAME.fullmatch(component)
+        and len(component) <= MAX_COMPONENT_CHARACTERS
+        and not component.endswith(PARTIAL)
+        for component in components
     ):
-        allowed = f"must be parts of letters, digits, _ . - (at most {LONGEST}) joined by slashes"
+        allowed = (
+            f"must be components of letters, digits, _ . - (at most {MAX_COMPONENT_CHARACTERS} each), "
+            "joined by slashes"
+        )
         raise InvalidInput("name", name, allowed)
     return name
 
 
-def is_folder(name: str) -> bool:
-    """Parts of names, joined by slashes."""
-    return all(_NAME.fullmatch(part) for part in name.split("/"))
+def is_folder_name(name: str) -> bool:
+    """Return whether this is a valid relative path of a folder."""
+    return all(_NAME.fullmatch(component) for component in name.split("/"))

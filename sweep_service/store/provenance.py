@@ -1,4 +1,4 @@
-"""Where a dataset comes from, in its attributes."""
+"""The provenance of a dataset, stored in its attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from sweep_service.version import __version__
 PACKAGES = ("numpy", "scipy", "numba", "xarray", "zarr")
 
 
-def provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) -> dict[str, Any]:
+def collect_provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) -> dict[str, Any]:
+    """Return attributes of a new dataset: spec, versions of code and packages, time of creation."""
     environment = {
         "python": platform.python_version(),
         "system": platform.system(),
@@ -39,7 +40,7 @@ def provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) -> dict[
 
 @cache
 def git_state() -> str:
-    """The commit of the code, where it is a checkout and not installed inside somebody else's."""
+    """Return the commit of the code if it is a checkout, and not installed inside another repository."""
     try:
         _git("ls-files", "--error-unmatch", Path(__file__).name)
         return _git("describe", "--always", "--dirty")
@@ -48,7 +49,7 @@ def git_state() -> str:
 
 
 def _git(*command: str) -> str:
-    found = subprocess.run(
+    result = subprocess.run(
         ["git", *command], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5.0, check=True
     )
-    return found.stdout.strip()
+    return result.stdout.strip()

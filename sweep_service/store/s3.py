@@ -1,8 +1,8 @@
-"""Objects in a bucket of S3, or of a server that speaks its language.
+"""Objects in a bucket of S3 or of a compatible server.
 
-Keys, region and endpoint come from the environment, under the names that every tool of S3 knows
-(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL), or from the
-machine's role. The server must know conditional writes, If-None-Match and If-Match.
+Credentials, region and endpoint come from the usual environment variables (AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL) or from the role of the machine. The
+server must support conditional writes (If-None-Match and If-Match).
 """
 
 from __future__ import annotations
@@ -28,84 +28,88 @@ from obstore.store import S3Store
 from zarr.storage import ObjectStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
-from sweep_service.store.objects import ROOT, MayWrite, checked_name, is_folder, nothing
+from sweep_service.store.objects import ROOT, WriteGuard, check_name, is_folder_name, no_guard
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
     from zarr.core.buffer import Buffer, BufferPrototype
 
 _URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?))?/?")
-# Longer than that a call does not wait: who made it knows better what to tell people, and tries again.
-CONNECT, ANSWER, PATIENCE = (timedelta(seconds=seconds) for seconds in (5, 30, 10))
+# Calls fail after these times, because the caller can report the problem and retry.
+CONNECT_TIMEOUT = timedelta(seconds=5)
+RESPONSE_TIMEOUT = timedelta(seconds=30)
+RETRY_TIMEOUT = timedelta(seconds=10)
 
 
 @contextmanager
-def answered(name: str) -> Iterator[None]:
-    """What a bucket says in our words: nothing there, not allowed, or no answer."""
+def translate_errors(name: str) -> Iterator[None]:
+    """Translate errors of the bucket to NotFound or StoreGone."""
     try:
         yield
     except FileNotFoundError as error:
-        if "NoSuchBucket" in str(error):  # all of it, not one object
+        if "NoSuchBucket" in str(error):  # the whole bucket is missing, not one object
             raise StoreGone(f"the object store does not answer: {_short(error)}") from None
         raise NotFound(f"no object named {name}") from None
-    except (AlreadyExistsError, PreconditionError):  # what a conditional write is there for
+    except (AlreadyExistsError, PreconditionError):  # the outcome of a conditional write
         raise
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise StoreGone(f"the object store does not let us in: {_short(error)}") from None
+        raise StoreGone(f"the object store denies access: {_short(error)}") from None
     except BaseError as error:
         raise StoreGone(f"the object store does not answer: {_short(error)}") from None
 
 
 def _short(error: Exception) -> str:
-    """What the server said, or why nothing came: the text itself has pages of what led to it."""
+    """Return the error code of the server or the cause of the failure, without the long context."""
     for pattern in (r"<Code>(\w+)</Code>", r"status code: (\d+[\w ]*)", r"HTTP error: ([\w ]+)"):
-        if said := re.search(pattern, str(error)):
-            return said[1].strip()
+        if match := re.search(pattern, str(error)):
+            return match[1].strip()
     return type(error).__name__
 
 
 @dataclass(frozen=True)
-class Found:
+class BucketObject:
+    """The content of an object, its entity tag, and the time of its last change."""
+
     content: bytes
     tag: str
     modified: datetime
 
 
 class Bucket:
-    """A bucket below a prefix: what objects, leases and readers stand on."""
+    """The objects of a bucket below a prefix."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        bucket, prefix = split(self.url)
-        self.store = _store(bucket, prefix, os.environ.get("AWS_ENDPOINT_URL", ""))
+        bucket, prefix = split_url(self.url)
+        self.store = _open_store(bucket, prefix, os.environ.get("AWS_ENDPOINT_URL", ""))
 
     def below(self, folder: str) -> Bucket:
         return Bucket(f"{self.url}/{folder}")
 
-    def find(self, name: str) -> Found:
-        with answered(name):
-            found = obstore.get(self.store, name)
-            meta = found.meta
-            return Found(bytes(found.bytes()), meta["e_tag"] or "", meta["last_modified"])
+    def fetch(self, name: str) -> BucketObject:
+        with translate_errors(name):
+            response = obstore.get(self.store, name)
+            meta = response.meta
+            return BucketObject(bytes(response.bytes()), meta["e_tag"] or "", meta["last_modified"])
 
     def exists(self, name: str) -> bool:
         try:
-            with answered(name):
+            with translate_errors(name):
                 obstore.head(self.store, name)
         except NotFound:
             return False
         return True
 
     def put(self, name: str, content: bytes, tag: str | None = None) -> str:
-        """Write, only in place of what has the tag if one is given; the new tag."""
+        """Write an object and return its new tag. With `tag`, replace only an object that has this tag."""
         mode: Literal["overwrite"] | UpdateVersion = "overwrite" if tag is None else {"e_tag": tag}
-        with answered(name):
+        with translate_errors(name):
             return obstore.put(self.store, name, content, mode=mode, use_multipart=False)["e_tag"] or ""
 
     def create(self, name: str, content: bytes) -> str | None:
-        """The tag of what was written, nothing if there was something of this name."""
+        """Write an object unless it exists; return its tag, or None if it exists."""
         try:
-            with answered(name):
+            with translate_errors(name):
                 return (
                     obstore.put(self.store, name, content, mode="create", use_multipart=False)["e_tag"] or ""
                 )
@@ -113,52 +117,54 @@ class Bucket:
             return None
 
     def delete(self, names: list[str]) -> None:
-        with answered(", ".join(names[:3])):
+        with translate_errors(", ".join(names[:3])):
             obstore.delete(self.store, names)
 
     def names(self, folder: str) -> Iterator[str]:
-        """All names below a folder."""
-        with answered(folder):
-            for some in obstore.list(self.store, prefix=folder or None):
-                yield from (one["path"] for one in some)
+        """Iterate over all names below a folder."""
+        with translate_errors(folder):
+            for page in obstore.list(self.store, prefix=folder or None):
+                yield from (meta["path"] for meta in page)
 
-    def top(self, folder: str = "") -> tuple[list[str], list[str]]:
-        """Names of objects and of folders right below a folder."""
-        with answered(folder):
-            found = obstore.list_with_delimiter(self.store, prefix=folder or None)
-        return [one["path"] for one in found["objects"]], list(found["common_prefixes"])
+    def list_top(self, folder: str = "") -> tuple[list[str], list[str]]:
+        """Return the names of objects and of folders directly below a folder."""
+        with translate_errors(folder):
+            listing = obstore.list_with_delimiter(self.store, prefix=folder or None)
+        return [meta["path"] for meta in listing["objects"]], list(listing["common_prefixes"])
 
 
 class S3Chunks(ObjectStore[S3Store]):
-    """Objects of a bucket: what is acknowledged is there."""
+    """A zarr store in a bucket, where a write that returned is durable."""
 
-    def __init__(self, store: S3Store, *, read_only: bool = False, may_write: MayWrite = nothing) -> None:
+    def __init__(
+        self, store: S3Store, *, read_only: bool = False, write_guard: WriteGuard = no_guard
+    ) -> None:
         super().__init__(store, read_only=read_only)
-        self.may_write = may_write
+        self.write_guard = write_guard
 
     def with_read_only(self, read_only: bool = False) -> S3Chunks:
-        return type(self)(self.store, read_only=read_only, may_write=self.may_write)
+        return type(self)(self.store, read_only=read_only, write_guard=self.write_guard)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: Any = None) -> Buffer | None:
-        with answered(key):
+        with translate_errors(key):
             return await super().get(key, prototype, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
-        self.may_write()
-        with answered(key):
+        self.write_guard()
+        with translate_errors(key):
             await super().set(key, value)
 
     async def delete(self, key: str) -> None:
-        self.may_write()
-        with answered(key):
+        self.write_guard()
+        with translate_errors(key):
             await super().delete(key)
 
     async def exists(self, key: str) -> bool:
-        with answered(key):
+        with translate_errors(key):
             return await super().exists(key)
 
     def sync(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: writes are durable."""
 
 
 class S3Objects:
@@ -167,88 +173,88 @@ class S3Objects:
     def __init__(self, url: str) -> None:
         self.bucket = Bucket(url)
         self.url = self.bucket.url
-        self.may_write: MayWrite = nothing
+        self.write_guard: WriteGuard = no_guard
 
     def prepare(self) -> None:
-        """There are no folders to make."""
+        """Do nothing: a bucket has no folders."""
 
     def list(self, prefix: str = "") -> Iterator[str]:
         folder, _, stem = prefix.rpartition("/")
-        if prefix.startswith("/") or (folder and not is_folder(folder)):
+        if prefix.startswith("/") or (folder and not is_folder_name(folder)):
             return iter(())
         if not stem:
-            found = list(self.bucket.names(folder))
+            names = list(self.bucket.names(folder))
         else:
-            objects, folders = self.bucket.top(folder)
-            found = [name for name in objects if name.startswith(prefix)]
-            for one in folders:
-                if one.startswith(prefix):
-                    found += self.bucket.names(one)
-        return iter(sorted(found))
+            objects, folders = self.bucket.list_top(folder)
+            names = [name for name in objects if name.startswith(prefix)]
+            for name in folders:
+                if name.startswith(prefix):
+                    names += self.bucket.names(name)
+        return iter(sorted(names))
 
     def get(self, name: str) -> bytes:
-        return self.bucket.find(checked_name(name)).content
+        return self.bucket.fetch(check_name(name)).content
 
     def exists(self, name: str) -> bool:
-        return self.bucket.exists(checked_name(name))
+        return self.bucket.exists(check_name(name))
 
     def put(self, name: str, content: bytes) -> None:
-        self.may_write()
-        self.bucket.put(checked_name(name), content)
+        self.write_guard()
+        self.bucket.put(check_name(name), content)
 
     def create(self, name: str, content: bytes) -> bool:
-        self.may_write()
-        return self.bucket.create(checked_name(name), content) is not None
+        self.write_guard()
+        return self.bucket.create(check_name(name), content) is not None
 
     def delete(self, name: str) -> None:
-        self.may_write()
-        self.bucket.delete([checked_name(name)])
+        self.write_guard()
+        self.bucket.delete([check_name(name)])
 
     def clear(self, folder: str) -> None:
-        self.may_write()
-        names = list(self.bucket.names(checked_name(folder)))
+        self.write_guard()
+        names = list(self.bucket.names(check_name(folder)))
         root = f"{folder}/{ROOT}"
-        if root in names:  # then nobody opens the rest any more
+        if root in names:  # first, because a dataset without it cannot be opened
             self.bucket.delete([root])
         if names:
             self.bucket.delete(names)
 
-    def top(self) -> set[str]:
-        objects, folders = self.bucket.top()
+    def list_top(self) -> set[str]:
+        objects, folders = self.bucket.list_top()
         return {*objects, *folders}
 
-    def sweep(self) -> int:
-        """An object is there whole or not at all: nothing is left behind."""
+    def remove_partial_files(self) -> int:
+        """Do nothing: writes are atomic and leave no partial objects."""
         return 0
 
     def chunks(self, name: str) -> S3Chunks:
-        return S3Chunks(self.bucket.below(checked_name(name)).store, may_write=lambda: self.may_write())
+        return S3Chunks(self.bucket.below(check_name(name)).store, write_guard=lambda: self.write_guard())
 
     @contextmanager
-    def making(self, name: str) -> Iterator[S3Chunks]:
-        """What there is of an earlier attempt goes first; nobody is told of it before it is complete."""
+    def creating_dataset(self, name: str) -> Iterator[S3Chunks]:
+        """Remove what an earlier attempt left; readers do not know of the dataset until it is complete."""
         self.clear(name)
         yield self.chunks(name)
 
 
-def split(url: str) -> tuple[str, str]:
-    """Bucket and prefix."""
-    found = _URL.fullmatch(url)
-    if found is None or (found[2] and not is_folder(found[2])):
+def split_url(url: str) -> tuple[str, str]:
+    """Return the bucket and the prefix of an s3:// URL."""
+    match = _URL.fullmatch(url)
+    if match is None or (match[2] and not is_folder_name(match[2])):
         allowed = "must be s3://bucket or s3://bucket/folder, of letters, digits, _ . - and slashes"
         raise InvalidInput("data", url, allowed)
-    return found[1], found[2] or ""
+    return match[1], match[2] or ""
 
 
-@lru_cache(maxsize=64)  # each has connections of its own
-def _store(bucket: str, prefix: str, endpoint: str) -> S3Store:
+@lru_cache(maxsize=64)  # because each store opens its own connections
+def _open_store(bucket: str, prefix: str, endpoint: str) -> S3Store:
     return S3Store(
         bucket,
         prefix=prefix or None,
         client_options={
-            "timeout": ANSWER,
-            "connect_timeout": CONNECT,
-            "allow_http": endpoint.startswith("http://"),  # who writes so wants it so
+            "timeout": RESPONSE_TIMEOUT,
+            "connect_timeout": CONNECT_TIMEOUT,
+            "allow_http": endpoint.startswith("http://"),  # only if the endpoint explicitly says so
         },
-        retry_config={"max_retries": 5, "retry_timeout": PATIENCE},
+        retry_config={"max_retries": 5, "retry_timeout": RETRY_TIMEOUT},
     )

@@ -1,5 +1,5 @@
-"""`ds.sweep`: selections, values, phase diagrams and views of a stored sweep, their plots, and exports.
+"""`ds.sweep`: selection, quantities, phase diagrams, views, plots and export of a stored sweep.
 
-Works on plain xarray datasets, wherever they were opened. Imports `sweeps` and what is above it; `store` and
-`execution` are not needed.
+The functions work on plain xarray datasets, however they were opened, and need neither `store` nor
+`execution`.
 """

@@ -1,4 +1,4 @@
-"""`ds.sweep`: what a stored sweep says. Each method is a function of this package, on the dataset."""
+"""`ds.sweep`, the accessor of a dataset. Each method calls a function of this package on the dataset."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ METHODS: dict[str, Callable[..., Any]] = {
 } | {f"plot_{name.replace('-', '_')}": view.plot for name, view in VIEWS.items()}  # fmt: skip
 
 
-class Sweep:
-    """The analyses of one dataset. `source` is `sgd`, a regime, or `ode` for every regime.
+class SweepAccessor:
+    """The analyses of one dataset.
 
-    Definitions, and what each returns, are in docs/analysis.md. Whatever was selected before is all that
-    is looked at: `ds.sel(gamma=0.1).sweep.final_risk()`.
+    A `source` is `sgd`, the name of a regime, or `ode` for all regimes. Methods use all that the dataset
+    contains, so select first: `ds.sel(gamma=0.1).sweep.final_risk()`. Definitions and results are described
+    in docs/analysis.md.
     """
 
     def __init__(self, dataset: xr.Dataset) -> None:
@@ -47,16 +48,16 @@ class Sweep:
         return f"<sweep: {', '.join(METHODS)}>"
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+def _make_method(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
-    def method(self: Sweep, *args: Any, **options: Any) -> Any:
+    def method(self: SweepAccessor, *args: Any, **options: Any) -> Any:
         return function(self._dataset, *args, **options)
 
-    first, *rest = inspect.signature(function).parameters.values()
-    itself = first.replace(name="self", annotation=inspect.Parameter.empty)
-    method.__signature__ = inspect.Signature([itself, *rest])  # type: ignore[attr-defined]
+    dataset, *others = inspect.signature(function).parameters.values()
+    this = dataset.replace(name="self", annotation=inspect.Parameter.empty)
+    method.__signature__ = inspect.Signature([this, *others])  # type: ignore[attr-defined]
     return method
 
 
 for _name, _function in METHODS.items():
-    setattr(Sweep, _name, _method(_function))
+    setattr(SweepAccessor, _name, _make_method(_function))

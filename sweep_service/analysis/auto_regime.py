@@ -1,46 +1,47 @@
-"""Which theory `auto` would choose at the points of a sweep, whether or not it was computed."""
+"""The regime that `auto` would choose at each point of a sweep, whether or not it was computed."""
 
 from __future__ import annotations
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import parameter, spec_of
-from sweep_service.dynamics.auto import choose, sides
-from sweep_service.model.parameters import names
+from sweep_service.analysis.runs import parameter, read_spec
+from sweep_service.dynamics.auto import choose_regime, compare_with_thresholds
+from sweep_service.model.parameters import parameter_names
 from sweep_service.model.point import Point
-from sweep_service.planning.grids import INIT
+from sweep_service.planning.grids import INIT_PREFIX
 
 
-def auto_regimes(dataset: xr.Dataset) -> xr.DataArray:
-    """Its name at each point, for the first of the starts.
+def find_auto_regimes(dataset: xr.Dataset) -> xr.DataArray:
+    """Name of the regime that `auto` would choose at each point, for the first seed.
 
-    The rule is asked once for all points on the same sides of its borders, with one start where that counts.
+    Points on the same side of every threshold share one evaluation of the rule, and one start if the rule
+    depends on the start there.
     """
-    init = spec_of(dataset).get("init", {"kind": "gaussian"})
-    numbers = [str(name) for name in dataset.coords if str(name).startswith(INIT)]
+    init = read_spec(dataset).get("init", {"kind": "gaussian"})
+    init_names = [str(name) for name in dataset.coords if str(name).startswith(INIT_PREFIX)]
     seed = int(dataset["seed"].values[0]) if "seed" in dataset.coords else 0
-    known = (*names(), *numbers)
-    arrays = xr.broadcast(*(parameter(dataset, name) for name in known))
-    columns = dict(zip(known, (one.values.ravel() for one in arrays), strict=True))
+    column_names = (*parameter_names(), *init_names)
+    arrays = xr.broadcast(*(parameter(dataset, name) for name in column_names))
+    columns = dict(zip(column_names, (array.values.ravel() for array in arrays), strict=True))
     d, p, gamma, noise = (columns[name] for name in ("d", "p", "gamma", "noise"))
-    large, narrow, *others = sides(gamma / (p * d), p, gamma / p, noise)
-    counts = ~(large | narrow)  # where the start does
+    large_step, narrow, *others = compare_with_thresholds(gamma / (p * d), p, gamma / p, noise)
+    needs_start = ~(large_step | narrow)
     table = [
-        large,
+        large_step,
         narrow,
         *others,
-        *(np.where(counts, columns[name], 0) for name in ("d", "p", "k", *numbers)),
+        *(np.where(needs_start, columns[name], 0) for name in ("d", "p", "k", *init_names)),
     ]
-    _, first, inverse = np.unique(
+    _, first_rows, inverse = np.unique(
         np.column_stack(table).astype(float), axis=0, return_index=True, return_inverse=True
     )
 
-    def chosen(row: int) -> str:
+    def choose(row: int) -> str:
         values = {name: column[row].item() for name, column in columns.items()}
-        given = {name.removeprefix(INIT): values.pop(name) for name in numbers}
-        point = Point.parse({**values, "init": {**init, **given}})
-        return choose(point, point.start(seed)).regime
+        init_numbers = {name.removeprefix(INIT_PREFIX): values.pop(name) for name in init_names}
+        point = Point.parse({**values, "init": {**init, **init_numbers}})
+        return choose_regime(point, point.start(seed)).regime
 
-    words = np.array([chosen(row) for row in first], dtype=object)
-    return xr.DataArray(words[inverse.ravel()].reshape(arrays[0].shape), arrays[0].coords, arrays[0].dims)
+    regimes = np.array([choose(row) for row in first_rows], dtype=object)
+    return xr.DataArray(regimes[inverse.ravel()].reshape(arrays[0].shape), arrays[0].coords, arrays[0].dims)

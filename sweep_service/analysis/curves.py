@@ -1,4 +1,4 @@
-"""An observable against time: SGD with a band over its runs, the limiting theories beside it."""
+"""An observable against time: SGD with a band over its runs, and the limiting theories."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import DRAWN, has_ended
+from sweep_service.analysis.runs import DRAW_DIMS, has_ended
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.grids import POINT, axis_order
+from sweep_service.planning.grids import POINT, axis_sort_key
 from sweep_service.planning.runs import KINDS
 
-MOST_CURVES = 200
-MOST_NUMBERS = 1 << 25  # 256 MB, which are read at once
-DERIVED = ("delta_t", "gamma_over_p")  # coordinates that follow from others
-BAND = (0.16, 0.84)  # one standard deviation on both sides, were the runs Gaussian
+MAX_CURVES = 200
+MAX_STORED_NUMBERS = 1 << 25  # read at once: 256 MB
+DERIVED_COORDINATES = ("delta_t", "gamma_over_p")  # follow from other coordinates
+BAND_QUANTILES = (0.16, 0.84)  # one standard deviation on both sides for Gaussian runs
 
 
-def curves(dataset: xr.Dataset, /, observable: str = "risk", **where: Any) -> dict[str, Any]:
+def compute_curves(dataset: xr.Dataset, /, observable: str = "risk", **where: Any) -> dict[str, Any]:
     """Mean over runs at each time, with the 16th and the 84th percentile as `low` and `high`.
 
     SGD is reduced over seed and repeat, a theory over seed. Only runs that are done or have diverged
-    count, the latter as far as they have values; where no run has one, there is NaN.
+    count, the latter up to their divergence. The result is NaN where no run has a value.
     """
-    chosen = select(dataset, where)
-    arrays = {kind: chosen[f"{kind}_{observable}"] for kind in _kinds(chosen, observable)}
-    _require_few(arrays)
+    selected = select(dataset, where)
+    arrays = {kind: selected[f"{kind}_{observable}"] for kind in _kinds_with(selected, observable)}
+    _check_limits(arrays)
     first = next(iter(arrays.values()))
     return {
         "observable": observable,
         "long_name": first.attrs.get("long_name", observable),
         "units": first.attrs.get("units", "1"),
         "time": first["time"].values.tolist(),
-        "curves": [curve for kind, array in arrays.items() for curve in _curves(chosen, kind, array)],
+        "curves": [curve for kind, array in arrays.items() for curve in _reduce_runs(selected, kind, array)],
     }
 
 
-def single_observables(dataset: xr.Dataset) -> list[str]:
-    """Those that are one number at each time."""
-    return sorted({name for some in _known(dataset).values() for name, one in some.items() if one})
+def scalar_observables(dataset: xr.Dataset) -> list[str]:
+    """Names of the stored observables that are one number at each time."""
+    by_kind = _observables_by_kind(dataset).values()
+    return sorted({name for observables in by_kind for name, is_scalar in observables.items() if is_scalar})
 
 
-def _known(dataset: xr.Dataset) -> dict[str, dict[str, bool]]:
-    """Observables by who has them, and whether each is one number at each time."""
+def _observables_by_kind(dataset: xr.Dataset) -> dict[str, dict[str, bool]]:
+    """For each kind of run, its stored observables, and whether each is one number at each time."""
     return {
         kind: {
             str(name).removeprefix(f"{kind}_"): array.dims[-1] == "time"
@@ -58,91 +59,93 @@ def _known(dataset: xr.Dataset) -> dict[str, dict[str, bool]]:
     }
 
 
-def _kinds(dataset: xr.Dataset, observable: str) -> list[str]:
-    """Who has it, if it is one number at each time."""
-    known, single = _known(dataset), single_observables(dataset)
-    if not isinstance(observable, str) or not any(observable in some for some in known.values()):
-        raise unknown_name("observable", observable, single)
-    if observable not in single:
-        allowed = f"has more than one number at each time; those with one are {', '.join(single)}"
+def _kinds_with(dataset: xr.Dataset, observable: str) -> list[str]:
+    """The kinds of runs that have this observable, which must be one number at each time."""
+    by_kind, scalars = _observables_by_kind(dataset), scalar_observables(dataset)
+    if not isinstance(observable, str) or not any(observable in names for names in by_kind.values()):
+        raise unknown_name("observable", observable, scalars)
+    if observable not in scalars:
+        allowed = f"must be one number at each time, such as {', '.join(scalars)}"
         raise InvalidInput("observable", observable, allowed)
-    return [kind for kind, some in known.items() if observable in some]
+    return [kind for kind, names in by_kind.items() if observable in names]
 
 
-def _require_few(arrays: dict[str, xr.DataArray]) -> None:
-    several = {
+def _check_limits(arrays: dict[str, xr.DataArray]) -> None:
+    sizes = {
         str(dim): array.sizes[dim]
         for array in arrays.values()
         for dim in run_dims(array)
-        if dim not in DRAWN and array.sizes[dim] > 1
+        if dim not in DRAW_DIMS and array.sizes[dim] > 1
     }
     count = sum(
-        math.prod(array.sizes[dim] for dim in several if dim in array.dims) for array in arrays.values()
+        math.prod(array.sizes[dim] for dim in sizes if dim in array.dims) for array in arrays.values()
     )
-    if count > MOST_CURVES:
-        names = ", ".join(f"{dim} ({size} values)" for dim, size in several.items())
-        raise LimitExceeded("curves", count, f"must be at most {MOST_CURVES}: select some of {names}")
+    if count > MAX_CURVES:
+        names = ", ".join(f"{dim} ({size} values)" for dim, size in sizes.items())
+        raise LimitExceeded("curves", count, f"must be at most {MAX_CURVES}: select some of {names}")
     numbers = sum(array.size for array in arrays.values())
-    if numbers > MOST_NUMBERS:
-        allowed = f"must be at most {MOST_NUMBERS} to read: select some of seed, repeat or time"
+    if numbers > MAX_STORED_NUMBERS:
+        allowed = f"must be at most {MAX_STORED_NUMBERS} numbers: select some of seed, repeat or time"
         raise LimitExceeded("curves", numbers, allowed)
 
 
-def _curves(dataset: xr.Dataset, kind: str, array: xr.DataArray) -> list[dict[str, Any]]:
-    drawn = [dim for dim in run_dims(array) if dim in DRAWN]
-    dims = [dim for dim in run_dims(array) if dim not in DRAWN]
-    counted = has_ended(dataset, array, kind)
-    runs = counted.sum(drawn).transpose(*dims).values
-    values = array.where(counted).transpose(*dims, "time", *drawn).values
-    mean, low, high = _reduced(values.reshape(*values.shape[: len(dims) + 1], -1))
-    found = []
-    for at in product(*(range(array.sizes[dim]) for dim in dims)):
-        place = _place(dataset, dict(zip(dims, at, strict=True)))
-        found.append(
+def _reduce_runs(dataset: xr.Dataset, kind: str, array: xr.DataArray) -> list[dict[str, Any]]:
+    draw_dims = [dim for dim in run_dims(array) if dim in DRAW_DIMS]
+    dims = [dim for dim in run_dims(array) if dim not in DRAW_DIMS]
+    ended = has_ended(dataset, array, kind)
+    runs = ended.sum(draw_dims).transpose(*dims).values
+    values = array.where(ended).transpose(*dims, "time", *draw_dims).values
+    mean, low, high = _mean_and_band(values.reshape(*values.shape[: len(dims) + 1], -1))
+    curves = []
+    for index in product(*(range(array.sizes[dim]) for dim in dims)):
+        coordinates = _coordinates_at(dataset, dict(zip(dims, index, strict=True)))
+        curves.append(
             {
                 "source": kind,
-                **({"regime": place.pop("regime")} if "regime" in place else {}),
-                "at": place,
-                "runs": int(runs[at]),
-                "mean": mean[at].tolist(),
-                "low": low[at].tolist(),
-                "high": high[at].tolist(),
+                **({"regime": coordinates.pop("regime")} if "regime" in coordinates else {}),
+                "at": coordinates,
+                "runs": int(runs[index]),
+                "mean": mean[index].tolist(),
+                "low": low[index].tolist(),
+                "high": high[index].tolist(),
             }
         )
-    return found
+    return curves
 
 
-def _place(dataset: xr.Dataset, at: dict[str, int]) -> dict[str, Any]:
-    """The values of the axes there."""
+def _coordinates_at(dataset: xr.Dataset, index: dict[str, int]) -> dict[str, Any]:
+    """Values of the axes at an index of the dimensions."""
     names = [
         str(name)
-        for dim in at
+        for dim in index
         for name in dataset.coords
-        if dataset[name].dims == (dim,) and (dim != POINT or name not in DERIVED)
+        if dataset[name].dims == (dim,) and (dim != POINT or name not in DERIVED_COORDINATES)
     ]
-    names.sort(key=axis_order)
-    return {name: plain_value(dataset[name].values[at[str(dataset[name].dims[0])]]) for name in names}
+    names.sort(key=axis_sort_key)
+    return {name: plain_value(dataset[name].values[index[str(dataset[name].dims[0])]]) for name in names}
 
 
 def plain_value(value: Any) -> Any:
-    """A number or a text that JSON knows."""
+    """A NumPy scalar as a Python value, for JSON."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _reduced(values: Array) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Mean and band over the last axis, of what is there."""
+def _mean_and_band(values: Array) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Mean, lower and upper percentile along the last axis, ignoring NaN."""
     ordered = np.sort(values, axis=-1)  # NaN last
     count = np.sum(~np.isnan(values), axis=-1)
     with np.errstate(all="ignore"):  # sums overflow just before a divergence
         mean = np.nansum(values, axis=-1) / np.where(count > 0, count, np.nan)
-        low, high = (_percentile(ordered, count, share) for share in BAND)
+        low, high = (_quantile(ordered, count, share) for share in BAND_QUANTILES)
     return mean, low, high
 
 
-def _percentile(ordered: Array, count: AnyArray, share: float) -> AnyArray:
-    """Linear between the neighbours, as np.nanpercentile, but all at once and without its warnings."""
-    place = share * np.maximum(count - 1, 0)
-    below = np.floor(place).astype(int)
+def _quantile(ordered: Array, count: AnyArray, share: float) -> AnyArray:
+    """Linear between neighbours like `np.nanpercentile`, but for all curves at once and without warnings."""
+    position = share * np.maximum(count - 1, 0)
+    below = np.floor(position).astype(int)
     above = np.minimum(below + 1, np.maximum(count - 1, 0))
-    lower, upper = (np.take_along_axis(ordered, at[..., None], axis=-1)[..., 0] for at in (below, above))
-    return lower + (place - below) * (upper - lower)
+    lower, upper = (
+        np.take_along_axis(ordered, index[..., None], axis=-1)[..., 0] for index in (below, above)
+    )
+    return lower + (position - below) * (upper - lower)

@@ -1,4 +1,4 @@
-"""The form of a view: what a person chooses before it is drawn, on the page or anywhere else."""
+"""The form of a view: the choices that a user makes before the view is drawn."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from typing import Any, Literal
 import xarray as xr
 
 from sweep_service.analysis.axes import point_axes
-from sweep_service.analysis.curves import single_observables
-from sweep_service.analysis.point_values import values_of
-from sweep_service.model.labels import label_of
+from sweep_service.analysis.curves import scalar_observables
+from sweep_service.analysis.point_values import available_values
+from sweep_service.model.labels import find_label
 
 Offers = Literal["observables", "values", "axes", "axes and step", "sources"]
-# What is offered for each axis that a view does not show: every value or all of them, one value beginning
-# with the first or with the one in the middle, or nothing.
+# What is offered for each axis that a view does not show: each value or all of them; one value, by default
+# the first or the middle one; or nothing.
 Rest = Literal["all", "first", "middle", "nothing"]
-FIRST_VALUES = ("sgd_risk", "ode_risk")  # to begin with, where there is one
+PREFERRED_VALUES = ("sgd_risk", "ode_risk")  # the default, if available
 
 
 @dataclass(frozen=True)
 class Control:
-    """One choice: the word that it sets, its title, and what it offers; fixed options are listed."""
+    """One choice: the option that it sets, its title, and what it offers: a named set, or fixed choices."""
 
-    word: str
+    option: str
     title: str
     offers: Offers | tuple[str, ...]
     default: str = ""
-    default_position: int = 0  # of the option to begin with, where no default is named or it is not offered
+    default_position: int = 0  # of the choice selected first, if the default is missing or not offered
 
     def describe(self, dataset: xr.Dataset) -> dict[str, Any]:
         """The control for a dataset, as plain data."""
-        options = _named(self.offers) if isinstance(self.offers, tuple) else OPTIONS[self.offers](dataset)
-        values = [option["value"] for option in options]
-        default = self.default or next((value for value in FIRST_VALUES if value in values), "")
+        choices = (
+            _name_choices(self.offers) if isinstance(self.offers, tuple) else CHOICES[self.offers](dataset)
+        )
+        values = [choice["value"] for choice in choices]
+        default = self.default or next((value for value in PREFERRED_VALUES if value in values), "")
         if values and default not in values:
             default = values[self.default_position]
-        return {"word": self.word, "title": self.title, "options": options, "default": default}
+        return {"word": self.option, "title": self.title, "options": choices, "default": default}
 
 
 @dataclass(frozen=True)
 class Form:
-    """The controls of a view, and what it asks about the axes that it does not show.
+    """The controls of a view, and what the form offers for the axes that the view does not show.
 
-    The axes that it shows are `covers` and those chosen in `axis_controls`. With `one_regime` a theory must
-    be chosen where there are several.
+    The view shows the axes in `covers` and those chosen in `axis_controls`. With `one_regime`, a regime must
+    be chosen if there are several.
     """
 
     controls: tuple[Control, ...] = ()
@@ -65,30 +67,30 @@ class Form:
         }
 
 
-def _named(names: Any) -> list[dict[str, str]]:
+def _name_choices(names: Any) -> list[dict[str, str]]:
     return [{"value": name, "title": name.replace("_", " ")} for name in names]
 
 
-def _axes(dataset: xr.Dataset) -> list[dict[str, str]]:
+def _axis_choices(dataset: xr.Dataset) -> list[dict[str, str]]:
     """Axes with several values."""
     names = [name for name, values in point_axes(dataset).items() if len(values) > 1]
-    return [_symbol(name) for name in names]
+    return [_axis_choice(name) for name in names]
 
 
-def _symbol(name: str) -> dict[str, str]:
-    label = label_of(name)
+def _axis_choice(name: str) -> dict[str, str]:
+    label = find_label(name)
     return {"value": name, "title": (label.symbol if label is not None else "") or name}
 
 
-def _sources(dataset: xr.Dataset) -> list[dict[str, str]]:
+def _source_choices(dataset: xr.Dataset) -> list[dict[str, str]]:
     regimes = [str(name) for name in dataset["regime"].values] if "regime" in dataset.dims else []
-    return _named([*(["sgd"] if "sgd_risk" in dataset else []), *regimes])
+    return _name_choices([*(["sgd"] if "sgd_risk" in dataset else []), *regimes])
 
 
-OPTIONS: dict[str, Callable[[xr.Dataset], list[dict[str, str]]]] = {
-    "observables": lambda dataset: _named(single_observables(dataset)),
-    "values": lambda dataset: _named(values_of(dataset)),
-    "axes": _axes,
-    "axes and step": lambda dataset: [*_axes(dataset), _symbol("delta_t")],
-    "sources": _sources,
+CHOICES: dict[str, Callable[[xr.Dataset], list[dict[str, str]]]] = {
+    "observables": lambda dataset: _name_choices(scalar_observables(dataset)),
+    "values": lambda dataset: _name_choices(available_values(dataset)),
+    "axes": _axis_choices,
+    "axes and step": lambda dataset: [*_axis_choices(dataset), _axis_choice("delta_t")],
+    "sources": _source_choices,
 }

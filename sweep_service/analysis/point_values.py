@@ -1,4 +1,4 @@
-"""What can be drawn over the points of a sweep: a number of each run, or a word for each point."""
+"""Values that can be shown over the points of a sweep: a number for each run, or a label for each point."""
 
 from __future__ import annotations
 
@@ -11,74 +11,76 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.auto_regime import auto_regimes
+from sweep_service.analysis.auto_regime import find_auto_regimes
 from sweep_service.analysis.quantities.classification import phase
 from sweep_service.analysis.quantities.discrepancy import largest_differences
 from sweep_service.analysis.quantities.specialisation import specialisation_time
 from sweep_service.analysis.runs import (
-    DRAWN,
+    DRAW_DIMS,
     has_ended,
     initial_risk,
     late_means,
     noise_coefficient,
     parameter,
-    runs,
+    read_runs,
 )
-from sweep_service.analysis.selection import blocks, run_dims
+from sweep_service.analysis.selection import iterate_blocks, run_dims
 from sweep_service.errors import InvalidInput
 from sweep_service.planning.runs import KINDS
-from sweep_service.planning.schema import TITLES
+from sweep_service.planning.schema import KIND_TITLES
 from sweep_service.status import Status
 
-ROOM = 1 << 23  # numbers read at once: 64 MB
+NUMBERS_PER_BLOCK = 1 << 23  # read at once: 64 MB
 
 
 @dataclass(frozen=True)
 class Value:
-    """`of` makes it, one for each run that has it and NaN elsewhere, from the variables in `needs`."""
+    """A value: `function` computes it from the variables in `needs`, for each run, or NaN."""
 
     long_name: str
     needs: tuple[str, ...]
-    of: Callable[[xr.Dataset], xr.DataArray]
+    function: Callable[[xr.Dataset], xr.DataArray]
     units: str = "1"
-    late: bool = False  # of the last half of the times, unless others are selected
-    words: bool = False  # one for each point, of all its runs together
+    over_last_half: bool = False  # of the times, unless others are selected
+    is_label: bool = False  # one text for each point, computed from all of its runs
 
     def dims(self, dataset: xr.Dataset) -> tuple[str, ...]:
         """The dimensions of the runs that it needs."""
         return tuple(dict.fromkeys(dim for name in self.needs for dim in run_dims(dataset[name])))
 
-    def computed(self, dataset: xr.Dataset) -> xr.DataArray:
-        """Block by block, as all samples of all runs may be more than memory holds."""
-        dims = [dim for dim in self.dims(dataset) if not (self.words and dim in DRAWN)]
+    def compute(self, dataset: xr.Dataset) -> xr.DataArray:
+        """Compute it block by block, as all samples of all runs may not fit in memory."""
+        dims = [dim for dim in self.dims(dataset) if not (self.is_label and dim in DRAW_DIMS)]
         sizes = {dim: dataset.sizes[dim] for dim in dims}
-        whole = sum(dataset[name].size for name in self.needs)
-        found = np.empty(tuple(sizes.values()), dtype=object if self.words else float)
-        for where in blocks(sizes, max(1, ROOM * math.prod(sizes.values()) // whole)):
+        total = sum(dataset[name].size for name in self.needs)
+        values = np.empty(tuple(sizes.values()), dtype=object if self.is_label else float)
+        for index in iterate_blocks(sizes, max(1, NUMBERS_PER_BLOCK * math.prod(sizes.values()) // total)):
             with np.errstate(all="ignore"):
-                found[tuple(where.values())] = self.of(dataset.isel(where)).transpose(*dims).values
+                values[tuple(index.values())] = self.function(dataset.isel(index)).transpose(*dims).values
         return xr.DataArray(
-            found, dims=dims, coords={dim: dataset[dim] for dim in dims if dim in dataset.coords}
+            values, dims=dims, coords={dim: dataset[dim] for dim in dims if dim in dataset.coords}
         )
 
 
-def values_of(dataset: xr.Dataset) -> dict[str, Value]:
-    """What is stored with at most a time beside the runs, and what can be made of what is stored."""
-    found: dict[str, Value] = {}
+def available_values(dataset: xr.Dataset) -> dict[str, Value]:
+    """Stored variables that are one number per run or per time, and the VALUES that follow from them."""
+    stored: dict[str, Value] = {}
     for name, array in dataset.data_vars.items():
         kind, trailing = str(name).partition("_")[0], array.dims[len(run_dims(array)) :]
         if kind in KINDS and trailing in ((), ("time",)) and "flag_meanings" not in array.attrs:
-            about: dict[str, Any] = array.attrs
-            found[str(name)] = Value(
-                about.get("long_name", str(name)), (str(name),), partial(_stored, kind, str(name)),
-                about.get("units", "1"), late=True,
+            attributes: dict[str, Any] = array.attrs
+            stored[str(name)] = Value(
+                attributes.get("long_name", str(name)), (str(name),), partial(_stored_mean, kind, str(name)),
+                attributes.get("units", "1"), over_last_half=True,
             )  # fmt: skip
-    known = {name: value for name, value in VALUES.items() if all(one in dataset for one in value.needs)}
-    return found | known
+    derived = {
+        name: value for name, value in VALUES.items() if all(variable in dataset for variable in value.needs)
+    }
+    return stored | derived
 
 
-def _stored(kind: str, name: str, dataset: xr.Dataset) -> xr.DataArray:
-    """The mean over time, if the run has a value at each of them."""
+def _stored_mean(kind: str, name: str, dataset: xr.Dataset) -> xr.DataArray:
+    """The mean over time of each run, NaN if one of its samples is missing."""
     array = dataset[name].where(has_ended(dataset, dataset[name], kind))
     return array.mean("time", skipna=False) if "time" in array.dims else array
 
@@ -88,30 +90,30 @@ def _diverged(kind: str, dataset: xr.Dataset) -> xr.DataArray:
     return (status == Status.DIVERGED).astype(float).where(has_ended(dataset, status, kind))
 
 
-def _relative(dataset: xr.Dataset) -> xr.DataArray:
+def _relative_discrepancy(dataset: xr.Dataset) -> xr.DataArray:
     if (first := float(dataset["time"][0])) != 0.0:
         raise InvalidInput("time", first, "must begin at 0 for a discrepancy in units of R(0)")
     return largest_differences(dataset) / initial_risk(dataset)
 
 
-def _ratio(dataset: xr.Dataset) -> xr.DataArray:
+def _sgd_over_ode(dataset: xr.Dataset) -> xr.DataArray:
     return late_means(dataset, "sgd") / late_means(dataset, "ode")
 
 
-def _final(kind: str, dataset: xr.Dataset) -> xr.DataArray:
+def _final_risk(kind: str, dataset: xr.Dataset) -> xr.DataArray:
     return late_means(dataset, kind)
 
 
 def _over_floor(kind: str, dataset: xr.Dataset) -> xr.DataArray:
-    noise = parameter(dataset, "gamma") * parameter(dataset, "noise") / parameter(dataset, "p")
-    return late_means(dataset, kind) / (noise_coefficient(dataset) * noise.where(noise > 0.0))
+    scale = parameter(dataset, "gamma") * parameter(dataset, "noise") / parameter(dataset, "p")
+    return late_means(dataset, kind) / (noise_coefficient(dataset) * scale.where(scale > 0.0))
 
 
-def _largest(kind: str, dataset: xr.Dataset) -> xr.DataArray:
-    return runs(dataset, kind, "largest_norm").max("time")
+def _bound(kind: str, dataset: xr.Dataset) -> xr.DataArray:
+    return read_runs(dataset, kind, "largest_norm").max("time")
 
 
-def _time(kind: str, dataset: xr.Dataset) -> xr.DataArray:
+def _specialisation_time(kind: str, dataset: xr.Dataset) -> xr.DataArray:
     return specialisation_time(dataset, kind)["specialisation_time"]
 
 
@@ -119,14 +121,18 @@ def _phase(kind: str, dataset: xr.Dataset) -> xr.DataArray:
     return phase(dataset, kind)["phase"]
 
 
-BOTH = ("ode_risk", "sgd_risk")
+BOTH_RISKS = ("ode_risk", "sgd_risk")
 VALUES = {
-    "discrepancy": Value("max over t of |SGD - theory|, in the risk", BOTH, largest_differences),
-    "relative_discrepancy": Value("max over t of |SGD - theory|/R(0), in the risk", BOTH, _relative),
-    "sgd_over_ode": Value("final risk of SGD over that of the theory", BOTH, _ratio),
-    "auto_regime": Value("the regime that auto would choose", ("sgd_risk",), auto_regimes, words=True),
+    "discrepancy": Value("max over t of |SGD - theory|, in the risk", BOTH_RISKS, largest_differences),
+    "relative_discrepancy": Value(
+        "max over t of |SGD - theory|/R(0), in the risk", BOTH_RISKS, _relative_discrepancy
+    ),
+    "sgd_over_ode": Value("final risk of SGD over that of the theory", BOTH_RISKS, _sgd_over_ode),
+    "auto_regime": Value(
+        "the regime that auto would choose", ("sgd_risk",), find_auto_regimes, is_label=True
+    ),
 }
-for _kind, _title in TITLES.items():
+for _kind, _title in KIND_TITLES.items():
     VALUES |= {
         f"{_kind}_diverged": Value(
             f"share of ended runs that diverged ({_title})", (f"{_kind}_status",), partial(_diverged, _kind)
@@ -134,7 +140,7 @@ for _kind, _title in TITLES.items():
         f"{_kind}_final_risk": Value(
             f"excess risk, mean over the last half of the time ({_title})",
             (f"{_kind}_risk",),
-            partial(_final, _kind),
+            partial(_final_risk, _kind),
         ),
         f"{_kind}_over_floor": Value(
             f"final risk over the noise floor c γΔ/p ({_title})",
@@ -144,12 +150,14 @@ for _kind, _title in TITLES.items():
         f"{_kind}_bound": Value(
             f"largest max_i Q_ii along a run ({_title})",
             (f"{_kind}_largest_norm",),
-            partial(_largest, _kind),
+            partial(_bound, _kind),
         ),
         f"{_kind}_specialisation_time": Value(
-            f"time of specialisation ({_title})", (f"{_kind}_specialisation",), partial(_time, _kind)
+            f"time of specialisation ({_title})",
+            (f"{_kind}_specialisation",),
+            partial(_specialisation_time, _kind),
         ),
         f"{_kind}_phase": Value(
-            f"phase ({_title})", (f"{_kind}_risk", f"{_kind}_status"), partial(_phase, _kind), words=True
+            f"phase ({_title})", (f"{_kind}_risk", f"{_kind}_status"), partial(_phase, _kind), is_label=True
         ),
     }

@@ -1,4 +1,4 @@
-"""`ds.sweep` on every dataset, from when xarray is imported: that takes a second, so it is waited for."""
+"""Registration of `ds.sweep` without importing xarray, which would take a second."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ NAME = "sweep"
 
 
 def register() -> None:
-    """Now if xarray is there, else as soon as it is."""
+    """Register the accessor now if xarray is imported, else as soon as it is."""
     if (xarray := sys.modules.get("xarray")) is not None and hasattr(xarray, "register_dataset_accessor"):
         _register(xarray)
     else:
-        sys.meta_path.insert(0, _Waiting())
+        sys.meta_path.insert(0, _XarrayFinder())
 
 
 def _register(xarray: ModuleType) -> None:
     if not hasattr(xarray.Dataset, NAME):
-        xarray.register_dataset_accessor(NAME)(_accessor)
+        xarray.register_dataset_accessor(NAME)(_make_accessor)
 
 
-def _accessor(dataset: Any) -> Any:
-    from sweep_service.analysis.accessor import Sweep
+def _make_accessor(dataset: Any) -> Any:
+    from sweep_service.analysis.accessor import SweepAccessor
 
-    return Sweep(dataset)
+    return SweepAccessor(dataset)
 
 
-class _Waiting(MetaPathFinder):
-    """Lets others find xarray, and registers once it is executed."""
+class _XarrayFinder(MetaPathFinder):
+    """Leaves finding xarray to the other finders, and registers the accessor once it is executed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "xarray":
             return None
-        with suppress(ValueError):  # another thread was first
+        with suppress(ValueError):  # another thread removed it first
             sys.meta_path.remove(self)
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+            exec_module = spec.loader.exec_module
 
-            def executed(module: ModuleType) -> None:
-                execute(module)
+            def exec_and_register(module: ModuleType) -> None:
+                exec_module(module)
                 _register(module)
 
-            spec.loader.exec_module = executed  # type: ignore[method-assign]
+            spec.loader.exec_module = exec_and_register  # type: ignore[method-assign]
         return spec

@@ -1,6 +1,6 @@
-"""Parts of a stored sweep: by the values of its coordinates, by the names of its variables, by blocks.
+"""Selection from a stored sweep: by coordinate values, by variable names, or by blocks.
 
-Only coordinates are read here; what is selected of the arrays is read by whoever uses it.
+Only coordinates are read here. The selected values of arrays are read when they are used.
 """
 
 from __future__ import annotations
@@ -16,37 +16,38 @@ import xarray as xr
 
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray
-from sweep_service.validation import number
+from sweep_service.validation import read_number
 
-RTOL = 1e-9  # a number that went through a text with ten digits is still the same
-NEAREST = ("time",)  # samples: nobody knows them by heart
-MOST_VALUES = 1000  # one by one: each is compared with every stored one
-FEW = 12  # values that an error lists
+RELATIVE_TOLERANCE = 1e-9  # numbers written with ten digits still match
+NEAREST_MATCH = ("time",)  # coordinates whose exact values users do not know
+MAX_SELECTED_VALUES = 1000  # each is compared with every stored value
+MAX_LISTED_VALUES = 12  # in an error message
 T = TypeVar("T", xr.Dataset, xr.DataArray)
 
 
 def select(dataset: T, where: Mapping[str, Any]) -> T:
-    """The part of a sweep, or of an array, where coordinates have some values; every dimension stays.
+    """Select from a dataset or array by the values of coordinates; every dimension stays.
 
-    A value is a number, a text, a sequence of them, or what a URL would say: `0.1`, `0.1,0.2`, or
-    `0.01:1` for a range with both ends, of which either may be left out. Numbers are stored ones
-    (floats up to a relative 1e-9); a single time means the nearest sample.
+    A selection is a number, a text, a sequence of them, or a string as in a URL: `0.1`, `0.1,0.2`, or
+    `0.01:1` for a range that includes both ends, either of which may be omitted. Numbers must be stored ones
+    (floats up to a relative 1e-9); a single time selects the nearest sample.
     """
     masks: dict[str, AnyArray] = {}
     for name, wanted in where.items():
-        dim, stored = _coordinate(dataset, name, wanted)
-        mask = _mask(name, stored, wanted)
+        dim, stored = _find_coordinate(dataset, name, wanted)
+        mask = _make_mask(name, stored, wanted)
         masks[dim] = masks[dim] & mask if dim in masks else mask
     for dim, mask in masks.items():
-        if not mask.any():  # each has its points, but they have none in common
+        if not mask.any():  # each selection has points, but none in common
             names = [name for name in where if dim in dataset[name].dims]
-            raise InvalidInput(", ".join(names), [where[name] for name in names], "no point has all of them")
-    return dataset.isel({dim: _index(np.flatnonzero(mask)) for dim, mask in masks.items()})
+            wanted = [where[name] for name in names]
+            raise InvalidInput(", ".join(names), wanted, "no point has all of these values")
+    return dataset.isel({dim: _compact_index(np.flatnonzero(mask)) for dim, mask in masks.items()})
 
 
-def variables(dataset: xr.Dataset, names: str | Sequence[str]) -> xr.Dataset:
-    """Only these data variables, `sgd_risk,ode_risk` or a list, with the coordinates that they have."""
-    wanted = _parts("variables", names)
+def select_variables(dataset: xr.Dataset, names: str | Sequence[str]) -> xr.Dataset:
+    """Only these data variables, `sgd_risk,ode_risk` or a list, with their coordinates."""
+    wanted = _split_items("variables", names)
     for name in wanted:
         if not isinstance(name, str) or name not in dataset.data_vars:
             raise unknown_name("variables", name, map(str, dataset.data_vars))
@@ -54,109 +55,114 @@ def variables(dataset: xr.Dataset, names: str | Sequence[str]) -> xr.Dataset:
 
 
 def run_dims(array: xr.DataArray) -> tuple[str, ...]:
-    """The dimensions that number runs: those before time."""
+    """The dimensions of the runs: those before time."""
     dims = tuple(str(dim) for dim in array.dims)
     return dims[: dims.index("time")] if "time" in dims else dims
 
 
-def blocks(sizes: Mapping[str, int], room: int) -> Iterator[dict[str, slice]]:
-    """All of an array in its order, in pieces of at most `room` numbers."""
+def iterate_blocks(sizes: Mapping[str, int], max_numbers: int) -> Iterator[dict[str, slice]]:
+    """Indices of consecutive blocks of an array, each of at most `max_numbers` numbers."""
     steps: dict[str, int] = {}
     for dim, size in reversed(list(sizes.items())):
-        steps[dim] = max(1, min(size, room))
-        room //= size
+        steps[dim] = max(1, min(size, max_numbers))
+        max_numbers //= size
     for corner in product(*(range(0, size, steps[dim]) for dim, size in sizes.items())):
-        yield {dim: slice(at, at + steps[dim]) for dim, at in zip(sizes, corner, strict=True)}
+        yield {dim: slice(start, start + steps[dim]) for dim, start in zip(sizes, corner, strict=True)}
 
 
-def _coordinate(dataset: xr.Dataset | xr.DataArray, name: str, wanted: Any) -> tuple[str, AnyArray]:
-    """The dimension that a name belongs to, and the values along it."""
-    known = {*dataset.dims, *dataset.coords}
-    if name not in known:
-        raise unknown_name("selection", name, (str(one) for one in known if dataset[one].ndim == 1))
-    found = dataset[name]  # of a dimension without labels, its numbers
-    if found.ndim != 1:
-        dims = ", ".join(map(str, found.dims))
-        raise InvalidInput(name, wanted, f"cannot be selected by: it belongs to ({dims}), select those")
-    return str(found.dims[0]), found.values
+def _find_coordinate(dataset: xr.Dataset | xr.DataArray, name: str, wanted: Any) -> tuple[str, AnyArray]:
+    """The dimension of a coordinate, and the values along it."""
+    names = {*dataset.dims, *dataset.coords}
+    if name not in names:
+        raise unknown_name("selection", name, (str(known) for known in names if dataset[known].ndim == 1))
+    coordinate = dataset[name]  # indices, for a dimension without labels
+    if coordinate.ndim != 1:
+        dims = ", ".join(map(str, coordinate.dims))
+        raise InvalidInput(
+            name, wanted, f"cannot be selected, as it depends on ({dims}): select those instead"
+        )
+    return str(coordinate.dims[0]), coordinate.values
 
 
-def _mask(name: str, stored: AnyArray, wanted: Any) -> AnyArray:
+def _make_mask(name: str, stored: AnyArray, wanted: Any) -> AnyArray:
     mask = np.zeros(len(stored), dtype=bool)
-    find = _numbers if stored.dtype.kind in "iuf" else _texts
-    for part in _parts(name, wanted):
-        mask |= find(name, stored, part)
+    match = _match_number if stored.dtype.kind in "iuf" else _match_text
+    for item in _split_items(name, wanted):
+        mask |= match(name, stored, item)
     return mask
 
 
-def _parts(name: str, wanted: Any) -> list[Any]:
+def _split_items(name: str, wanted: Any) -> list[Any]:
     """Single values and ranges."""
     if isinstance(wanted, np.ndarray):
         wanted = wanted.tolist()
-    items = wanted if isinstance(wanted, Sequence) and not isinstance(wanted, (str, bytes)) else [wanted]
-    parts: list[Any] = []
-    for item in items:
-        parts += dict.fromkeys(map(str.strip, item.split(","))) if isinstance(item, str) else [item]
-    if len(parts) > MOST_VALUES:
-        raise LimitExceeded(name, wanted, f"must be at most {MOST_VALUES} values, or a range such as 0.01:1")
-    if not parts or "" in parts:
-        raise InvalidInput(name, wanted, "must name a value, and no empty one")
-    return parts
+    sequence = wanted if isinstance(wanted, Sequence) and not isinstance(wanted, (str, bytes)) else [wanted]
+    items: list[Any] = []
+    for item in sequence:
+        items += dict.fromkeys(map(str.strip, item.split(","))) if isinstance(item, str) else [item]
+    if len(items) > MAX_SELECTED_VALUES:
+        allowed = f"must be at most {MAX_SELECTED_VALUES} values, or a range such as 0.01:1"
+        raise LimitExceeded(name, wanted, allowed)
+    if not items or "" in items:
+        raise InvalidInput(name, wanted, "must have at least one value, and no empty ones")
+    return items
 
 
-def _texts(name: str, stored: AnyArray, part: Any) -> AnyArray:
+def _match_text(name: str, stored: AnyArray, item: Any) -> AnyArray:
     texts = [str(text) for text in stored]
-    if part not in texts:
-        raise unknown_name(name, part, set(texts))
-    return np.array([text == part for text in texts])
+    if item not in texts:
+        raise unknown_name(name, item, set(texts))
+    return np.array([text == item for text in texts])
 
 
-def _numbers(name: str, stored: AnyArray, part: Any) -> AnyArray:
-    if isinstance(part, str) and ":" in part:
-        low, _, high = part.partition(":")
-        least = _number(name, low) if low.strip() else -math.inf
-        most = _number(name, high) if high.strip() else math.inf
-        found = (stored >= least) | _equal(stored, least)
-        found &= (stored <= most) | _equal(stored, most)
-    elif name in NEAREST:
-        found = np.arange(len(stored)) == np.argmin(np.abs(stored - _number(name, part)))
+def _match_number(name: str, stored: AnyArray, item: Any) -> AnyArray:
+    if isinstance(item, str) and ":" in item:
+        first, _, last = item.partition(":")
+        low = _parse_number(name, first) if first.strip() else -math.inf
+        high = _parse_number(name, last) if last.strip() else math.inf
+        mask = (stored >= low) | _equals(stored, low)
+        mask &= (stored <= high) | _equals(stored, high)
+    elif name in NEAREST_MATCH:
+        mask = np.arange(len(stored)) == np.argmin(np.abs(stored - _parse_number(name, item)))
     else:
-        found = _equal(stored, _number(name, part))
-    if not found.any():
-        raise InvalidInput(name, part, f"nothing is stored there; there is {listed(stored)}")
-    return found
+        mask = _equals(stored, _parse_number(name, item))
+    if not mask.any():
+        raise InvalidInput(name, item, f"is not stored; available: {format_values(stored)}")
+    return mask
 
 
-def _equal(stored: AnyArray, value: float) -> AnyArray:
-    """Whole numbers are exact, so that large seeds are told apart."""
+def _equals(stored: AnyArray, value: float) -> AnyArray:
+    """Integers are compared exactly, so that large seeds stay distinct."""
     if stored.dtype.kind != "f" or math.isinf(value):
         return np.asarray(stored == value)
-    return np.asarray(np.abs(stored - float(value)) <= RTOL * abs(value))
+    return np.asarray(np.abs(stored - float(value)) <= RELATIVE_TOLERANCE * abs(value))
 
 
-def _number(name: str, given: Any) -> float:
-    value = _read(given) if isinstance(given, str) else given
-    finite = number(value, name)
+def _parse_number(name: str, item: Any) -> float:
+    value = _parse_text(item) if isinstance(item, str) else item
+    finite = read_number(value, name)
     return int(value) if isinstance(value, Integral) else finite
 
 
-def _read(text: str) -> float | str:
-    for kind in (int, float):
+def _parse_text(text: str) -> float | str:
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             continue
     return text
 
 
-def listed(stored: AnyArray) -> str:
-    """What there is, in few words."""
-    values = sorted({one if isinstance(one, (int, float)) else str(one) for one in stored.tolist()})
+def format_values(stored: AnyArray) -> str:
+    """The distinct values, or their number and range if there are many."""
+    values = sorted({value if isinstance(value, (int, float)) else str(value) for value in stored.tolist()})
     texts = [f"{value:.10g}" if isinstance(value, float) else str(value) for value in values]
-    return ", ".join(texts) if len(texts) <= FEW else f"{len(texts)} values from {texts[0]} to {texts[-1]}"
+    if len(texts) <= MAX_LISTED_VALUES:
+        return ", ".join(texts)
+    return f"{len(texts)} values from {texts[0]} to {texts[-1]}"
 
 
-def _index(places: AnyArray) -> slice | AnyArray:
-    """A slice where it can be one, which Zarr reads in its quick way."""
-    first, last = int(places[0]), int(places[-1])
-    return slice(first, last + 1) if last - first + 1 == len(places) else places
+def _compact_index(indices: AnyArray) -> slice | AnyArray:
+    """A slice if possible, which Zarr reads faster."""
+    first, last = int(indices[0]), int(indices[-1])
+    return slice(first, last + 1) if last - first + 1 == len(indices) else indices

@@ -1,4 +1,4 @@
-"""Samples as plain arrays and results as labelled ones: how every definition begins and ends."""
+"""Conversion between labelled arrays and plain ones, and means with standard errors."""
 
 from __future__ import annotations
 
@@ -9,81 +9,82 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import DRAWN, draws
+from sweep_service.analysis.runs import DRAW_DIMS, draw_dims
 from sweep_service.analysis.selection import run_dims
 from sweep_service.numerics.types import AnyArray, Array
 
 
 def point_dims(array: xr.DataArray) -> tuple[str, ...]:
-    """The dimensions that number points, and `regime`."""
-    return tuple(dim for dim in run_dims(array) if dim not in DRAWN)
+    """The dimensions of the points, and `regime`."""
+    return tuple(dim for dim in run_dims(array) if dim not in DRAW_DIMS)
 
 
-def by_run(array: xr.DataArray) -> Array:
-    """(…points, draws, runs of each, time), the last where there is a time."""
-    dims, (independent, shared) = point_dims(array), draws(array)
-    after = [dim for dim in ("time",) if dim in array.dims]
-    sizes = [math.prod(array.sizes[dim] for dim in some) for some in (independent, shared)]
-    values = array.transpose(*dims, *independent, *shared, *after).values
-    return values.reshape(*values.shape[: len(dims)], *sizes, *(array.sizes[dim] for dim in after))
+def group_by_draw(array: xr.DataArray) -> Array:
+    """The values as a plain array (…points, draws, runs of a draw), then time if the array has it."""
+    dims, (independent, shared) = point_dims(array), draw_dims(array)
+    trailing = [dim for dim in ("time",) if dim in array.dims]
+    sizes = [math.prod(array.sizes[dim] for dim in group) for group in (independent, shared)]
+    values = array.transpose(*dims, *independent, *shared, *trailing).values
+    return values.reshape(*values.shape[: len(dims)], *sizes, *(array.sizes[dim] for dim in trailing))
 
 
-def mean_over(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
-    """Mean of what is finite along axes."""
-    there = np.isfinite(values)
+def finite_mean(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
+    """Mean of the finite values along axes."""
+    finite = np.isfinite(values)
     with np.errstate(all="ignore"):  # sums overflow just before a divergence
-        return np.sum(values, axis=axis, where=there) / np.sum(there, axis=axis)
+        return np.sum(values, axis=axis, where=finite) / np.sum(finite, axis=axis)
 
 
-def over(values: Array, axis: int = -1) -> tuple[Array, Array, AnyArray]:
-    """That mean, its standard error sd/√n, and n."""
-    there, mean = np.isfinite(values), mean_over(values, axis)
-    count = np.sum(there, axis=axis)
+def average(values: Array, axis: int = -1) -> tuple[Array, Array, AnyArray]:
+    """Mean of the finite values, its standard error sd/√n, and n."""
+    finite, mean = np.isfinite(values), finite_mean(values, axis)
+    count = np.sum(finite, axis=axis)
     with np.errstate(all="ignore"):
-        squares = np.sum((values - np.expand_dims(mean, axis)) ** 2, axis=axis, where=there)
+        squares = np.sum((values - np.expand_dims(mean, axis)) ** 2, axis=axis, where=finite)
         error = np.sqrt(squares / np.where(count > 1, count * (count - 1.0), np.nan))
     return mean, error, count
 
 
-def over_draws(values: Array, axis: int = -2) -> tuple[Array, Array, AnyArray, AnyArray]:
-    """Of draws, and along the next axis the runs of each: mean, standard error, and the numbers of both.
+def average_over_draws(values: Array, axis: int = -2) -> tuple[Array, Array, AnyArray, AnyArray]:
+    """Mean over draws (`axis`) and their runs (`axis` + 1), its standard error, and both counts: runs, draws.
 
-    The runs of a draw share a start, so the error is of the scatter of the draws, as in `over_runs`.
+    The runs of a draw share a start, so the error measures the scatter of the draws, as in
+    `average_over_runs`.
     """
-    there, mean = np.isfinite(values), mean_over(values, (axis, axis + 1))
-    count, number = np.sum(there, axis=(axis, axis + 1)), np.sum(there.any(axis=axis + 1), axis=axis + 1)
+    finite, mean = np.isfinite(values), finite_mean(values, (axis, axis + 1))
+    runs, draws = np.sum(finite, axis=(axis, axis + 1)), np.sum(finite.any(axis=axis + 1), axis=axis + 1)
     with np.errstate(all="ignore"):
-        away = np.sum(values - np.expand_dims(mean, (axis, axis + 1)), axis=axis + 1, where=there)
-        scale = number / np.where(number > 1, number - 1.0, np.nan)
-        error = np.sqrt(np.sum(away**2, axis=axis + 1) * scale) / count
-    return mean, error, count, number
+        deviation = np.sum(values - np.expand_dims(mean, (axis, axis + 1)), axis=axis + 1, where=finite)
+        scale = draws / np.where(draws > 1, draws - 1.0, np.nan)
+        error = np.sqrt(np.sum(deviation**2, axis=axis + 1) * scale) / runs
+    return mean, error, runs, draws
 
 
-def resampled(random: np.random.Generator, number: int, times: int) -> AnyArray:
-    """Places (times, number - 1) of draws, with replacement.
+def resample(random: np.random.Generator, draws: int, times: int) -> AnyArray:
+    """Indices (times, draws - 1) of draws, with replacement.
 
-    One fewer than there are, so that means of them scatter by the standard error, and not by √(1 - 1/S) of
-    it (Rao and Wu 1988).
+    One draw fewer than there are, so that the means scatter by the standard error, and not by √(1 - 1/S)
+    times it (Rao and Wu 1988).
     """
-    return random.integers(number, size=(times, number - 1))
+    return random.integers(draws, size=(times, draws - 1))
 
 
-def at(parameter: xr.DataArray, dims: Sequence[str]) -> AnyArray:
-    """A parameter as an array that broadcasts over points; of a random teacher, the mean over seeds."""
+def align_to_points(parameter: xr.DataArray, dims: Sequence[str]) -> AnyArray:
+    """A parameter as an array that broadcasts over the points; for a random teacher, its mean over seeds."""
     if "seed" in parameter.dims and "seed" not in dims:
         parameter = parameter.mean("seed")
     return parameter.expand_dims([dim for dim in dims if dim not in parameter.dims]).transpose(*dims).values
 
 
-def described(
+def build_dataset(
     like: xr.DataArray, dims: Sequence[str], variables: Mapping[str, tuple[Any, str]]
 ) -> xr.Dataset:
-    """Values with their long names on some dimensions, with the coordinates that `like` has there."""
-    coords = {name: one for name, one in like.coords.items() if set(one.dims) <= set(dims)}
+    """A dataset of variables (values, long name) on the same dimensions, with the coordinates of `like`."""
+    coords = {name: coord for name, coord in like.coords.items() if set(coord.dims) <= set(dims)}
     return xr.Dataset(
         {
-            name: (tuple(dims), values, {"long_name": about, "units": "1"})
-            for name, (values, about) in variables.items()
+            name: (tuple(dims), values, {"long_name": long_name, "units": "1"})
+            for name, (values, long_name) in variables.items()
         },
         coords,
     )

@@ -1,4 +1,4 @@
-"""The triangle of limits: points of one step δt = γ/(p d), by how far each is towards each limit."""
+"""The triangle of limits: points with one step δt = γ/(p d), by their position between the three limits."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.auto_regime import auto_regimes
-from sweep_service.analysis.curves import DERIVED, plain_value
-from sweep_service.analysis.phase_diagram import BESIDE, chosen_for, reduced, rows
-from sweep_service.analysis.runs import DRAWN, parameter, spec_of
-from sweep_service.analysis.selection import listed
+from sweep_service.analysis.auto_regime import find_auto_regimes
+from sweep_service.analysis.curves import DERIVED_COORDINATES, plain_value
+from sweep_service.analysis.phase_diagram import STATISTICS, columns_to_rows, reduce_runs, select_for_value
+from sweep_service.analysis.runs import DRAW_DIMS, parameter, read_spec
+from sweep_service.analysis.selection import format_values
 from sweep_service.errors import InvalidInput
-from sweep_service.planning.designs import smallest
-from sweep_service.planning.grids import CORE, POINT
+from sweep_service.planning.designs import smallest_d_and_p
+from sweep_service.planning.grids import CORE_AXES, POINT
 from sweep_service.planning.spec import Triangle
 
-# The coordinates and what is meant by 1 of each: corners of the triangle.
-CORNERS = {
+# Barycentric coordinates with their long names; each is 1 in its corner.
+BARYCENTRIC = {
     "u_d": "towards the high-dimensional limit: ln(d/d_min)/L",
     "u_p": "towards the mean-field limit: ln(p/p_min)/L",
     "u_gamma": "towards the classical limit: ln(γ_max/γ)/L",
@@ -27,54 +27,72 @@ CORNERS = {
 
 
 def triangle(dataset: xr.Dataset, /, value: str = "sgd_risk", **where: Any) -> xr.DataArray:
-    """A value, as in a phase diagram, on the points of a `triangle` sweep.
+    """Evaluate a value on the points of a `triangle` sweep.
 
-    Coordinates `u_d`, `u_p` and `u_gamma`, which sum to one, say where each point is, `auto_regime`
-    which theory would be chosen there; `standard_error` and `runs` stand beside the value.
+    Parameters
+    ----------
+    value
+        A value as for `phase_diagram`.
+    **where
+        Selections along coordinates, as for `phase_diagram`. The regime must have one value if the value
+        depends on it.
+
+    Returns
+    -------
+    xr.DataArray
+        (point,), with the coordinates `u_d`, `u_p` and `u_gamma`, which sum to one, `auto_regime`, the
+        regime that `auto` would choose, and `standard_error` and `runs` of the value.
+
+    Raises
+    ------
+    InvalidInput
+        If the sweep has no `triangle` design, a name is unknown, or another axis has several values.
     """
-    asked = spec_of(dataset).get("triangle")
-    if not asked or dataset["d"].dims != (POINT,):
+    design = read_spec(dataset).get("triangle")
+    if not design or dataset["d"].dims != (POINT,):
         raise InvalidInput("triangle", None, "must be a sweep over a triangle: {delta_t, resolution}")
-    wanted, chosen = chosen_for(dataset, value, where)
-    dims = wanted.dims(chosen)
-    at = _the_rest(chosen, dims)
-    found = reduced(wanted, chosen).isel({dim: 0 for dim in dims if dim not in (POINT, *DRAWN)}, drop=True)
-    found = found.assign_coords({name: chosen[name] for name in (*CORE, *DERIVED)})
-    found = found.assign_coords(coordinates(chosen, Triangle(**asked)))
-    found = found.assign_coords(auto_regime=(POINT, auto_regimes(chosen).transpose(POINT).values))
-    return found.rename(value).assign_attrs(value=value, at=at, delta_t=asked["delta_t"])
+    entry, selected = select_for_value(dataset, value, where)
+    dims = entry.dims(selected)
+    at = _find_constants(selected, dims)
+    result = reduce_runs(entry, selected)
+    result = result.isel({dim: 0 for dim in dims if dim not in (POINT, *DRAW_DIMS)}, drop=True)
+    result = result.assign_coords({name: selected[name] for name in (*CORE_AXES, *DERIVED_COORDINATES)})
+    result = result.assign_coords(barycentric_coordinates(selected, Triangle(**design)))
+    result = result.assign_coords(auto_regime=(POINT, find_auto_regimes(selected).transpose(POINT).values))
+    return result.rename(value).assign_attrs(value=value, at=at, delta_t=design["delta_t"])
 
 
-def as_plain(found: xr.DataArray) -> dict[str, Any]:
-    """A triangle for JSON, point by point."""
-    about = found.attrs
-    columns = {name: found[name] for name in (*CORE, *CORNERS, "auto_regime")} | {"value": found}
-    columns |= {name: found[name] for name in BESIDE if name in found.coords}
-    value = {"name": about["value"], "long_name": about["long_name"], "units": about["units"]}
-    said = {name: about[name] for name in ("at", "reduced", "delta_t")}
-    return {"form": "triangle", "value": value, **said, "points": rows(columns)}
+def triangle_to_json(result: xr.DataArray) -> dict[str, Any]:
+    """A triangle as plain data, point by point."""
+    attributes = result.attrs
+    columns = {name: result[name] for name in (*CORE_AXES, *BARYCENTRIC, "auto_regime")} | {"value": result}
+    columns |= {name: result[name] for name in STATISTICS if name in result.coords}
+    value = {"name": attributes["value"], "long_name": attributes["long_name"], "units": attributes["units"]}
+    context = {name: attributes[name] for name in ("at", "reduced", "delta_t")}
+    return {"form": "triangle", "value": value, **context, "points": columns_to_rows(columns)}
 
 
-def coordinates(dataset: xr.Dataset, asked: Triangle) -> dict[str, xr.DataArray]:
+def barycentric_coordinates(dataset: xr.Dataset, design: Triangle) -> dict[str, xr.DataArray]:
     """u = [ln(d/d_min), ln(p/p_min), ln(γ_max/γ)]/L of the points; L = ln(γ_max/(δt p_min d_min))."""
-    d_min, p_min = smallest(asked, int(parameter(dataset, "k").max()))
-    whole = math.log(asked.gamma_max / (asked.delta_t * p_min * d_min))
-    d, p, gamma = (dataset[name].values for name in CORE)
-    parts = (np.log(d / d_min), np.log(p / p_min), np.log(asked.gamma_max / gamma))
+    d_min, p_min = smallest_d_and_p(design, int(parameter(dataset, "k").max()))
+    total = math.log(design.gamma_max / (design.delta_t * p_min * d_min))
+    d, p, gamma = (dataset[name].values for name in CORE_AXES)
+    logarithms = (np.log(d / d_min), np.log(p / p_min), np.log(design.gamma_max / gamma))
     return {
-        name: xr.DataArray(part / whole, dims=POINT, attrs={"long_name": text, "units": "1"})
-        for (name, text), part in zip(CORNERS.items(), parts, strict=True)
+        name: xr.DataArray(logarithm / total, dims=POINT, attrs={"long_name": long_name, "units": "1"})
+        for (name, long_name), logarithm in zip(BARYCENTRIC.items(), logarithms, strict=True)
     }
 
 
-def _the_rest(dataset: xr.Dataset, dims: tuple[str, ...]) -> dict[str, Any]:
-    """What else there is must have one value."""
-    along = [str(name) for name in dataset.coords if dataset[name].dims == (POINT,)]
-    names = [dim for dim in dims if dim not in (POINT, *DRAWN)]
-    at: dict[str, Any] = {}
-    for name in [*names, *(name for name in along if name not in (*CORE, *DERIVED))]:
-        found = dataset[name].values
-        if len(set(found.tolist())) > 1:
-            raise InvalidInput(name, None, f"must be selected: one of {listed(found)}")
-        at[name] = plain_value(found[0])
-    return at
+def _find_constants(dataset: xr.Dataset, dims: tuple[str, ...]) -> dict[str, Any]:
+    """Values of all other coordinates, which must have one value each."""
+    on_points = [str(name) for name in dataset.coords if dataset[name].dims == (POINT,)]
+    names = [dim for dim in dims if dim not in (POINT, *DRAW_DIMS)]
+    names += [name for name in on_points if name not in (*CORE_AXES, *DERIVED_COORDINATES)]
+    constants: dict[str, Any] = {}
+    for name in names:
+        values = dataset[name].values
+        if len(set(values.tolist())) > 1:
+            raise InvalidInput(name, None, f"must be selected: one of {format_values(values)}")
+        constants[name] = plain_value(values[0])
+    return constants

@@ -1,8 +1,8 @@
-"""The figures of the two papers: their sweeps, the numbers that must come out, and how they are drawn."""
+"""The figures of the two papers: their sweeps, their golden numbers, and their drawing."""
 
 from __future__ import annotations
 
-from sweep_service.figures.figure import Check, Figure, Parts
+from sweep_service.figures.figure import Check, Datasets, Figure
 from sweep_service.figures.papers import (
     fig1_triangle,
     fig2_left,
@@ -18,7 +18,7 @@ from sweep_service.figures.papers import (
     veiga_phase_plane,
 )
 
-__all__ = ["FIGURES", "Check", "Figure", "Parts", "figure_of"]
+__all__ = ["FIGURES", "Check", "Datasets", "Figure", "find_figure"]
 
 FIGURES = {
     module.FIGURE.name: module.FIGURE
@@ -39,6 +39,8 @@ FIGURES = {
 }
 
 
-def figure_of(preset: str) -> Figure | None:
-    """The figure that a preset is for; None if it is for none."""
-    return next((one for one in FIGURES.values() if preset in (*one.presets, *one.full)), None)
+def find_figure(preset: str) -> Figure | None:
+    """The figure that a preset belongs to, or None."""
+    return next(
+        (figure for figure in FIGURES.values() if preset in (*figure.presets, *figure.full_presets)), None
+    )

@@ -1,4 +1,4 @@
-"""What a figure of the papers is: the sweeps it needs, the numbers that must come out, and its drawing."""
+"""A figure of the papers: the sweeps that it needs, its golden numbers, and its drawing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import xarray as xr
 
-Parts = Mapping[str, "xr.Dataset"]
+Datasets = Mapping[str, "xr.Dataset"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One number of a figure against its bound; NaN passes none."""
+    """A number of a figure and its bound. NaN fails."""
 
     name: str
     value: float
@@ -24,12 +24,12 @@ class Check:
     passed: bool
 
     @classmethod
-    def at_most(cls, name: str, value: SupportsFloat, most: float) -> Check:
-        return cls(name, float(value), f"<= {most:g}", float(value) <= most)
+    def at_most(cls, name: str, value: SupportsFloat, high: float) -> Check:
+        return cls(name, float(value), f"<= {high:g}", float(value) <= high)
 
     @classmethod
-    def at_least(cls, name: str, value: SupportsFloat, least: float) -> Check:
-        return cls(name, float(value), f">= {least:g}", float(value) >= least)
+    def at_least(cls, name: str, value: SupportsFloat, low: float) -> Check:
+        return cls(name, float(value), f">= {low:g}", float(value) >= low)
 
     @classmethod
     def within(cls, name: str, value: SupportsFloat, low: float, high: float) -> Check:
@@ -42,19 +42,19 @@ class Check:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the papers. `check` and `draw` get datasets by part: "" is the main one.
+    """A figure of the papers. `check` and `draw` take its datasets by name: "" is the main one.
 
-    The others are named by what follows the figure's name: that of `rates-full-gamma` is `gamma`.
+    The names of the others follow the name of the figure: that of the preset `rates-full-gamma` is `gamma`.
     """
 
     name: str
     title: str
-    presets: tuple[str, ...]  # in their quick form
-    full: tuple[str, ...]
-    assumptions: tuple[str, ...]  # where the papers leave something open
-    check: Callable[[Parts], list[Check]]
-    draw: Callable[[Parts], matplotlib.figure.Figure]
+    presets: tuple[str, ...]  # of the quick form
+    full_presets: tuple[str, ...]  # with the parameters of the papers
+    assumptions: tuple[str, ...]  # made where the papers leave something open
+    check: Callable[[Datasets], list[Check]]
+    draw: Callable[[Datasets], matplotlib.figure.Figure]
 
-    def part(self, preset: str) -> str:
-        """What the dataset of one of its presets is called."""
+    def dataset_name(self, preset: str) -> str:
+        """The name of the dataset of a preset."""
         return preset.removeprefix(self.name).removeprefix("-full").removeprefix("-")

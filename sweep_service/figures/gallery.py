@@ -1,4 +1,4 @@
-"""Figures as files: what a sweep suggests, those of the papers with their numbers, and a page of them all."""
+"""Figures as files: views of a sweep, the figures of the papers with their numbers, and the gallery page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.text import printable, table
+from sweep_service.text import format_table, make_printable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,7 +21,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class Report:
-    """A figure of the papers as it came out."""
+    """A reproduced figure of the papers: its sweeps, checks and files."""
 
     figure: Figure
     sweeps: tuple[str, ...]
@@ -32,7 +32,7 @@ class Report:
     def passed(self) -> bool:
         return all(check.passed for check in self.checks)
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "figure": self.figure.name,
             "title": self.figure.title,
@@ -44,86 +44,102 @@ class Report:
         }
 
     def __str__(self) -> str:
-        rows = [(one.name, f"{one.value:.3g}", one.bound, _word(one)) for one in self.checks]
-        lines = [self.figure.title, *self.files, "", table(("number", "measured", "bound", ""), rows)]
+        rows = [(check.name, f"{check.value:.3g}", check.bound, _verdict(check)) for check in self.checks]
+        lines = [self.figure.title, *self.files, "", format_table(("number", "measured", "bound", ""), rows)]
         return "\n".join(map(str, [*lines, "", *(f"assumed: {text}" for text in self.figure.assumptions)]))
 
 
-def reproduced(figure: Figure, opened: Mapping[str, tuple[str, xr.Dataset]], folder: Path | None) -> Report:
-    """A figure from the sweeps of its presets: its numbers against their bounds, and its files."""
+def reproduce_figure(
+    figure: Figure, sweeps: Mapping[str, tuple[str, xr.Dataset]], folder: Path | None
+) -> Report:
+    """Check and draw a figure from the sweeps of its presets, given as (sweep id, dataset) by preset."""
     from sweep_service.analysis.plots.save import caption
 
-    parts = {figure.part(preset): dataset for preset, (_, dataset) in opened.items()}
-    ids = tuple(id for id, _ in opened.values())
-    checks = tuple(figure.check(parts))
+    datasets = {figure.dataset_name(preset): dataset for preset, (_, dataset) in sweeps.items()}
+    sweep_ids = tuple(sweep_id for sweep_id, _ in sweeps.values())
+    checks = tuple(figure.check(datasets))
     files: tuple[Path, ...] = ()
     if folder is not None:
-        said = f"{figure.title}. {caption(parts[''], ids[0])}"
-        if len(ids) > 1:
-            said += f" With sweeps {', '.join(ids[1:])}."
-        files = _written(figure.draw(parts), folder / figure.name, parts[""], said, ids[0])
-    return Report(figure, ids, checks, files)
+        caption_text = f"{figure.title}. {caption(datasets[''], sweep_ids[0])}"
+        if len(sweep_ids) > 1:
+            caption_text += f" With sweeps {', '.join(sweep_ids[1:])}."
+        files = _write_files(
+            figure.draw(datasets), folder / figure.name, datasets[""], caption_text, sweep_ids[0]
+        )
+    return Report(figure, sweep_ids, checks, files)
 
 
-def suggested(dataset: xr.Dataset, id: str, folder: Path) -> tuple[Path, ...]:
-    """Files of the view that shows most of a sweep."""
+def draw_suggested_view(dataset: xr.Dataset, sweep_id: str, folder: Path) -> tuple[Path, ...]:
+    """Draw the view that shows most of a sweep, and return the files."""
     from sweep_service.analysis.plots.save import caption
-    from sweep_service.analysis.views import VIEWS, suggestion
+    from sweep_service.analysis.views import VIEWS, suggest_view
 
-    name, words = suggestion(dataset)
-    return _written(VIEWS[name].plot(dataset, **words), folder / id, dataset, caption(dataset, id), id)
+    name, options = suggest_view(dataset)
+    return _write_files(
+        VIEWS[name].plot(dataset, **options), folder / sweep_id, dataset, caption(dataset, sweep_id), sweep_id
+    )
 
 
-def drawn(
-    dataset: xr.Dataset, id: str, path: Path, view: str, words: Mapping[str, Any]
+def draw_view(
+    dataset: xr.Dataset, sweep_id: str, path: Path, view: str, options: Mapping[str, Any]
 ) -> tuple[str, Mapping[str, Any]]:
-    """A file of one view; which it was, and its words."""
+    """Draw a view to a file; return its name and options, which are suggested if `view` is empty."""
     from sweep_service.analysis.plots.save import caption, save
-    from sweep_service.analysis.views import VIEWS, suggestion
+    from sweep_service.analysis.views import VIEWS, suggest_view
 
-    if not view and words:
-        raise InvalidInput("words", " ".join(words), f"need a view before them: one of {', '.join(VIEWS)}")
+    if not view and options:
+        raise InvalidInput(
+            "options", " ".join(options), f"need a view before them: one of {', '.join(VIEWS)}"
+        )
     if not view:
-        view, words = suggestion(dataset)
+        view, options = suggest_view(dataset)
     if view not in VIEWS:
         raise unknown_name("view", view, VIEWS)
-    drawing = VIEWS[view].draw(VIEWS[view].find(dataset, **words))
-    save(drawing, path, None, dataset, caption(dataset, id), id)
-    return view, words
+    drawing = VIEWS[view].draw(VIEWS[view].compute(dataset, **options))
+    save(drawing, path, None, dataset, caption(dataset, sweep_id), sweep_id)
+    return view, options
 
 
-def _written(drawing: Drawing, path: Path, dataset: xr.Dataset, said: str, id: str) -> tuple[Path, ...]:
+def _write_files(
+    drawing: Drawing, path: Path, dataset: xr.Dataset, caption_text: str, sweep_id: str
+) -> tuple[Path, ...]:
     from sweep_service.analysis.plots.save import save
 
     path.parent.mkdir(parents=True, exist_ok=True)
     files = tuple(path.with_name(path.name + suffix) for suffix in SUFFIXES)
     for file in files:
-        save(drawing, file, None, dataset, said, id)
+        save(drawing, file, None, dataset, caption_text, sweep_id)
     return files
 
 
-def page(reports: Iterable[Report]) -> str:
-    """All figures with their numbers, in Markdown."""
+def render_page(reports: Iterable[Report]) -> str:
+    """The gallery page in Markdown: all figures with their numbers."""
     lines = [
         "# Gallery",
         "",
-        "The figures of the two papers in their quick forms, and the numbers that must come out. "
-        "`sweep gallery` makes this page; `sweep run fig2-left` one of its figures, and "
-        "`sweep run fig2-left-full` that with the parameters of the paper.",
+        "The figures of the two papers in their quick forms, with their golden numbers. `sweep gallery` "
+        "makes this page; `sweep run fig2-left` reproduces one figure, and `sweep run fig2-left-full` uses "
+        "the parameters of the paper.",
     ]
-    for one in reports:
-        lines += ["", f"## {one.figure.name}", "", f"{one.figure.title}.", ""]
-        lines += [f"![{one.figure.title}]({one.figure.name}.png)", "", "| number | measured | bound | |"]
+    for report in reports:
+        lines += ["", f"## {report.figure.name}", "", f"{report.figure.title}.", ""]
+        lines += [
+            f"![{report.figure.title}]({report.figure.name}.png)",
+            "",
+            "| number | measured | bound | |",
+        ]
         lines += ["|---|---|---|---|"]
-        for check in one.checks:
-            lines.append(f"| {_cell(check.name)} | {check.value:.3g} | {check.bound} | {_word(check)} |")
-        lines += ["", *(f"- Assumed: {text}." for text in one.figure.assumptions)]
+        for check in report.checks:
+            lines.append(
+                f"| {_escape_cell(check.name)} | {check.value:.3g} | {check.bound} | {_verdict(check)} |"
+            )
+        lines += ["", *(f"- Assumed: {text}." for text in report.figure.assumptions)]
     return "\n".join(lines) + "\n"
 
 
-def _word(check: Check) -> str:
+def _verdict(check: Check) -> str:
     return "passes" if check.passed else "FAILS"
 
 
-def _cell(text: str) -> str:
-    return printable(text).replace("|", "\\|")
+def _escape_cell(text: str) -> str:
+    return make_printable(text).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""Panels side by side in the style of the plots."""
+"""Figures with several panels side by side, in the style of the plots."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ if TYPE_CHECKING:
 
 @contextmanager
 def panels(*widths: float, height: float = 3.0, **options: Any) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure with a panel of each of these relative widths, with letters if there are several."""
+    """A figure with panels of these relative widths, labelled by letters if there are several."""
     from sweep_service.analysis.plots import style
 
-    with style.style():
-        figure = style.new_figure(style.SINGLE if len(widths) == 1 else style.DOUBLE, height)
+    with style.use_style():
+        figure = style.new_figure(
+            style.SINGLE_COLUMN_INCHES if len(widths) == 1 else style.DOUBLE_COLUMN_INCHES, height
+        )
         axes = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths, **options)[0]
         yield figure, list(axes)
         if len(widths) > 1:
-            for letter, one in zip("abcdef", axes, strict=False):
-                one.set_title(f"({letter}) {one.get_title(loc='left')}".rstrip(), loc="left")
+            for letter, panel in zip("abcdef", axes, strict=False):
+                panel.set_title(f"({letter}) {panel.get_title(loc='left')}".rstrip(), loc="left")
 
 
-def risk_curves(dataset: Any, **where: Any) -> Figure:
-    """A figure of R(t) alone."""
+def draw_risk_curves(dataset: Any, **where: Any) -> Figure:
+    """Draw a figure of R(t) alone."""
     from sweep_service.analysis.plots.curves import plot_curves
 
     with panels(1, height=3.2) as (figure, (axes,)):

@@ -1,4 +1,4 @@
-"""Specs to start from, one YAML file each: the name of the file is the name of the preset."""
+"""Presets: specs that come with the package, one YAML file each, named after the file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ PRESETS = tuple(
 )
 
 
-def preset_text(name: str) -> str:
-    """The file itself, comments included."""
+def read_preset_text(name: str) -> str:
+    """The YAML text of a preset, including its comments."""
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
     return files(__name__).joinpath(f"{name}.yaml").read_text("utf-8")
 
 
-def preset(name: str) -> SweepSpec:
-    return SweepSpec.read(preset_text(name))
+def read_preset(name: str) -> SweepSpec:
+    """The spec of a preset."""
+    return SweepSpec.read(read_preset_text(name))

@@ -1,4 +1,4 @@
-"""How views are drawn with matplotlib, one kind of figure per module; `save` writes the files.
+"""Drawing of views with matplotlib, one module per kind of figure; `save` writes files.
 
-Drawing functions take what an analysis has found and compute nothing themselves.
+Drawing functions take the result of an analysis and compute nothing themselves.
 """

@@ -1,4 +1,4 @@
-"""Rates: points with errors on logarithmic axes, the fitted power, and slopes to compare it with."""
+"""Rates: points with errors on logarithmic axes, the fitted power law, and reference slopes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def plot_rates(
     name: str = "",
     colour: str = style.BLUE,
 ) -> Figure:
-    """Points with their standard errors; call it again on the same axes for another series.
+    """Draw points with standard errors; a second call on the same axes adds another series.
 
-    `fit` has `exponent`, `standard_error` and `prefactor`, as a case of `exponent()` has; `slopes` are
-    drawn through the middle of the points. Labels are names of parameters, or any text.
+    `fit` has `exponent`, `standard_error` and `prefactor`, like a case of `exponent()`; `slopes` are drawn
+    through the middle of the points. Labels are names of parameters, or any text.
     """
     x, y = (np.atleast_1d(np.asarray(values, dtype=float)) for values in (x, y))
     if x.shape != y.shape:
@@ -41,41 +41,44 @@ def plot_rates(
         if error is None
         else np.broadcast_to(np.asarray(error, dtype=float), y.shape)
     )
-    there = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
-    x, y, bars = x[there], y[there], bars[there]
+    valid = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
+    x, y, bars = x[valid], y[valid], bars[valid]
     from matplotlib.container import ErrorbarContainer
 
     with style.canvas(axes) as (figure, axes):
         axes.set(xscale="log", yscale="log", xlabel=_label(xlabel), ylabel=_label(ylabel))
-        alone = len(x) == 1 and not axes.has_data()
+        is_single = len(x) == 1 and not axes.has_data()
         if len(x):
-            down = np.minimum(bars, 0.9 * y)  # a bar that reached zero would have no end here
+            lower = np.minimum(bars, 0.9 * y)  # a bar down to zero would have no end on this axis
             axes.errorbar(
-                x, y, [np.nan_to_num(down), np.nan_to_num(bars)], fmt="o", color=colour, mfc="w", capsize=2,
+                x, y, [np.nan_to_num(lower), np.nan_to_num(bars)], fmt="o", color=colour, mfc="w", capsize=2,
                 elinewidth=0.8, label=name or "measured", zorder=3,
             )  # fmt: skip
             span = np.array([x.min(), x.max()]) * ([1.0, 1.0] if len(x) > 1 else [0.5, 2.0])
             if fit is not None and np.isfinite(float(fit["exponent"])):
-                power, off = float(fit["exponent"]), float(fit["standard_error"])
-                shown = style.with_error(power, off)
+                power, power_error = float(fit["exponent"]), float(fit["standard_error"])
+                exponent_text = style.format_with_error(power, power_error)
                 axes.plot(
-                    span, float(fit["prefactor"]) * span**power, color=colour, label=f"exponent {shown}"
+                    span,
+                    float(fit["prefactor"]) * span**power,
+                    color=colour,
+                    label=f"exponent {exponent_text}",
                 )
             middle = np.exp(np.mean(np.log(x))), np.exp(np.mean(np.log(y)))
             for slope, line in zip(slopes, ("--", ":", "-.") * len(slopes), strict=False):
-                guide = middle[1] * (span / middle[0]) ** slope
+                reference = middle[1] * (span / middle[0]) ** slope
                 axes.plot(
-                    span, guide, ls=line, color="0.45", lw=0.9, label=f"slope {slope:g}".replace("-", "−")
+                    span, reference, ls=line, color="0.45", lw=0.9, label=f"slope {slope:g}".replace("-", "−")
                 )
-            if alone:  # of one point matplotlib takes round-off for its limits
+            if is_single:  # the limits that matplotlib chooses for one point are round-off
                 axes.set(xlim=span, ylim=y * [0.5, 2.0])
-            style.log_ticks(axes)
+            style.format_log_ticks(axes)
             handles, names = axes.get_legend_handles_labels()
-            points = [not isinstance(one, ErrorbarContainer) for one in handles]
-            order = np.argsort(points, kind="stable")  # points first
-            axes.legend([handles[at] for at in order], [names[at] for at in order], loc="best")
+            is_line = [not isinstance(handle, ErrorbarContainer) for handle in handles]
+            order = np.argsort(is_line, kind="stable")  # points first
+            axes.legend([handles[index] for index in order], [names[index] for index in order], loc="best")
     return figure
 
 
 def _label(name: str) -> str:
-    return style.label(name) if style.is_known(name) else name
+    return style.axis_label(name) if style.has_label(name) else name

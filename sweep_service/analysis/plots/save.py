@@ -1,4 +1,4 @@
-"""A figure as a file that says where its numbers come from, and has the same bytes when made again."""
+"""Figures as files with provenance metadata, and with the same bytes each time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.plots.style import finite, style
-from sweep_service.analysis.runs import parameter, spec_of
+from sweep_service.analysis.plots.style import finite_values, use_style
+from sweep_service.analysis.runs import parameter, read_spec
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.version import __version__
@@ -19,13 +19,13 @@ from sweep_service.version import __version__
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What each format calls title, caption, origin and program; where a date would be, there is none.
+# The metadata keys of each format. Dates are left out, so that files are reproducible.
 FORMATS: dict[str, dict[str, str]] = {
     "png": {"title": "Title", "caption": "Description", "origin": "Source", "program": "Software"},
     "svg": {"title": "Title", "caption": "Description", "origin": "Source", "program": "Creator"},
     "pdf": {"title": "Title", "caption": "Subject", "origin": "Keywords", "program": "Creator"},
 }
-DATES = {"png": (), "svg": ("Date",), "pdf": ("CreationDate",)}
+DATE_KEYS = {"png": (), "svg": ("Date",), "pdf": ("CreationDate",)}
 
 
 def save(
@@ -34,94 +34,99 @@ def save(
     format: str | None = None,
     dataset: xr.Dataset | None = None,
     caption: str = "",
-    id: str = "",
+    sweep_id: str = "",
 ) -> None:
-    """PNG, SVG or PDF, by the format or by the name of the file, which is there whole or not at all."""
+    """Write a PNG, SVG or PDF, by `format` or by the suffix of the path. A path is replaced atomically."""
     path = Path(to) if isinstance(to, str | os.PathLike) else None
     format = (format or (path.suffix[1:] if path else "png")).lower()
     if format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
     buffer = io.BytesIO()
-    with style():
-        _settle(figure)
-        figure.savefig(buffer, format=format, metadata=metadata(format, dataset, caption, id))
+    with use_style():
+        _fix_layout(figure)
+        figure.savefig(buffer, format=format, metadata=metadata(format, dataset, caption, sweep_id))
     if path is None:
         to.write(buffer.getvalue())  # type: ignore[union-attr]
         return
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial_path = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(buffer.getvalue())
-        os.replace(part, path)
+        partial_path.write_bytes(buffer.getvalue())
+        os.replace(partial_path, path)
     finally:
-        part.unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
 
 
-def _settle(figure: Figure) -> None:
-    """Lays a figure out for good: done again for each file, it would depend on which came before."""
+def _fix_layout(figure: Figure) -> None:
+    """Lay a figure out once: repeated for each file, the layout would depend on the files before."""
     from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-    engine = figure.get_layout_engine()
-    if engine is not None and not isinstance(engine, PlaceHolderLayoutEngine):
+    layout_engine = figure.get_layout_engine()
+    if layout_engine is not None and not isinstance(layout_engine, PlaceHolderLayoutEngine):
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
 
 
-def metadata(format: str, dataset: xr.Dataset | None, caption: str, id: str = "") -> dict[str, Any]:
-    """Title, caption, the sweep with its key and the state of the code; never a date."""
+def metadata(format: str, dataset: xr.Dataset | None, caption: str, sweep_id: str = "") -> dict[str, Any]:
+    """Title, caption, origin and program by the keys of a format, and None for each date."""
     attributes = {} if dataset is None else dataset.attrs
-    said = {
+    texts = {
         "title": str(attributes.get("title", "")),
         "caption": caption,
-        "origin": "" if dataset is None else origin(dataset, id, key=True),
+        "origin": "" if dataset is None else origin(dataset, sweep_id, key=True),
         "program": f"sweep-service {__version__}",
     }
-    return {FORMATS[format][what]: text for what, text in said.items() if text} | dict.fromkeys(DATES[format])
+    return {FORMATS[format][key]: text for key, text in texts.items() if text} | dict.fromkeys(
+        DATE_KEYS[format]
+    )
 
 
-def caption(dataset: xr.Dataset, id: str = "") -> str:
-    """The parameters in one sentence, where the numbers are in another."""
-    spec = spec_of(dataset)
-    activation, teacher = (_values(dataset, name) for name in ("activation", "teacher_activation"))
-    said = [f"activation {activation}" if teacher == activation else f"activation {activation} of {teacher}"]
-    for name, one in PARAMETERS.items():
-        values = "" if one.kind == "text" else _values(dataset, name)
-        if values and (one.in_every_key or values != f"{one.default:g}"):
-            said.append(f"{one.symbol} = {values}")
-    if start := spec.get("init", {}).get("kind"):
-        said.append(f"{start} start")
+def caption(dataset: xr.Dataset, sweep_id: str = "") -> str:
+    """A sentence with the parameters, and one with the origin of the numbers."""
+    spec = read_spec(dataset)
+    activation, teacher = (_format_values(dataset, name) for name in ("activation", "teacher_activation"))
+    texts = [f"activation {activation}" if teacher == activation else f"activation {activation} of {teacher}"]
+    for name, registered in PARAMETERS.items():
+        values = "" if registered.kind == "text" else _format_values(dataset, name)
+        if values and (registered.in_every_key or values != f"{registered.default:g}"):
+            texts.append(f"{registered.symbol} = {values}")
+    if init_kind := spec.get("init", {}).get("kind"):
+        texts.append(f"{init_kind} start")
     if "seed" in dataset.sizes:
-        said.append(f"seeds {dataset.sizes['seed']} × {dataset.sizes.get('repeat', 1)} (init × repeat)")
+        texts.append(f"seeds {dataset.sizes['seed']} × {dataset.sizes.get('repeat', 1)} (init × repeat)")
     if "time" in dataset.sizes:
-        said.append(f"t ≤ {float(dataset['time'].values[-1]):g}")
-    sentence = ", ".join(said)
-    return f"{sentence[0].upper()}{sentence[1:]}. {origin(dataset, id)[0].upper()}{origin(dataset, id)[1:]}."
+        texts.append(f"t ≤ {float(dataset['time'].values[-1]):g}")
+    sentence = ", ".join(texts)
+    computed_by = origin(dataset, sweep_id)
+    return f"{sentence[0].upper()}{sentence[1:]}. {computed_by[0].upper()}{computed_by[1:]}."
 
 
-def origin(dataset: xr.Dataset, id: str = "", key: bool = False) -> str:
-    """The sweep and the code that computed it."""
+def origin(dataset: xr.Dataset, sweep_id: str = "", key: bool = False) -> str:
+    """The sweep, and the version of the code that computed it."""
     attributes = dataset.attrs
-    id = id or id_of(dataset)
-    said = [f"sweep {id}"] if id else []
+    sweep_id = sweep_id or read_sweep_id(dataset)
+    texts = [f"sweep {sweep_id}"] if sweep_id else []
     if key and "key" in attributes:
-        said.append(f"key {attributes['key']}")
+        texts.append(f"key {attributes['key']}")
     version = attributes.get("sweep_service_version", __version__)
-    state = f" ({attributes['git']})" if attributes.get("git") else ""
-    return ", ".join([*said, f"computed by sweep-service {version}{state}"])
+    revision = f" ({attributes['git']})" if attributes.get("git") else ""
+    return ", ".join([*texts, f"computed by sweep-service {version}{revision}"])
 
 
-def id_of(dataset: xr.Dataset) -> str:
-    """The sweep's, by where it was opened: `…/<id>.zarr`, or `…/<id>/zarr` of a service."""
+def read_sweep_id(dataset: xr.Dataset) -> str:
+    """The sweep id by the path of the dataset, `…/<id>.zarr`, or `…/<id>/zarr` of a service."""
     source = str(dataset.encoding.get("source", "")).rstrip("/").removesuffix("/zarr")
     return source.rpartition("/")[2].removesuffix(".zarr")
 
 
-def _values(dataset: xr.Dataset, name: str) -> str:
-    """One value, or the smallest and the largest."""
+def _format_values(dataset: xr.Dataset, name: str) -> str:
+    """The value of a parameter, or the smallest and the largest."""
     try:
         values = np.unique(parameter(dataset, name).values)
-    except InvalidInput:  # a dataset made by hand may not say it
+    except InvalidInput:  # a dataset made by hand may lack it
         return ""
     if values.dtype.kind not in "iuf":
         return " or ".join(str(value) for value in values)
-    ends = dict.fromkeys(f"{value:g}" for value in (finite(values)[[0, -1]] if len(finite(values)) else ()))
+    ends = dict.fromkeys(
+        f"{value:g}" for value in (finite_values(values)[[0, -1]] if len(finite_values(values)) else ())
+    )
     return " … ".join(ends)

@@ -1,30 +1,43 @@
-"""Whether the weights stay bounded: the assumption behind every limit, checked after the runs."""
+"""Whether the weights stay bounded: the assumption of every limit, checked after the runs."""
 
 from __future__ import annotations
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import runs
-from sweep_service.analysis.statistics import by_run, described, mean_over, point_dims
+from sweep_service.analysis.runs import read_runs
+from sweep_service.analysis.statistics import build_dataset, finite_mean, group_by_draw, point_dims
 from sweep_service.status import Status
 
 
 def bounded(dataset: xr.Dataset, /, K: float = 10.0, source: str = "sgd") -> xr.Dataset:
-    """sup over time of max_i Q_ii, and whether it is at most `K` in every run that has ended.
+    """Check whether max_i Q_ii stays at most `K` in every run that has ended.
 
-    A diverged run is unbounded: its supremum is infinite.
+    The largest norm of a diverged run is infinite.
+
+    Parameters
+    ----------
+    K
+        The bound.
+    source
+        `sgd`, the name of a regime, or `ode` for all regimes.
+
+    Returns
+    -------
+    xr.Dataset
+        At each point `largest_norm` (over time and runs), `bounded`, `share` of the bounded runs, and the
+        number of `runs`.
     """
-    array, ended = runs(dataset, source, "largest_norm"), runs(dataset, source, "status")
-    dims, values = point_dims(array), by_run(array)
-    status = by_run(ended)
+    norms = read_runs(dataset, source, "largest_norm")
+    dims, values = point_dims(norms), group_by_draw(norms)
+    status = group_by_draw(read_runs(dataset, source, "status"))
     largest = np.max(values, axis=-1, where=~np.isnan(values), initial=-np.inf)
     largest = np.where(status == Status.DIVERGED, np.inf, largest)
-    there = largest > -np.inf  # neither pending nor without a value
-    count = there.sum(axis=(-2, -1))
-    share = mean_over(np.where(there, largest <= K, np.nan), (-2, -1))
-    return described(
-        array,
+    available = largest > -np.inf  # neither pending nor without values
+    count = available.sum(axis=(-2, -1))
+    share = finite_mean(np.where(available, largest <= K, np.nan), (-2, -1))
+    return build_dataset(
+        norms,
         dims,
         {
             "largest_norm": (

@@ -1,4 +1,4 @@
-"""Where a run ends: the risk over the last half of the time, and whether it still moves."""
+"""The final risk: the mean over the last half of the time, and whether it still changes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from sweep_service.analysis.runs import SMALLEST, late, null_risk, runs
-from sweep_service.analysis.statistics import at, by_run, described, over_draws, point_dims
+from sweep_service.analysis.runs import MIN_RELATIVE_RISK, late_samples, null_risk, read_runs
+from sweep_service.analysis.statistics import (
+    align_to_points,
+    average_over_draws,
+    build_dataset,
+    group_by_draw,
+    point_dims,
+)
 from sweep_service.numerics.types import AnyArray, Array
 
-ENOUGH = 3  # samples of a slope
+MIN_FIT_SAMPLES = 3  # in time
 
 
 def final_risk(
@@ -22,73 +28,92 @@ def final_risk(
     largest_error: float = 0.1,
     confidence: float = 0.95,
 ) -> xr.Dataset:
-    """Mean over runs of each one's mean risk over [t_max/2, t_max], with its t-interval.
+    """Average the risk over [t_max/2, t_max] and over runs, and test whether it has settled.
 
-    Errors are over seeds, and over the repeats of a single one: what those share is a start.
-    `slope` is b of ln R̄ on ln t over [t_max/4, t_max]. The trend is settled if |b| <= `flat`, or if
-    |b| <= 2 SE with SE <= `largest_error`; else falling or rising. A run that diverged before the end
-    contributes nothing.
+    Errors measure the scatter over seeds, or over the repeats of a single seed, which share a start. A run
+    that diverged before the end contributes nothing.
+
+    Parameters
+    ----------
+    source
+        `sgd`, the name of a regime, or `ode` for all regimes.
+    flat, largest_error
+        With b the slope of ln R̄ on ln t over [t_max/4, t_max], the trend is settled if |b| <= `flat`, or if
+        |b| <= 2 SE with SE <= `largest_error`; otherwise falling or rising.
+    confidence
+        Level of the t-interval.
+
+    Returns
+    -------
+    xr.Dataset
+        At each point `final_risk`, `standard_error`, `low`, `high`, `slope`, `slope_error`, `trend` and the
+        number of `runs`.
     """
-    array = runs(dataset, source)
-    dims, values = point_dims(array), by_run(array)
-    each = last_half(values, array["time"].values)
-    mean, error, count, draws = over_draws(each)
+    array = read_runs(dataset, source)
+    dims, values = point_dims(array), group_by_draw(array)
+    run_means = mean_of_last_half(values, array["time"].values)
+    mean, error, count, draws = average_over_draws(run_means)
     with np.errstate(all="ignore"):
-        reach = special.stdtrit(np.where(draws > 1, draws - 1.0, np.nan), (1 + confidence) / 2) * error
-    slope, slope_error = _end_slope(
-        np.where(np.isnan(each)[..., None], np.nan, values),
+        degrees = np.where(draws > 1, draws - 1.0, np.nan)
+        half_width = special.stdtrit(degrees, (1 + confidence) / 2) * error
+    slope, slope_error = _fit_final_slope(
+        np.where(np.isnan(run_means)[..., None], np.nan, values),
         array["time"].values,
-        SMALLEST * at(null_risk(dataset), dims),
+        MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), dims),
     )
-    return described(
+    return build_dataset(
         array,
         dims,
         {
             "final_risk": (mean, "excess risk, mean over the last half of the time"),
             "standard_error": (error, "standard error of the final risk"),
-            "low": (mean - reach, f"lower end of the {confidence:.0%} interval of the final risk"),
-            "high": (mean + reach, f"upper end of the {confidence:.0%} interval of the final risk"),
+            "low": (mean - half_width, f"lower end of the {confidence:.0%} interval of the final risk"),
+            "high": (mean + half_width, f"upper end of the {confidence:.0%} interval of the final risk"),
             "slope": (slope, "slope of ln R in ln t over the last three quarters of the time"),
             "slope_error": (slope_error, "standard error of the slope"),
-            "trend": (_trend(slope, slope_error, flat, largest_error), "whether the risk still moves"),
+            "trend": (
+                _classify_trend(slope, slope_error, flat, largest_error),
+                "whether the risk still moves",
+            ),
             "runs": (count, "runs that reached the end"),
         },
     )
 
 
-def last_half(values: Array, times: Array) -> Array:
-    """Mean over t_max/2 <= t <= t_max along the last axis; NaN where one of the samples is missing."""
+def mean_of_last_half(values: Array, times: Array) -> Array:
+    """Mean over t_max/2 <= t <= t_max along the last axis; NaN if one of the samples is missing."""
     with np.errstate(all="ignore"):  # sums overflow just before a divergence
-        mean = np.mean(values[..., late(times, 0.5)], axis=-1)
+        mean = np.mean(values[..., late_samples(times, 0.5)], axis=-1)
     return np.where(np.isfinite(mean), mean, np.nan)
 
 
-def _end_slope(values: Array, times: Array, smallest: AnyArray) -> tuple[Array, Array]:
-    """b and its standard error over draws, as samples of one run are correlated in time.
+def _fit_final_slope(values: Array, times: Array, smallest: AnyArray) -> tuple[Array, Array]:
+    """b and its standard error over draws, because the samples of a run are correlated in time.
 
-    To first order ln R̄ moves by the mean of R_s/R̄ - 1, so b is the mean of a constant plus b_s, the
-    slopes of R_s/R̄ in ln t. A single run has only the residuals of its regression.
+    To first order ln R̄ changes by the mean of R_s/R̄ - 1, so b is a constant plus the mean of b_s, the
+    slopes of R_s/R̄ in ln t. For a single run, the error follows from the residuals of its regression.
     """
-    end = late(times, 0.25)
-    values = values[..., end]
-    mean, _, count, _ = over_draws(values, axis=-3)
-    there = mean > smallest[..., None]
-    n = np.sum(there, axis=-1)
+    late = late_samples(times, 0.25)
+    values = values[..., late]
+    mean, _, count, _ = average_over_draws(values, axis=-3)
+    valid = mean > smallest[..., None]
+    n = np.sum(valid, axis=-1)
     with np.errstate(all="ignore"):
-        x = np.broadcast_to(np.log(times[end]), mean.shape)
-        x = np.where(there, x - (np.sum(x, axis=-1, where=there) / n)[..., None], 0.0)
-        square = np.where(n >= ENOUGH, np.sum(x**2, axis=-1), np.nan)
-        y = np.where(there, np.log(mean), 0.0)
-        slope = np.sum(x * y, axis=-1) / square
-        ratio = np.where(there[..., None, None, :], values / mean[..., None, None, :], 0.0)
-        each = np.sum(x[..., None, None, :] * ratio, axis=-1) / square[..., None, None]
-        error = over_draws(each)[1]
-        rest = y - (np.sum(y, axis=-1) / n)[..., None] - slope[..., None] * x
-        alone = np.sqrt(np.sum(rest**2, axis=-1, where=there) / np.where(n > 2, n - 2, np.nan) / square)
-    return slope, np.where(count.max(axis=-1) == 1, alone, error)
+        x = np.broadcast_to(np.log(times[late]), mean.shape)
+        x = np.where(valid, x - (np.sum(x, axis=-1, where=valid) / n)[..., None], 0.0)
+        sxx = np.where(n >= MIN_FIT_SAMPLES, np.sum(x**2, axis=-1), np.nan)
+        y = np.where(valid, np.log(mean), 0.0)
+        slope = np.sum(x * y, axis=-1) / sxx
+        ratio = np.where(valid[..., None, None, :], values / mean[..., None, None, :], 0.0)
+        run_slopes = np.sum(x[..., None, None, :] * ratio, axis=-1) / sxx[..., None, None]
+        error = average_over_draws(run_slopes)[1]
+        residual = y - (np.sum(y, axis=-1) / n)[..., None] - slope[..., None] * x
+        variance = np.sum(residual**2, axis=-1, where=valid) / np.where(n > 2, n - 2, np.nan)
+        single_run_error = np.sqrt(variance / sxx)
+    return slope, np.where(count.max(axis=-1) == 1, single_run_error, error)
 
 
-def _trend(slope: Array, error: Array, flat: float, largest_error: float) -> AnyArray:
+def _classify_trend(slope: Array, error: Array, flat: float, largest_error: float) -> AnyArray:
     settled = (np.abs(slope) <= flat) | ((np.abs(slope) <= 2 * error) & (error <= largest_error))
     trend = np.where(settled, "settled", np.where(slope < 0, "falling", "rising"))
     return np.where(np.isnan(slope), "undecided", trend)

@@ -12,97 +12,108 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import SMALLEST, null_risk, runs
-from sweep_service.analysis.selection import listed
-from sweep_service.analysis.statistics import at, by_run, described, mean_over, over_draws, resampled
+from sweep_service.analysis.runs import MIN_RELATIVE_RISK, null_risk, read_runs
+from sweep_service.analysis.selection import format_values
+from sweep_service.analysis.statistics import (
+    align_to_points,
+    average_over_draws,
+    build_dataset,
+    finite_mean,
+    group_by_draw,
+    resample,
+)
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray, Array
 
-LEAST_SHARE = 0.5  # of points that must have neighbours: curves that do not meet cannot disagree
-TRIALS = 289  # of the first, coarse search
+MIN_COMPARED_SHARE = 0.5  # of points that must have neighbours: curves that do not overlap cannot disagree
+GRID_TRIALS = 289  # of the first, coarse search
 
 
-def quality(x: Array, shift: Array, y: Array, error: Array) -> float:
-    """S of curves y (curves, samples), each at its x - shift; infinite where too few of them meet.
+def collapse_quality(x: Array, shift: Array, y: Array, error: Array) -> float:
+    """S of curves y (curves, samples), each at its x - shift; infinite if too few points can be compared.
 
-    All have the same ascending x, so one search finds every neighbour.
+    All curves have the same ascending x, so one search finds every neighbour.
     """
     curves, samples = y.shape
-    there = np.isfinite(y)
-    here = (x - shift[:, None])[None, :, :]  # (other curve, curve, sample)
-    place = here + shift[:, None, None]  # where that is on the other curve's own axis
-    left = np.clip(np.searchsorted(x, place, side="right") - 1, 0, samples - 2)
+    finite = np.isfinite(y)
+    shifted = (x - shift[:, None])[None, :, :]  # (other curve, curve, sample)
+    position = shifted + shift[:, None, None]  # on the other curve's own axis
+    left = np.clip(np.searchsorted(x, position, side="right") - 1, 0, samples - 2)
     other = np.arange(curves)[:, None, None]
-    inside = (place >= x[0]) & (place <= x[-1]) & (other != np.arange(curves)[:, None])
-    inside &= there[other, left] & there[other, left + 1]
+    inside = (position >= x[0]) & (position <= x[-1]) & (other != np.arange(curves)[:, None])
+    inside &= finite[other, left] & finite[other, left + 1]
     sums = np.zeros((5, curves, samples))
-    for ends in (left, left + 1):
-        w = np.where(inside, error[other, ends] ** -2.0, 0.0)
-        away = x[ends] - place  # from the point itself, so that the line's value there is its constant
-        value = np.where(inside, y[other, ends], 0.0)
-        for row, term in enumerate((w, w * away, w * away**2, w * value, w * away * value)):
+    for index in (left, left + 1):
+        w = np.where(inside, error[other, index] ** -2.0, 0.0)
+        dx = x[index] - position  # from the point itself, so that the line's value there is its constant
+        value = np.where(inside, y[other, index], 0.0)
+        for row, term in enumerate((w, w * dx, w * dx**2, w * value, w * dx * value)):
             sums[row] += term.sum(axis=0)
     k, kx, kxx, ky, kxy = sums
     with np.errstate(all="ignore"):
         determinant = k * kxx - kx**2
         line, variance = (kxx * ky - kx * kxy) / determinant, kxx / determinant
         terms = (y - line) ** 2 / (error**2 + variance)
-    counted = there & (determinant > 0) & np.isfinite(terms)
-    if counted.sum() < LEAST_SHARE * there.sum() or not counted.any():
+    compared = finite & (determinant > 0) & np.isfinite(terms)
+    if compared.sum() < MIN_COMPARED_SHARE * finite.sum() or not compared.any():
         return np.inf
-    return float(np.mean(terms[counted]))
+    return float(np.mean(terms[compared]))
 
 
-def coarse(
+def search_grid(
     function: Callable[[Array], float], ranges: tuple[tuple[float, float], ...]
 ) -> tuple[Array, Array]:
-    """The best place of a grid over the ranges, and the steps of the grid."""
-    steps = round(TRIALS ** (1 / len(ranges)))
+    """The best point of a grid over the ranges, and the steps of the grid."""
+    steps = round(GRID_TRIALS ** (1 / len(ranges)))
     lines = [np.linspace(low, high, steps) for low, high in ranges]
-    tried = np.stack([grid.reshape(-1) for grid in np.meshgrid(*lines, indexing="ij")], axis=1)
-    best = tried[int(np.argmin([function(one) for one in tried]))]
+    trials = np.stack([grid.reshape(-1) for grid in np.meshgrid(*lines, indexing="ij")], axis=1)
+    best = trials[int(np.argmin([function(trial) for trial in trials]))]
     return best, np.array([line[1] - line[0] for line in lines])
 
 
-def lowest(function: Callable[[Array], float], start: Array, scale: Array) -> tuple[Array, float]:
-    """The minimum near a start, by a simplex: S has kinks where a point changes its neighbours."""
+def minimise_locally(function: Callable[[Array], float], start: Array, scale: Array) -> tuple[Array, float]:
+    """The minimum near a start, by a simplex, because S has kinks where a point changes its neighbours."""
     from scipy.optimize import minimize
 
     simplex = np.vstack([start, start + np.diag(scale)])
     options = {"initial_simplex": simplex, "xatol": 1e-2 * float(np.min(scale)), "fatol": 1e-4}
-    with np.errstate(all="ignore"):  # infinite where the curves do not meet
-        found = minimize(function, start, method="Nelder-Mead", options=options)
-    return found.x, float(found.fun)
+    with np.errstate(all="ignore"):  # S is infinite where the curves do not overlap
+        result = minimize(function, start, method="Nelder-Mead", options=options)
+    return result.x, float(result.fun)
 
 
-class Curves:
-    """Mean curves (along, time) of t > 0, in logarithms, and the runs that they are of."""
+class MeanCurves:
+    """Logarithms of the mean curves (along, time) at t > 0, and the runs behind them."""
 
     def __init__(self, dataset: xr.Dataset, along: str, source: str, smallest_error: float) -> None:
-        self.array, self.along = runs(dataset, source), along
+        self.array, self.along = read_runs(dataset, source), along
         sizes = dataset[along].values
         if sizes.dtype.kind not in "iuf" or np.any(sizes <= 0) or len(sizes) < 2:
-            raise InvalidInput(along, listed(sizes), "must have at least two values, all positive numbers")
-        later = self.array["time"].values > 0
-        self.times, self.log_size = self.array["time"].values[later], np.log(sizes.astype(float))
+            raise InvalidInput(
+                along, format_values(sizes), "must have at least two values, all positive numbers"
+            )
+        positive = self.array["time"].values > 0
+        self.times, self.log_size = self.array["time"].values[positive], np.log(sizes.astype(float))
         if len(self.times) < 2:
             raise InvalidInput("time", self.times.tolist(), "must have at least two samples after t = 0")
-        self.values = by_run(self.array)[..., later]  # (along, draws, runs of each, time)
-        self.smallest = SMALLEST * at(null_risk(dataset), (along,))[:, None]
-        mean, error, *_ = over_draws(self.values, axis=-3)
+        self.values = group_by_draw(self.array)[..., positive]  # (along, draws, runs of a draw, time)
+        self.smallest = MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), (along,))[:, None]
+        mean, error, *_ = average_over_draws(self.values, axis=-3)
         with np.errstate(all="ignore"):
             self.error = np.fmax(np.nan_to_num(error / mean, nan=0.0, posinf=0.0), smallest_error)
-        self.y = self.logarithm(mean)
+        self.y = self.take_logarithm(mean)
 
-    def logarithm(self, mean: Array) -> Array:
+    def take_logarithm(self, mean: Array) -> Array:
+        """ln of a mean risk; NaN where it is round-off."""
         with np.errstate(all="ignore"):
             return np.where(mean > self.smallest, np.log(mean), np.nan)
 
-    def of_draws(self, chosen: AnyArray) -> Array:
-        """The same draws of every size: what they share, such as a start, stays shared."""
-        return self.logarithm(mean_over(self.values[:, chosen], axis=(1, 2)))
+    def resample(self, draws: AnyArray) -> Array:
+        """The curves of some draws: the same ones for every size, because sizes may share their starts."""
+        return self.take_logarithm(finite_mean(self.values[:, draws], axis=(1, 2)))
 
-    def result(self, numbers: dict[str, tuple[Any, str]], time: Array, factor: Array) -> xr.Dataset:
+    def to_dataset(self, numbers: dict[str, tuple[Any, str]], time: Array, factor: Array) -> xr.Dataset:
+        """The numbers of a fit with the scaled curves."""
         dims = (self.along, "time")
         scaled = {
             "scaled_time": (time, "time on the axis of the common curve"),
@@ -110,24 +121,24 @@ class Curves:
             "scaled_error": (np.exp(self.y) * factor[:, None] * self.error, "standard error, as it was used"),
         }
         like = self.array.isel(time=self.array["time"].values > 0)
-        return xr.merge([described(like, (), numbers), described(like, dims, scaled)])
+        return xr.merge([build_dataset(like, (), numbers), build_dataset(like, dims, scaled)])
 
 
-def minimised(
-    curves: Curves,
+def minimise_quality(
+    curves: MeanCurves,
     cost: Callable[[Array], Callable[[Array], float]],
     ranges: tuple[tuple[float, float], ...],
     bootstraps: int,
 ) -> tuple[Array, Array, float]:
-    """Parameters, their errors and the least S; NaN where the curves never meet."""
-    best, scale = coarse(cost(curves.y), ranges)
-    best, _ = lowest(cost(curves.y), best, scale / 2)
-    best, least = lowest(cost(curves.y), best, scale / 8)  # once more: a simplex may have got stuck
+    """The parameters that minimise S, their errors, and the least S; NaN if the curves never overlap."""
+    best, scale = search_grid(cost(curves.y), ranges)
+    best, _ = minimise_locally(cost(curves.y), best, scale / 2)
+    best, least = minimise_locally(cost(curves.y), best, scale / 8)  # again, as a simplex may get stuck
     if not np.isfinite(least):
         return np.full(len(ranges), np.nan), np.full(len(ranges), np.nan), np.nan
     error = np.full(len(ranges), np.nan)
     if curves.values.shape[1] > 1 and bootstraps > 1:
-        places = resampled(np.random.default_rng(0), curves.values.shape[1], bootstraps)
-        again = [lowest(cost(curves.of_draws(chosen)), best, scale / 8)[0] for chosen in places]
-        error = np.std(again, axis=0, ddof=1)
+        samples = resample(np.random.default_rng(0), curves.values.shape[1], bootstraps)
+        minima = [minimise_locally(cost(curves.resample(draws)), best, scale / 8)[0] for draws in samples]
+        error = np.std(minima, axis=0, ddof=1)
     return best, error, least

@@ -1,46 +1,65 @@
-"""The floor that label noise leaves under the risk, and the law that it should follow."""
+"""The noise floor: the risk that label noise leaves, and the law that it should follow."""
 
 from __future__ import annotations
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.quantities.final_risk import ENOUGH, last_half
+from sweep_service.analysis.quantities.final_risk import MIN_FIT_SAMPLES, mean_of_last_half
 from sweep_service.analysis.runs import (
-    SMALLEST,
-    late,
+    MIN_RELATIVE_RISK,
+    late_samples,
     noise_coefficient,
     null_risk,
     parameter,
-    runs,
-    spec_of,
+    read_runs,
+    read_spec,
 )
-from sweep_service.analysis.statistics import at, by_run, described, mean_over, over_draws, point_dims
+from sweep_service.analysis.statistics import (
+    align_to_points,
+    average_over_draws,
+    build_dataset,
+    finite_mean,
+    group_by_draw,
+    point_dims,
+)
 from sweep_service.numerics.types import Array
 
-ROUNDS = 2  # of weights that follow the fit
+REWEIGHTINGS = 2  # fits that determine the weights
 
 
 def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
-    """F of R = F + a t⁻² (F, a >= 0) over the last decade, beside the law F = c γΔ/p.
+    """Fit the noise floor F, and compare it with the law F = c γΔ/p.
 
-    Fitted to each run, then the mean over runs. From a planted start, which is on the floor soon, it is
-    the mean over the last half of the time instead. Without label noise there is no coefficient.
+    F is fitted to each run as R = F + a t⁻² (F, a >= 0) over the last decade, then averaged over runs. From a
+    planted start, which reaches its floor early, it is the mean over the last half of the time.
+
+    Parameters
+    ----------
+    source
+        `sgd`, the name of a regime, or `ode` for all regimes.
+
+    Returns
+    -------
+    xr.Dataset
+        At each point `noise_floor`, `coefficient` (c = F p/(γΔ), NaN without label noise) and `ratio` (to
+        the law), each with its error, the `law` and the number of `runs`.
     """
-    array = runs(dataset, source)
-    dims, values, times = point_dims(array), by_run(array), array["time"].values
-    if spec_of(dataset).get("init", {}).get("kind") == "planted":
-        each = last_half(values, times)
+    array = read_runs(dataset, source)
+    dims, values, times = point_dims(array), group_by_draw(array), array["time"].values
+    if read_spec(dataset).get("init", {}).get("kind") == "planted":
+        run_floors = mean_of_last_half(values, times)
     else:
-        each = _floors(values, times, SMALLEST * at(null_risk(dataset), dims)[..., None])
-    floor, error, count, _ = over_draws(each)
-    gamma, p, noise = (at(parameter(dataset, name), dims) for name in ("gamma", "p", "noise"))
+        smallest = MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), dims)[..., None]
+        run_floors = _fit_floors(values, times, smallest)
+    floor, error, count, _ = average_over_draws(run_floors)
+    gamma, p, noise = (align_to_points(parameter(dataset, name), dims) for name in ("gamma", "p", "noise"))
     scale = np.broadcast_to(gamma * noise / p, floor.shape)
     with np.errstate(all="ignore"):
         unit = np.where(scale > 0, scale, np.nan)
-        law = at(noise_coefficient(dataset), dims) * scale
+        law = align_to_points(noise_coefficient(dataset), dims) * scale
         expected = np.where(law > 0, law, np.nan)
-    return described(
+    return build_dataset(
         array,
         dims,
         {
@@ -56,34 +75,34 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
     )
 
 
-def _floors(values: Array, times: Array, smallest: Array) -> Array:
-    """F of each run (…points, draws, runs of each), by least squares with weights 1/R̂².
+def _fit_floors(values: Array, times: Array, smallest: Array) -> Array:
+    """F of each run (…points, draws, runs of a draw), by least squares with the weights 1/R̂².
 
-    The noise is relative. R̂ is the fit to the mean over runs: were it the mean itself, a sample that is
-    low by chance would weigh more, and the floor of few runs would be too low.
+    The noise is relative. R̂ is the fit to the mean over runs rather than the mean itself, because a sample
+    that is low by chance would get more weight, and the floor of a few runs would be too low.
     """
-    end = late(times, 0.1)
-    values = values[..., end]
+    late = late_samples(times, 0.1)
+    values = values[..., late]
     with np.errstate(invalid="ignore"):
-        x = (times[-1] / times[end]) ** 2
+        x = (times[-1] / times[late]) ** 2
     complete = np.all(np.isfinite(values), axis=-1, keepdims=True)
-    mean = mean_over(np.where(complete, values, np.nan), axis=(-3, -2))
-    there = np.asarray(mean > smallest)
-    enough = complete[..., 0] & (np.sum(there, axis=-1)[..., None, None] >= ENOUGH)
+    mean = finite_mean(np.where(complete, values, np.nan), axis=(-3, -2))
+    valid = np.asarray(mean > smallest)
+    can_fit = complete[..., 0] & (np.sum(valid, axis=-1)[..., None, None] >= MIN_FIT_SAMPLES)
     with np.errstate(all="ignore"):
         fit = mean
-        for _ in range(ROUNDS):
-            F, a = _fitted(x, mean, np.where(there, fit**-2.0, 0.0))
+        for _ in range(REWEIGHTINGS):
+            F, a = fit_nonnegative(x, mean, np.where(valid, fit**-2.0, 0.0))
             fit = F[..., None] + a[..., None] * x
-        F, _ = _fitted(x, values, np.where(there, fit**-2.0, 0.0)[..., None, None, :])
-    return np.where(enough, F, np.nan)
+        F, _ = fit_nonnegative(x, values, np.where(valid, fit**-2.0, 0.0)[..., None, None, :])
+    return np.where(can_fit, F, np.nan)
 
 
-def _fitted(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:
-    """F and a, not negative, of y = F + a x along the last axis; x (time,), y and weights (…, time).
+def fit_nonnegative(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:
+    """Fit y = F + a x with F, a >= 0 along the last axis; x (time,), y and weights (…, time).
 
-    y >= 0 and x > 0, so at most one of them is negative in the free solution; then it is zero in the
-    other one.
+    As y >= 0 and x > 0, at most one of the two is negative in the free solution, and zero in the constrained
+    one.
     """
     w = weights / np.max(weights, axis=-1, keepdims=True)
     y = np.where(w > 0, y, 0.0)

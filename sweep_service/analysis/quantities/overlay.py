@@ -1,19 +1,25 @@
-"""Whether the curves at several sizes are one as they are."""
+"""Whether the curves of several sizes agree without any scaling."""
 
 from __future__ import annotations
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import parameter, runs, spec_of
-from sweep_service.analysis.statistics import by_run, described, mean_over, over, over_draws
+from sweep_service.analysis.runs import parameter, read_runs, read_spec
+from sweep_service.analysis.statistics import (
+    average,
+    average_over_draws,
+    build_dataset,
+    finite_mean,
+    group_by_draw,
+)
 from sweep_service.numerics.types import Array
-from sweep_service.planning.grids import INIT
+from sweep_service.planning.grids import INIT_PREFIX
 
-ROUND_OFF = 1e-9  # relative: sums in another order
+RELATIVE_ROUND_OFF = 1e-9  # of sums in a different order
 
 
-def overlay(
+def collapse_overlay(
     dataset: xr.Dataset,
     along: str = "d",
     source: str = "sgd",
@@ -22,32 +28,34 @@ def overlay(
     spread_above: float = 0.02,
     errors: float = 3.0,
 ) -> xr.Dataset:
-    """The curves as they are: a collapse if the median χ² per degree of freedom is at most
-    `largest_chi2` and the spread at every time at most `spread_above` + `errors` times the expected one.
+    """Compare the curves as they are.
 
-    Where all curves have the same starts, what a start adds to all of them is no difference between them: it
-    is left out of the errors. A theory, which has no other randomness, then has none, and no χ².
+    They collapse if the median χ² per degree of freedom is at most `largest_chi2` and the spread at every
+    time is at most `spread_above` + `errors` times the expected one.
+
+    If all curves have the same starts, the contribution of a start is common to all curves and is left out of
+    the errors. A theory has no other randomness, and then has neither errors nor χ².
     """
-    array = runs(dataset, source)
-    mean, error, _, draws = over_draws(by_run(array), axis=-3)  # (along, time)
-    if "seed" in array.dims and _same_starts(dataset):
+    array = read_runs(dataset, source)
+    mean, error, _, draws = average_over_draws(group_by_draw(array), axis=-3)  # (along, time)
+    if "seed" in array.dims and _has_same_starts(dataset):
         error = _error_beyond_starts(array, along)
     with np.errstate(all="ignore"):
-        variance = mean_over(draws * (error / mean) ** 2, axis=0)  # of a draw, relative
-        error = np.where(draws == 1, mean * np.sqrt(variance), error)  # one draw scatters as the others do
-        middle, sem, sizes = over(mean, axis=0)
-        spread = np.sqrt(sizes) * sem / middle
-        expected = np.sqrt(mean_over(error**2, axis=0)) / middle
-        w = 1.0 / (error**2 + (ROUND_OFF * middle) ** 2)
+        variance = finite_mean(draws * (error / mean) ** 2, axis=0)  # of one draw, relative
+        error = np.where(draws == 1, mean * np.sqrt(variance), error)  # assume that one draw scatters alike
+        middle, middle_error, sizes = average(mean, axis=0)
+        spread = np.sqrt(sizes) * middle_error / middle
+        expected = np.sqrt(finite_mean(error**2, axis=0)) / middle
+        w = 1.0 / (error**2 + (RELATIVE_ROUND_OFF * middle) ** 2)
         weighted = np.nansum(w * mean, axis=0) / np.nansum(np.where(np.isnan(mean), np.nan, w), axis=0)
         terms = w * (mean - weighted) ** 2
-        counted = np.sum(np.isfinite(terms), axis=0)
-        chi2 = np.nansum(terms, axis=0) / np.where(counted > 1, counted - 1, np.nan)
+        count = np.sum(np.isfinite(terms), axis=0)
+        chi2 = np.nansum(terms, axis=0) / np.where(count > 1, count - 1, np.nan)
         within = spread <= spread_above + errors * np.nan_to_num(expected)
-    known = chi2[np.isfinite(chi2)]
-    median = float(np.median(known)) if len(known) else np.nan
-    judged = np.isfinite(spread)
-    collapsed = bool(judged.any() and within[judged].all() and not median > largest_chi2)
+    finite_chi2 = chi2[np.isfinite(chi2)]
+    median = float(np.median(finite_chi2)) if len(finite_chi2) else np.nan
+    valid = np.isfinite(spread)
+    collapsed = bool(valid.any() and within[valid].all() and not median > largest_chi2)
     curves = {
         "mean": (middle, f"mean over {along} of the mean risk over runs"),
         "spread": (spread, f"standard deviation over {along}, relative to the mean"),
@@ -57,34 +65,34 @@ def overlay(
     numbers = {
         "median_chi2": (median, "median of χ² per degree of freedom over time"),
         "largest_spread": (
-            float(spread[judged].max()) if judged.any() else np.nan,
+            float(spread[valid].max()) if valid.any() else np.nan,
             "largest spread over time",
         ),
         "collapsed": (collapsed, "whether the curves are one"),
     }
-    return xr.merge([described(array, ("time",), curves), described(array, (), numbers)])
+    return xr.merge([build_dataset(array, ("time",), curves), build_dataset(array, (), numbers)])
 
 
-def _same_starts(dataset: xr.Dataset) -> bool:
-    """Whether a seed draws the same start for every curve: which knows p, k, numbers of its own, and d."""
-    init = spec_of(dataset).get("init")
+def _has_same_starts(dataset: xr.Dataset) -> bool:
+    """Whether a seed gives the same start for every curve: it depends on p, k, the init numbers, and d."""
+    init = read_spec(dataset).get("init")
     if not init:
         return False
-    names = ["p", "k", *(str(name) for name in dataset.coords if str(name).startswith(INIT))]
+    names = ["p", "k", *(str(name) for name in dataset.coords if str(name).startswith(INIT_PREFIX))]
     names += [] if init.get("shared") else ["d"]
     return all(len(np.unique(parameter(dataset, name))) == 1 for name in names)
 
 
 def _error_beyond_starts(array: xr.DataArray, along: str) -> Array:
     """Standard errors (along, time) of runs relative to the mean of all runs from the same start."""
-    draws = ("repeat",) if "repeat" in array.dims else ()
-    values = array.transpose(along, *draws, "seed", "time").values
+    repeat_dims = ("repeat",) if "repeat" in array.dims else ()
+    values = array.transpose(along, *repeat_dims, "seed", "time").values
     values = values.reshape(values.shape[0], -1, *values.shape[-2:])  # (along, repeat, seed, time)
-    if not draws:
+    if not repeat_dims:
         return np.full((values.shape[0], values.shape[-1]), np.nan)
-    together = np.moveaxis(values, 2, 0).reshape(values.shape[2], -1, values.shape[-1])
-    mean, _, count = over(together, axis=1)  # (seed, time)
+    by_seed = np.moveaxis(values, 2, 0).reshape(values.shape[2], -1, values.shape[-1])
+    mean, _, count = average(by_seed, axis=1)  # (seed, time)
     with np.errstate(all="ignore"):
-        lost = np.sqrt(count / np.where(count > 1, count - 1, np.nan))  # of the scatter, to that mean
-        rest = (values - mean) * lost
-    return over(rest.reshape(len(values), -1, values.shape[-1]), axis=1)[1]
+        correction = np.sqrt(count / np.where(count > 1, count - 1, np.nan))  # of the degree of freedom lost
+        residual = (values - mean) * correction
+    return average(residual.reshape(len(values), -1, values.shape[-1]), axis=1)[1]

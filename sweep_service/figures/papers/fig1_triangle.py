@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweep_service.figures.figure import Check, Figure, Parts
-from sweep_service.figures.measures import own_share
+from sweep_service.figures.figure import Check, Datasets, Figure
+from sweep_service.figures.measures import mean_relative_discrepancy
 from sweep_service.figures.panels import panels
 
 if TYPE_CHECKING:
@@ -18,51 +18,52 @@ TITLES = {
     "classical": "gradient flow (GF)",
     "mean_field": "mean field (MF)",
 }
-LEVELS = (0.05, 0.1)  # of R(0): beyond what fluctuations of SGD are anywhere in the triangle
+LEVELS = (0.05, 0.1)  # in units of R(0): above the fluctuations of SGD everywhere in the triangle
 TICKS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-NARROW, WIDE = 4, 90  # widths at which mean field is wrong, and right
+NARROW_P, WIDE_P = 4, 90  # at which mean field is wrong, and right
 
 
-def check(parts: Parts) -> list[Check]:
-    """Discrepancies of single runs in units of their own R(0), mean over starts, at every point.
+def check(datasets: Datasets) -> list[Check]:
+    """Bound the discrepancies of single runs in units of their own R(0), averaged over starts.
 
-    As a ratio of means, six starts scatter by 0.03 at each narrow point: at d = 3, p = 4 it is 0.063, below
-    the bound, where forty starts give 0.099.
+    A ratio of means would scatter by 0.03 over six starts at each narrow point: at d = 3, p = 4 it is 0.063,
+    below the bound, while forty starts give 0.099.
     """
-    dataset = parts[""]
+    dataset = datasets[""]
     exact, flow, field = (
-        own_share(dataset, regime) for regime in ("high_dimensional", "classical", "mean_field")
+        mean_relative_discrepancy(dataset, regime)
+        for regime in ("high_dimensional", "classical", "mean_field")
     )
     scaled = exact / dataset["delta_t"] ** 0.5
     corner = {"point": int(dataset["d"].values.argmax())}
-    narrow, wide = field.where(dataset["p"] <= NARROW), field.where(dataset["p"] >= WIDE)
+    narrow, wide = field.where(dataset["p"] <= NARROW_P), field.where(dataset["p"] >= WIDE_P)
     return [
         Check.at_least("SS discrepancy/(√δt R(0)), smallest", scaled.min(), 0.3),
         Check.at_most("SS discrepancy/(√δt R(0)), largest", scaled.max(), 1.2),
-        Check.at_least(f"MF discrepancy/R(0), smallest at p <= {NARROW}", narrow.min(), 0.08),
-        Check.at_most(f"MF discrepancy/R(0), largest at p >= {WIDE}", wide.max(), 0.05),
+        Check.at_least(f"MF discrepancy/R(0), smallest at p <= {NARROW_P}", narrow.min(), 0.08),
+        Check.at_most(f"MF discrepancy/R(0), largest at p >= {WIDE_P}", wide.max(), 0.05),
         Check.at_least("GF/SS discrepancy at the largest d", (flow / exact).isel(corner), 1.5),
     ]
 
 
-def draw(parts: Parts) -> matplotlib.figure.Figure:
-    """Three triangles with one scale of colours: how far each limit is from SGD."""
+def draw(datasets: Datasets) -> matplotlib.figure.Figure:
+    """Draw three triangles with one colour scale: the distance of each limit from SGD."""
     from sweep_service.analysis.plots.triangle import plot_triangle
 
-    dataset = parts[""]
-    found = {regime: dataset.sweep.triangle("relative_discrepancy", regime=regime) for regime in TITLES}
-    everything = np.concatenate([one.values for one in found.values()])
-    low, high = np.nanmin(everything), np.nanmax(everything)
-    with panels(1, 1, 1, height=3.3) as (figure, several):
-        for axes, (regime, one) in zip(several, found.items(), strict=True):
-            plot_triangle(one, axes, limits=(low, high), levels=LEVELS)
+    dataset = datasets[""]
+    triangles = {regime: dataset.sweep.triangle("relative_discrepancy", regime=regime) for regime in TITLES}
+    all_values = np.concatenate([triangle.values for triangle in triangles.values()])
+    low, high = np.nanmin(all_values), np.nanmax(all_values)
+    with panels(1, 1, 1, height=3.3) as (figure, panel_axes):
+        for axes, (regime, triangle) in zip(panel_axes, triangles.items(), strict=True):
+            plot_triangle(triangle, axes, limits=(low, high), levels=LEVELS)
             axes.set_title(TITLES[regime])
-            drawn, chosen = axes.collections[0], axes.get_legend()
-            assert drawn.colorbar is not None
-            assert chosen is not None
-            drawn.colorbar.remove()
-            chosen.remove()  # one of each for all three
-        bar = figure.colorbar(drawn, ax=several, location="bottom", aspect=50, shrink=0.6, pad=0.05)
+            mappable, legend = axes.collections[0], axes.get_legend()
+            assert mappable.colorbar is not None
+            assert legend is not None
+            mappable.colorbar.remove()
+            legend.remove()  # the figure has one for all three
+        bar = figure.colorbar(mappable, ax=panel_axes, location="bottom", aspect=50, shrink=0.6, pad=0.05)
         bar.add_lines(list(LEVELS), ["k"] * len(LEVELS), 0.6)
         handles, names = axes.get_legend_handles_labels()
         figure.legend(
@@ -79,7 +80,7 @@ FIGURE = Figure(
     name="fig1-triangle",
     title="The triangle of limits (Arnaboldi et al., figure 1)",
     presets=("fig1-triangle",),
-    full=("fig1-triangle-full",),
+    full_presets=("fig1-triangle-full",),
     assumptions=(
         "the paper draws a sketch: k = 2, noise 1e-3 and Gaussian starts of scale 1 are ours",
         "the full form begins at d = 8, as the full equations of students wider than 1250 take days",

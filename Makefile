@@ -1,4 +1,4 @@
-# Everything a developer types. Needs python3 (3.11 or newer), make and access to Python packages.
+# Commands for developers. Needs python3 (3.11 or newer), make and access to Python packages.
 PYTHON ?= python3
 JOBS ?= 2
 UV_VERSION := 0.13.7
@@ -8,9 +8,9 @@ LOCKED := .venv/.locked
 READY := .venv/.ready
 UV = $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-# Last bits of BLAS results depend on its number of threads.
+# The last bits of BLAS results depend on the number of threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-# Tests start hundreds of processes, and each would compile our modules again where PYTHONDONTWRITEBYTECODE is set.
+# Tests start hundreds of processes; with PYTHONDONTWRITEBYTECODE set, each would compile our modules again.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 20 $(ARGS)
 
 .DEFAULT_GOAL := help
@@ -21,47 +21,47 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' Makefile
 	@echo "  Variables: PYTHON=python3.12 (interpreter of .venv), JOBS=2 (test processes), ARGS='-k risk' (for pytest)."
 
-setup: $(READY) ## make .venv from requirements.lock (the other targets do this themselves)
+setup: $(READY) ## create .venv from requirements.lock (done by the other targets when needed)
 
-demo: $(READY) ## a service from its start to a figure, in demo-output/
+demo: $(READY) ## start a service, compute a sweep and draw it in demo-output/
 	$(BIN)/python -m sweep_service.cli.demo
 
-test: $(READY) ## the tests, without the slow suites
+test: $(READY) ## run the tests except the slow ones
 	$(PYTEST) -m "not slow"
 
-test-all: $(READY) ## every test, the slow suites included
+test-all: $(READY) ## run all tests
 	$(PYTEST)
 
-serve: $(READY) ## start the service on this machine; Ctrl-C ends it
+serve: $(READY) ## start the service on this machine; stop it with Ctrl-C
 	$(BIN)/sweep serve
 
 bench: $(READY) ## measure speed and accuracy on one thread
 	$(ONE_THREAD) NUMBA_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
-lint: $(READY) ## ruff (rules and format) and mypy
+lint: $(READY) ## run ruff (rules and format) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY) ## let ruff rewrite what it can
+format: $(READY) ## fix and format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 check: lint audit test ## lint, audit, then test
 
-audit: $(READY) ## known vulnerabilities of what requirements.lock installs (needs the network, and says so)
+audit: $(READY) ## check requirements.lock for known vulnerabilities (needs the network)
 	$(BIN)/python tools/audit.py
 
-lock: $(READY) ## resolve pyproject.toml into requirements.lock; UPGRADE=--upgrade takes the newest versions
+lock: $(READY) ## resolve pyproject.toml into requirements.lock; UPGRADE=--upgrade selects the newest versions
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --all-extras \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" $(UPGRADE) \
 		--output-file requirements.lock
 
-# What the page loads in a browser, from npm packages into the repository: who uses the service needs neither.
+# JavaScript libraries of the page. They are kept in the repository, so that a service needs neither npm nor a CDN.
 PLOTLY := 4.1.1
 SWAGGER := 5.34.1
 VENDOR := api/static/vendor
-vendor: ## fetch the libraries of the page again (needs npm); the versions are in the Makefile
+vendor: ## download the JavaScript libraries of the page (needs npm)
 	rm -rf $(VENDOR) .vendor && mkdir -p $(VENDOR) .vendor
 	cd .vendor && npm pack --silent plotly.js-cartesian-dist-min@$(PLOTLY) swagger-ui-dist@$(SWAGGER)
 	cd .vendor && for file in *.tgz; do tar xzf $$file --one-top-level; done
@@ -76,12 +76,12 @@ clean: ## remove .venv, caches and outputs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-output
 	find sweep_service workers api tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# A new lock means a new environment: nothing installed by an older one stays behind.
-# --compile-bytecode: where PYTHONDONTWRITEBYTECODE is set, imports would otherwise compile every time.
+# A new lock file creates a new environment, so that nothing installed from an older one remains.
+# --compile-bytecode: with PYTHONDONTWRITEBYTECODE set, every import would otherwise compile again.
 $(LOCKED): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "Python 3.11 or newer is needed, but '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo missing)." \
-			"Name another: make PYTHON=python3.12" >&2; exit 1; }
+			"Choose another: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(UV) --require-hashes --compile-bytecode -r requirements.lock \

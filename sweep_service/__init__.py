@@ -30,7 +30,7 @@ __all__ = [
     "sweeps",
 ]
 
-_HOMES = {
+_MODULES = {
     "Client": "sweep_service.client.client",
     "InvalidInput": "sweep_service.errors",
     "RegimeUndefined": "sweep_service.errors",
@@ -44,11 +44,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,22 +1,22 @@
-"""What can go wrong, grouped by what a caller would do about it.
+"""The errors of this package, grouped by what the caller can do about them.
 
 SweepError
-├── InvalidInput            change the input: carries the field, its value and what is allowed
-│   ├── LimitExceeded       ask for less, or raise the limit
-│   │   └── TooManySweeps   wait until one has ended
-│   └── RegimeUndefined     the input is fine, this limiting theory does not exist there
-├── NotFound                name something that is there
-├── Conflict                something else is there under that name or key: name another
-├── TooNew                  upgrade: the data was written by a later version
-├── Damaged                 restore a file, or let it be made again
-├── StoreGone               wait: what is stored cannot be reached now
-├── InUse                   another process works on this data folder: stop it, or name another folder
-├── Denied                  name a token, or one that may do more
-├── Unreachable             start the service, or name its address
-├── IntegrationFailed       the integrator gave up on a finite solution: report it
-└── Stopped                 the caller asked to stop: nothing is wrong
+├── InvalidInput            change the input; carries the field, its value and what is allowed
+│   ├── LimitExceeded       make the sweep smaller, or raise the limit
+│   │   └── TooManySweeps   wait until a sweep has ended
+│   └── RegimeUndefined     choose another regime; this one does not exist at the point
+├── NotFound                use a name that exists
+├── Conflict                use another name or key; this one is taken
+├── TooNew                  upgrade; a later version wrote the data
+├── Damaged                 restore the file, or rebuild it
+├── StoreGone               wait; the store cannot be reached now
+├── InUse                   stop the process that uses the data folder, or use another folder
+├── Denied                  use a token, or one with more rights
+├── Unreachable             start the service, or correct its address
+├── IntegrationFailed       report it: the integrator failed on a finite solution
+└── Stopped                 nothing: the caller requested the stop
 
-Numerical divergence is not here: it is a `Status`, stored like any other result.
+Numerical divergence is not an error but a `Status`, stored like any other result.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # what an OSError says of a full disk: wait, nothing is wrong with us
-# And of a disk behind a network, or of one that was taken away.
-NOT_THERE = (
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+# A network file system that does not answer, or a disk that was removed.
+STORE_GONE_ERRNOS = (
     errno.EIO,
     errno.ESTALE,
     errno.ENOTCONN,
@@ -42,62 +42,62 @@ NOT_THERE = (
 
 
 class SweepError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base class of the errors that this package raises deliberately."""
 
 
 class InvalidInput(SweepError, ValueError):
-    """One input is not usable; `field`, `value` and `allowed` say which, what and why."""
+    """An unusable input: `field` has `value`, and `allowed` says what it should be."""
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
         self.field, self.value, self.allowed = field, value, allowed
-        super().__init__(f"{field} = {_short(value)}: {allowed}")
+        super().__init__(f"{field} = {_shorten(value)}: {allowed}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.field, self.value, self.allowed)
 
 
 class RegimeUndefined(InvalidInput):
-    """The limiting theory that was asked for does not exist at this point."""
+    """The requested regime does not exist at this point."""
 
 
 class NotFound(SweepError, LookupError):
-    """Nothing of that name."""
+    """No object has this name."""
 
 
 class TooNew(SweepError):
-    """Written by a later version than this one."""
+    """The data was written by a later version of this package."""
 
 
 class Damaged(SweepError):
-    """A file that we wrote cannot be read any more."""
+    """A stored file cannot be interpreted."""
 
 
 class StoreGone(SweepError, OSError):
-    """What is stored cannot be reached: nothing is wrong with it, nor with us."""
+    """The store cannot be reached at the moment; its content is intact."""
 
 
 class InUse(SweepError):
-    """One process at a time may change a data folder."""
+    """Another process holds the data folder; only one at a time may change it."""
 
 
 class LimitExceeded(InvalidInput):
-    """A sweep beyond what this folder accepts."""
+    """The sweep exceeds a limit of the data folder or the service."""
 
 
 class TooManySweeps(LimitExceeded):
-    """Wait until one of them has ended, or cancel one."""
+    """The limit of unfinished sweeps is reached: wait until one has ended, or cancel one."""
 
 
 class Conflict(SweepError):
-    """Not with what is there now."""
+    """The request contradicts the current state."""
 
 
 class Denied(SweepError):
-    """A service wants a token, or one that may do more."""
+    """The service requires a token, or one with more rights."""
 
 
 class Unreachable(SweepError):
-    """No service answers there, or what answers is none of ours."""
+    """No sweep service answers at this address."""
 
 
 class IntegrationFailed(SweepError):
@@ -105,50 +105,53 @@ class IntegrationFailed(SweepError):
 
 
 class Stopped(SweepError):
-    """The `stopped` hook answered true."""
+    """The `stopped` callback returned true."""
 
 
-def is_passing(error: BaseException | None) -> bool:
-    """Trouble of the store that waiting ends: nobody is to blame, and nothing is given up."""
-    return isinstance(error, StoreGone) or getattr(error, "errno", None) in (*NO_ROOM, *NOT_THERE)
+def is_temporary(error: BaseException | None) -> bool:
+    """Whether an error of the store may pass by itself, so that waiting is better than failing."""
+    return isinstance(error, StoreGone) or getattr(error, "errno", None) in (
+        *DISK_FULL_ERRNOS,
+        *STORE_GONE_ERRNOS,
+    )
 
 
-# What is wrong with the files of one sweep, which others need not suffer from.
-UNREADABLE = (Damaged, NotFound, TooNew, InvalidInput)
+# The files of one sweep cannot be used; other sweeps are not affected.
+UNREADABLE_SWEEP = (Damaged, NotFound, TooNew, InvalidInput)
 
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """What cannot be made sense of is damaged, whatever the library that tried it calls that."""
+    """Raise `Damaged` for any error that a library raises while it parses the file `name`."""
     try:
         yield
     except (SweepError, MemoryError):
         raise
     except Exception as error:
-        there = isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, NotADirectoryError))
-        if there:  # a file that cannot be read now may be whole
+        missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        if isinstance(error, OSError) and not missing:  # the file may be intact but unreadable now
             raise
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Damaged(f"{name} cannot be read: {why}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Damaged(f"{name} cannot be read: {reason}") from error
 
 
 def unknown_name(field: str, name: Any, known: Iterable[str]) -> InvalidInput:
-    """An error for a name that is not in a registry, with the nearest known spelling."""
+    """Make the error for a name that is not in a registry, with the closest known name."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    matches = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
+    hint = f"did you mean {matches[0]!r}? " if matches else ""
     return InvalidInput(field, name, f"{hint}must be one of {', '.join(known)}")
 
 
-# Cuts nested and long values while it goes, where repr() would build all of them first.
-_QUOTE = reprlib.Repr()
-_QUOTE.maxstring = _QUOTE.maxother = _QUOTE.maxlong = 200
+# Truncates nested and long values as it goes; repr() would build the whole text first.
+_TRUNCATED_REPR = reprlib.Repr()
+_TRUNCATED_REPR.maxstring = _TRUNCATED_REPR.maxother = _TRUNCATED_REPR.maxlong = 200
 
 
-def _short(value: Any, limit: int = 80) -> str:
-    """A value as a person would quote it, however large or odd it is."""
+def _shorten(value: Any, limit: int = 80) -> str:
+    """Format a value for a message in at most `limit` characters."""
     try:
-        text = " ".join(_QUOTE.repr(value).split())
+        text = " ".join(_TRUNCATED_REPR.repr(value).split())
     except Exception:  # an integer of a million digits, a broken __repr__
         text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[: limit - 3] + "..."

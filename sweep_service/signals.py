@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what a command does about them."""
+"""How commands react to Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -7,54 +7,62 @@ import signal
 import sys
 from typing import Any
 
-INTERRUPTED = 3  # the exit code of what can go on
-REPEAT_SECONDS = 0.2
+INTERRUPTED = 3  # exit code of a command that can be continued
+REPEAT_INTERVAL_SECONDS = 0.2
 
 
 class Interrupt(BaseException):
-    """Ctrl-C where nothing is at stake. No `Exception`: nobody on its way may take it for a problem."""
+    """Raised by Ctrl-C while nothing is being computed.
+
+    Not an `Exception`, so that no handler mistakes it for an error.
+    """
 
 
-class Stop:
-    """The first ends a command at once, or asks it to stop while it computes; the second ends the process."""
+class StopFlag:
+    """The signal handler of a command, callable as the flag `requested`.
+
+    The first signal ends the command at once, or sets the flag if the command is `computing`. A second one
+    ends the process.
+    """
 
     def __init__(self) -> None:
-        self.asked = self.computing = False
-        self.waiting = False  # for others, perhaps for hours, with nothing to clean up
+        self.requested = self.computing = False
+        self.waiting = False  # for a service, perhaps for hours, with nothing to clean up
 
     def __call__(self) -> bool:
-        return self.asked
+        return self.requested
 
-    def listen(self) -> None:
+    def install(self) -> None:
+        """Handle SIGINT and SIGTERM from now on."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
-        signal.signal(signal.SIGALRM, self._hear_again)
+            signal.signal(number, self._handle_signal)
+        signal.signal(signal.SIGALRM, self._raise_again)
         sys.unraisablehook = _report_unless_interrupt
 
-    def _hear(self, number: int, frame: Any) -> None:
-        if self.asked:
+    def _handle_signal(self, number: int, frame: Any) -> None:
+        if self.requested:
             if sys.stderr.isatty():
-                os.write(2, b"\x1b[?25h\n")  # the bar hides the cursor
+                os.write(2, b"\x1b[?25h\n")  # show the cursor, which the progress bar hides
             os._exit(INTERRUPTED)
-        self.asked = True
+        self.requested = True
         if self.waiting:
-            signal.setitimer(signal.ITIMER_REAL, REPEAT_SECONDS, REPEAT_SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, REPEAT_INTERVAL_SECONDS, REPEAT_INTERVAL_SECONDS)
         if not self.computing:
             raise Interrupt
 
-    def _hear_again(self, number: int, frame: Any) -> None:
+    def _raise_again(self, number: int, frame: Any) -> None:
         """Raise again, because Python drops an exception that is raised while an object is finalised."""
         raise Interrupt
 
-    def handled(self) -> None:
-        """For who catches an `Interrupt` of a wait: no other one comes."""
+    def cancel_repeat(self) -> None:
+        """Stop raising `Interrupt`, once the one that ended a wait is caught."""
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def _report_unless_interrupt(problem: Any) -> None:
-    """Stay silent about an `Interrupt` that was dropped: the timer raises it again."""
-    if not isinstance(problem.exc_value, Interrupt):
-        sys.__unraisablehook__(problem)
+def _report_unless_interrupt(unraisable: Any) -> None:
+    """Report dropped exceptions except `Interrupt`, which the timer raises again."""
+    if not isinstance(unraisable.exc_value, Interrupt):
+        sys.__unraisablehook__(unraisable)
 
 
-stop = Stop()  # of this process
+stop = StopFlag()  # shared by the whole process

@@ -1,4 +1,4 @@
-"""Text for people and programs: durations, sizes, lists, tables, and what JSON can hold."""
+"""Formatting of durations, sizes, numbers, fields and tables, and values that JSON can represent."""
 
 from __future__ import annotations
 
@@ -7,70 +7,76 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-WIDE = 10_000  # columns
+UNLIMITED_WIDTH = 10_000  # columns
 
 
-def listed(about: Mapping[str, Any]) -> str:
-    """Names and values below each other, without what is not there."""
+def format_fields(fields: Mapping[str, Any]) -> str:
+    """Format names and values as two columns, without the empty ones."""
     return "\n".join(
-        f"{name:<10} {printable(str(value))}" for name, value in about.items() if value not in (None, "")
+        f"{name:<10} {make_printable(str(value))}"
+        for name, value in fields.items()
+        if value not in (None, "")
     )
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """On a terminal the last column is folded into what is left; a program gets whole lines."""
+def format_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Format a table. In a terminal the last column is wrapped; in a pipe each row is one line."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    found = Table(box=None, pad_edge=False, header_style="bold")
+    grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        found.add_column(name, no_wrap=name != columns[-1])
-    for one in rows:
-        found.add_row(*(Text(printable(text)) for text in one))
-    console = Console(width=None if sys.stdout.isatty() else WIDE)
+        grid.add_column(name, no_wrap=name != columns[-1])
+    for row in rows:
+        grid.add_row(*(Text(make_printable(text)) for text in row))
+    console = Console(width=None if sys.stdout.isatty() else UNLIMITED_WIDTH)
     with console.capture() as text:
-        console.print(found)
+        console.print(grid)
     return "\n".join(line.rstrip() for line in text.get().splitlines())
 
 
-def duration(seconds: float | None) -> str:
-    """1.3 h: two digits, in the unit that a person would choose; in JSON an endless one is null."""
+def format_duration(seconds: float | None) -> str:
+    """Format a duration with two digits in a suitable unit: 1.3 h. None stands for an infinite one."""
     if seconds is None or not math.isfinite(seconds):
-        return "without end"
+        return "infinite"
     for unit, length in (("years", 31_557_600.0), ("days", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
-            return f"{few_digits(seconds / length, 2)} {unit}"
-    return f"{few_digits(seconds, 2)} s" if seconds >= 0.01 or seconds == 0 else "less than 0.01 s"
+            return f"{format_number(seconds / length, 2)} {unit}"
+    return f"{format_number(seconds, 2)} s" if seconds >= 0.01 or seconds == 0 else "less than 0.01 s"
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
+    """Format a number of bytes with two digits: 2.4 MB."""
     for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= length:
-            return f"{few_digits(count / length, 2)} {unit}"
+            return f"{format_number(count / length, 2)} {unit}"
     return f"{count} bytes"
 
 
-def few_digits(value: Any, digits: int = 3) -> str:
-    """Few digits, and 1.2e6 for 1200000.0; a whole number or a name as it is."""
+def format_number(value: Any, digits: int = 3) -> str:
+    """Format a float with few digits, 1.2e6 for 1200000.0; integers and names stay as they are."""
     value = math.inf if value is None else value
     if not isinstance(value, float):
         return str(value)
     if value and not 1e-3 <= abs(value) < 1e5:
-        found, _, power = f"{value:.{digits - 1}e}".partition("e")
-        return f"{found.rstrip('0').rstrip('.') if '.' in found else found}e{int(power)}" if power else found
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        if not power:  # infinity or NaN
+            return mantissa
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        return f"{mantissa}e{int(power)}"
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
 
 
-def printable(text: str) -> str:
-    """Without control characters, which would rule the terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+def make_printable(text: str) -> str:
+    """Replace control characters, which could change the state of the terminal, by `?`."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def json_ready(value: Any) -> Any:
-    """What JSON can say: a number that is not finite is null."""
+def replace_nonfinite(value: Any) -> Any:
+    """Replace numbers that are not finite by None, as JSON cannot represent them."""
     if isinstance(value, dict):
-        return {name: json_ready(item) for name, item in value.items()}
+        return {name: replace_nonfinite(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_ready(item) for item in value]
+        return [replace_nonfinite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,8 +1,8 @@
-"""`make audit`: known vulnerabilities of what requirements.lock installs.
+"""`make audit`: check the packages of requirements.lock for known vulnerabilities.
 
-One that is found ends with 1. Where nobody can be asked, or knows a package, that is said plainly: it is no
-fault of who works without a network, so it ends with 0; but in continuous integration (CI is set) with 1.
-Further options are pip-audit's, such as --vulnerability-service osv or --ignore-vuln ID.
+The exit code is 1 if a vulnerability is found. An audit that cannot be made, for example without a network,
+is reported; the exit code is then 0, but 1 in continuous integration (if CI is set). Further options are
+passed to pip-audit, such as --vulnerability-service osv or --ignore-vuln ID.
 """
 
 from __future__ import annotations
@@ -19,30 +19,32 @@ COMMAND = [
 
 
 def main(options: list[str]) -> int:
-    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True)
+    audit = subprocess.run([*COMMAND, *options], capture_output=True, text=True)
     try:
-        found = json.loads(done.stdout)["dependencies"]
-    except (ValueError, KeyError):  # it could not even begin
-        why = (done.stderr.strip().splitlines() or ["no reason was given"])[-1]
-        return unaudited(f"nothing of requirements.lock could be audited: {why}")
-    harmful = [(one, flaw) for one in found for flaw in one.get("vulns", ())]
-    for one, flaw in harmful:
-        mended = ", ".join(flaw["fix_versions"]) or "no version yet"
-        print(
-            f"{one['name']} {one['version']}: {flaw['id']}, mended in {mended}: {flaw['description'][:200]}"
-        )
-    if harmful:
+        packages = json.loads(audit.stdout)["dependencies"]
+    except (ValueError, KeyError):  # pip-audit failed before it wrote a report
+        reason = (audit.stderr.strip().splitlines() or ["no reason was given"])[-1]
+        return report_missing_audit(f"requirements.lock could not be audited: {reason}")
+    vulnerable = [(package, flaw) for package in packages for flaw in package.get("vulns", ())]
+    for package, flaw in vulnerable:
+        fixed_in = ", ".join(flaw["fix_versions"]) or "no version yet"
+        title = f"{package['name']} {package['version']}: {flaw['id']}"
+        print(f"{title}, fixed in {fixed_in}: {flaw['description'][:200]}")
+    if vulnerable:
         return 1
-    skipped = [one["name"] for one in found if "skip_reason" in one]
-    if skipped or not found:
+    skipped = [package["name"] for package in packages if "skip_reason" in package]
+    if skipped or not packages:
         names = ", ".join(skipped[:5]) + (", …" if len(skipped) > 5 else "")
-        return unaudited(f"{len(skipped)} of {len(found)} packages could not be audited: {names}")
-    print(f"no known vulnerability in {len(found)} packages")
+        return report_missing_audit(
+            f"{len(skipped)} of {len(packages)} packages could not be audited: {names}"
+        )
+    print(f"no known vulnerabilities in {len(packages)} packages")
     return 0
 
 
-def unaudited(why: str) -> int:
-    print(f"AUDIT NOT DONE: {why}", file=sys.stderr)
+def report_missing_audit(reason: str) -> int:
+    """Report that the audit was not made, and return the exit code."""
+    print(f"AUDIT NOT DONE: {reason}", file=sys.stderr)
     return 1 if os.environ.get("CI") else 0
 
 

@@ -1,5 +1,4 @@
-"""The command `sweep`: one module per group of commands; `app` puts them together and handles errors.
+"""The command `sweep`: one module per group of commands; `app` registers them and handles errors.
 
-The only package of the core that may import `api` and `workers`, and only inside functions, so that
-`sweep --help` is quick.
+Commands may import `api` and `workers`, but only inside functions, so that `sweep --help` stays fast.
 """

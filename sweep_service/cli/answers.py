@@ -1,4 +1,4 @@
-"""How a command answers: text for people, JSON for programs, and an exit code."""
+"""How a command reports its result: text or JSON on standard output, and an exit code."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from typing import Any, NoReturn
 
 import typer
 
-from sweep_service.cli.format import accepted, ending
-from sweep_service.cli.targets import Here, There
+from sweep_service.cli.format import format_accepted, format_outcome
+from sweep_service.cli.targets import LocalTarget, RemoteTarget, SweepSummary
 from sweep_service.signals import INTERRUPTED, stop
-from sweep_service.text import json_ready
+from sweep_service.text import replace_nonfinite
 
 DONE, FAILED, REFUSED = 0, 1, 2
-ENDS = {"completed": DONE, "incomplete": FAILED, "failed": FAILED}  # the others can go on
+# A sweep in any other final state can be continued.
+EXIT_CODES = {"completed": DONE, "incomplete": FAILED, "failed": FAILED}
 
 
-def end(place: Here | There, about: dict[str, Any], as_json: bool) -> NoReturn:
-    """Say what became of a sweep, and exit by it."""
-    state = about["state"]
-    if stop.asked:
+def exit_with_outcome(target: LocalTarget | RemoteTarget, sweep: SweepSummary, as_json: bool) -> NoReturn:
+    """Print the outcome of a sweep and exit with the code of its state."""
+    state = sweep["state"]
+    if stop.requested:
         if as_json:
-            say(as_json, about, "")
+            print_answer(as_json, sweep, "")
         else:
-            print("interrupted: the same command goes on from here", file=sys.stderr)
+            print("interrupted; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
-    if state in ("queued", "running"):  # the service goes on
-        say(as_json, about, accepted(about, place.option))
+    if state in ("queued", "running"):  # the service computes it
+        print_answer(as_json, sweep, format_accepted(sweep, target.option))
         raise typer.Exit(DONE)
-    say(as_json, about, ending(about, place.option))
-    raise typer.Exit(ENDS.get(state, INTERRUPTED))
+    print_answer(as_json, sweep, format_outcome(sweep, target.option))
+    raise typer.Exit(EXIT_CODES.get(state, INTERRUPTED))
 
 
-def say(as_json: bool, content: Any, text: str) -> None:
+def print_answer(as_json: bool, content: Any, text: str) -> None:
+    """Print `content` as JSON, or `text`."""
     if as_json:
-        text = json.dumps(json_ready(content), default=str, allow_nan=False)
+        text = json.dumps(replace_nonfinite(content), default=str, allow_nan=False)
     print(text)

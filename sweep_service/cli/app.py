@@ -1,7 +1,7 @@
-"""`sweep`: what a person types. Heavy imports happen inside the commands, so that --help is quick.
+"""The entry point of `sweep`. Commands import heavy modules themselves, so that --help stays fast.
 
-Exit codes: 0 done; 1 ended, with failed runs, or unable to go on; 2 refused; 3 cancelled, paused or
-interrupted, and can go on.
+Exit codes: 0 done; 1 ended with failed runs, or failed; 2 invalid or refused; 3 cancelled, paused or
+interrupted, and can be continued.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from sweep_service.cli import compute, doctor, inspect, manage, service
 from sweep_service.cli.answers import REFUSED
 from sweep_service.errors import SweepError
 from sweep_service.signals import INTERRUPTED, Interrupt, stop
-from sweep_service.text import printable
+from sweep_service.text import make_printable
 
-HELP = (  # the terminal breaks lines where it likes, so there is none within a paragraph
-    "Sweeps over the parameters of SGD in two-layer networks: simulations beside their limiting theories.\n\n"
-    "A spec in YAML or JSON names the points. `sweep estimate SPEC` tells what it will cost, and "
-    "`sweep run SPEC` computes it here, on all cores, and says how to open the result in Python. "
-    "`sweep presets` lists specs to start from.\n\n"
-    "`sweep serve` starts a service, and `sweep submit SPEC` gives it a sweep. The other commands are for "
-    "the sweeps of a folder, or with --url for those of a service.\n\n"
-    "Ctrl-C is safe: the same command goes on. What an earlier sweep has computed is copied.\n\n"
-    "Exit codes: 0 done; 1 ended, with failed runs; 2 refused; 3 cancelled or interrupted, and can go on."
+HELP = (  # one line per paragraph, because the terminal wraps it
+    "Parameter sweeps of SGD in two-layer networks: exact simulations and their limiting theories.\n\n"
+    "A spec in YAML or JSON describes a sweep. `sweep estimate SPEC` predicts its cost. `sweep run SPEC` "
+    "computes it on all cores of this machine and prints how to open the result in Python. "
+    "`sweep presets` lists ready-made specs.\n\n"
+    "`sweep serve` starts a service, and `sweep submit SPEC` submits a sweep to it. The other commands work "
+    "on the sweeps of a data folder, or with --url on those of a service.\n\n"
+    "Ctrl-C is safe: run the same command again to continue. Runs that are already stored are reused.\n\n"
+    "Exit codes: 0 done; 1 ended with failed runs; 2 invalid or refused; 3 cancelled or interrupted, "
+    "and can be continued."
 )
-COMMANDS: dict[str, Callable[..., None]] = {  # in the order of the help
+COMMANDS: dict[str, Callable[..., None]] = {  # in the order of --help
     "run": compute.run,
     "gallery": compute.gallery,
     "extend": compute.extend,
@@ -55,16 +56,19 @@ for _name, _function in COMMANDS.items():
 
 
 def main() -> None:
-    """Errors that are the caller's to mend are one line, and exit code 2."""
-    stop.listen()
+    """Run a command; errors that the user can fix are printed on one line, with exit code 2."""
+    stop.install()
     try:
         app(standalone_mode=True)
     except (Exception, Interrupt) as error:
-        if stop.asked:  # whatever became of it on the way
-            print("sweep: interrupted: the same command begins again", file=sys.stderr)
+        if stop.requested:  # the interrupt may surface as any other error
+            print("sweep: interrupted; run the same command again", file=sys.stderr)
             sys.exit(INTERRUPTED)
-        ours = isinstance(error, (SweepError, OSError))
-        if not ours and not type(error).__module__.startswith("sqlalchemy"):  # which --help need not import
+        # SQLAlchemy is recognised by name, because --help must not import it.
+        is_expected = isinstance(error, (SweepError, OSError))
+        if not is_expected and not type(error).__module__.startswith("sqlalchemy"):
             raise
-        print(f"sweep: {printable((str(error) or type(error).__name__).splitlines()[0])}", file=sys.stderr)
+        print(
+            f"sweep: {make_printable((str(error) or type(error).__name__).splitlines()[0])}", file=sys.stderr
+        )
         sys.exit(REFUSED)

@@ -1,4 +1,4 @@
-"""What the command line says, before the environment: where sweeps are, who computes, which spec."""
+"""The target, the executor and the spec that the command line selects; it overrides the environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweep_service.cli.targets import Here, There, alone
+from sweep_service.cli.targets import LocalTarget, RemoteTarget, make_serial_executor
 from sweep_service.errors import InvalidInput
 from sweep_service.runner import data_folder, executor_factory
 from sweep_service.signals import stop
@@ -18,79 +18,84 @@ if TYPE_CHECKING:
     from sweep_service.store.folder import DataFolder
 
 
-def target(
+def choose_target(
     data: str | None,
     url: str | None,
-    executor: Callable[[DataFolder], Executor] = alone,
+    make_executor: Callable[[DataFolder], Executor] = make_serial_executor,
     quiet: bool = True,
-) -> Here | There:
+) -> LocalTarget | RemoteTarget:
+    """Return the data folder or the service that the options or the environment name."""
     if data is not None and url is not None:
-        raise InvalidInput("--data", str(data), "is for a folder, not for the service of --url")
+        raise InvalidInput("--data", str(data), "cannot be combined with --url")
     if url is not None or (data is None and os.environ.get("SWEEP_URL")):
-        return service(url)
-    return Here(data_folder(data), executor, quiet)
+        return remote_target(url)
+    return LocalTarget(data_folder(data), make_executor, quiet)
 
 
-def computing_target(
+def choose_computing_target(
     data: str | None,
     url: str | None,
     workers: int | None,
     scheduler: str | None,
     serial: bool,
     quiet: bool,
-) -> Here | There:
-    place = target(data, url, executor_of(workers, scheduler, serial), quiet)
+) -> LocalTarget | RemoteTarget:
+    """Return the target of a command that computes; options for computing exclude a service."""
+    target = choose_target(data, url, choose_executor(workers, scheduler, serial), quiet)
     for name, value in (("--workers", workers), ("--scheduler", scheduler), ("--serial", serial or None)):
-        if value is not None and isinstance(place, There):
-            raise InvalidInput(
-                name, value, f"is for computing here, not for the service at {place.client.url}"
-            )
-    return place
+        if value is not None and isinstance(target, RemoteTarget):
+            raise InvalidInput(name, value, f"does not apply to the service at {target.client.url}")
+    return target
 
 
-def service(url: str | None) -> There:
+def remote_target(url: str | None) -> RemoteTarget:
+    """Return the service at `url`, by default at SWEEP_URL."""
     from sweep_service.client.client import Client
 
-    return There(Client(url))
+    return RemoteTarget(Client(url))
 
 
-def executor_of(workers: int | None, scheduler: str | None, serial: bool) -> Callable[[DataFolder], Executor]:
-    """Who computes."""
-    require_one(workers, scheduler, serial)
+def choose_executor(
+    workers: int | None, scheduler: str | None, serial: bool
+) -> Callable[[DataFolder], Executor]:
+    """Return a function that makes the executor for a data folder."""
+    reject_conflicting_options(workers, scheduler, serial)
     if scheduler is not None:
-        from sweep_service.validation import scheduler_address
+        from sweep_service.validation import read_scheduler_address
 
-        scheduler_address(scheduler, "--scheduler")
-    make = executor_factory(0 if serial else workers, scheduler)
-    return lambda folder: make(folder, stop)
+        read_scheduler_address(scheduler, "--scheduler")
+    make_executor = executor_factory(0 if serial else workers, scheduler)
+    return lambda folder: make_executor(folder, stop)
 
 
-def require_one(workers: int | None, scheduler: str | None, serial: bool) -> None:
+def reject_conflicting_options(workers: int | None, scheduler: str | None, serial: bool) -> None:
+    """Reject more than one of --workers, --scheduler and --serial."""
     if workers is not None and (serial or scheduler is not None):
         other = "--serial" if serial else "--scheduler"
-        raise InvalidInput("--workers", workers, f"is for a cluster of this machine, not for {other}")
+        raise InvalidInput("--workers", workers, f"cannot be combined with {other}")
     if serial and scheduler is not None:
-        raise InvalidInput("--scheduler", scheduler, "is not for --serial, which uses no cluster")
+        raise InvalidInput("--scheduler", scheduler, "cannot be combined with --serial")
 
 
 def read_spec(spec: str) -> bytes:
-    """The text of a file, of standard input, or of a preset."""
-    from sweep_service.presets import PRESETS, preset_text
+    """Read the text of a spec from a file, from standard input or from a preset."""
+    from sweep_service.presets import PRESETS, read_preset_text
 
     if spec in PRESETS and not Path(spec).exists():
-        return preset_text(spec).encode()
+        return read_preset_text(spec).encode()
     if spec != "-" and not Path(spec).exists():
         raise InvalidInput("spec", spec, f"must be a file, - or one of {', '.join(PRESETS)}")
     return read_file(spec)
 
 
 def read_file(path: str) -> bytes:
-    from sweep_service.planning.spec import LARGEST_SPEC
+    """Read a file or standard input, up to just above the size limit of a spec."""
+    from sweep_service.planning.spec import MAX_SPEC_BYTES
 
     try:
         if path == "-":
-            return sys.stdin.buffer.read(LARGEST_SPEC + 1)
+            return sys.stdin.buffer.read(MAX_SPEC_BYTES + 1)
         with open(path, "rb") as file:
-            return file.read(LARGEST_SPEC + 1)
+            return file.read(MAX_SPEC_BYTES + 1)
     except OSError as error:
         raise InvalidInput("spec", path, f"cannot be read: {error.strerror}") from None

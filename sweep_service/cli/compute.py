@@ -1,24 +1,24 @@
-"""`sweep run`, `gallery`, `extend`, `retry`, `resume`: commands that compute in this process."""
+"""`sweep run`, `gallery`, `extend`, `retry`, `resume`: commands that compute."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from sweep_service.cli.answers import DONE, FAILED, end, say
-from sweep_service.cli.arguments import computing_target, executor_of, read_file, read_spec
-from sweep_service.cli.format import ending
+from sweep_service.cli.answers import DONE, FAILED, exit_with_outcome, print_answer
+from sweep_service.cli.arguments import choose_computing_target, choose_executor, read_file, read_spec
+from sweep_service.cli.format import format_outcome
 from sweep_service.cli.options import Data, Figure, Id, Json, Priority, Scheduler, Serial, Spec, Url, Workers
-from sweep_service.cli.targets import Here
+from sweep_service.cli.targets import LocalTarget, SweepSummary
 from sweep_service.runner import data_folder
 from sweep_service.signals import stop
 
 if TYPE_CHECKING:
-    from sweep_service.figures import Figure as Paper
+    from sweep_service.figures import Figure as PaperFigure
 
 
 def run(
@@ -31,81 +31,87 @@ def run(
     figure: Figure = True,
     as_json: Json = False,
 ) -> None:
-    """Compute a sweep here, without a service, and draw it. After Ctrl-C the same command goes on.
+    """Compute a sweep on this machine, without a service, and draw it.
 
-    A preset that is a figure of the papers is drawn like it, and its numbers are checked.
+    A preset of a figure of the papers is drawn like that figure, and its numbers are checked. After
+    Ctrl-C, run the same command again to continue.
     """
-    place = Here(data_folder(data), executor_of(workers, scheduler, serial), quiet=as_json)
-    if (known := _paper(spec)) is not None:
-        _reproduce(place, *known, priority, figure, as_json)
-    about = place.submit(read_spec(spec), priority)
-    files = place.draw(about) if figure and about["state"] == "completed" else ()
-    end(place, {**about, "figures": [str(file) for file in files]}, as_json)
+    target = LocalTarget(data_folder(data), choose_executor(workers, scheduler, serial), quiet=as_json)
+    if (paper_figure := _find_paper_figure(spec)) is not None:
+        _reproduce(target, *paper_figure, priority, figure, as_json)
+    sweep = target.submit(read_spec(spec), priority)
+    files = target.draw(sweep) if figure and sweep["state"] == "completed" else ()
+    exit_with_outcome(target, {**sweep, "figures": [str(file) for file in files]}, as_json)
 
 
 def gallery(
     output: Annotated[
-        Path | None, typer.Argument(help="A folder for the page. By default one beside the sweeps.")
+        Path | None, typer.Argument(help="Folder of the page. Default: gallery, in the state folder.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="In their full forms, which take hours.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Use the papers' parameters; takes hours.")] = False,
     data: Data = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     serial: Serial = False,
     as_json: Json = False,
 ) -> None:
-    """Reproduce all figures of the papers, and write a page with their numbers."""
+    """Reproduce all figures of the papers and write a page with their numbers."""
     from sweep_service.figures import FIGURES
-    from sweep_service.figures.gallery import page
+    from sweep_service.figures.gallery import render_page
 
-    place = Here(data_folder(data), executor_of(workers, scheduler, serial), quiet=as_json)
-    folder = output or place.folder.state / "gallery"
+    target = LocalTarget(data_folder(data), choose_executor(workers, scheduler, serial), quiet=as_json)
+    folder = output or target.folder.state / "gallery"
     reports = []
-    for one in FIGURES.values():
-        names = one.full if full else one.presets
-        reports.append(place.reproduce(one, _computed(place, names, 0, as_json), folder))
+    for figure in FIGURES.values():
+        presets = figure.full_presets if full else figure.presets
+        sweeps = _compute_presets(target, presets, 0, as_json)
+        reports.append(target.reproduce(figure, sweeps, folder))
         if not as_json:
-            print(f"{one.name:<18} {'passes' if reports[-1].passed else 'FAILS'}", file=sys.stderr)
-    (folder / "README.md").write_text(page(reports), "utf-8")
+            print(f"{figure.name:<18} {'passes' if reports[-1].passed else 'FAILS'}", file=sys.stderr)
+    (folder / "README.md").write_text(render_page(reports), "utf-8")
     path = str(folder / "README.md")
-    say(as_json, {"page": path, "figures": [one.plain() for one in reports]}, path)
-    raise typer.Exit(DONE if all(one.passed for one in reports) else FAILED)
+    print_answer(as_json, {"page": path, "figures": [report.to_json() for report in reports]}, path)
+    raise typer.Exit(DONE if all(report.passed for report in reports) else FAILED)
 
 
 def _reproduce(
-    place: Here, one: Paper, names: Sequence[str], priority: int, draw: bool, as_json: bool
+    target: LocalTarget, figure: PaperFigure, presets: Sequence[str], priority: int, draw: bool, as_json: bool
 ) -> NoReturn:
-    """The sweeps of a figure, its files, and its numbers against their bounds."""
-    found = _computed(place, names, priority, as_json)
-    report = place.reproduce(one, found, place.folder.state / "figures", draw)
-    say(
-        as_json, {**found[names[0]], **report.plain()}, f"{ending(found[names[0]], place.option)}\n\n{report}"
-    )
+    """Compute the sweeps of a figure, draw it and check its numbers; exit with the result."""
+    sweeps = _compute_presets(target, presets, priority, as_json)
+    report = target.reproduce(figure, sweeps, target.folder.state / "figures", draw)
+    sweep = sweeps[presets[0]]
+    text = f"{format_outcome(sweep, target.option)}\n\n{report}"
+    print_answer(as_json, {**sweep, **report.to_json()}, text)
     raise typer.Exit(DONE if report.passed else FAILED)
 
 
-def _computed(place: Here, names: Sequence[str], priority: int, as_json: bool) -> dict[str, dict[str, Any]]:
-    """Sweeps of presets, all of them to their ends; the first that does not get there ends the command."""
-    found = {}
-    for name in names:
-        found[name] = place.submit(read_spec(name), priority)
-        if stop.asked or found[name]["state"] != "completed":
-            end(place, found[name], as_json)
-    return found
+def _compute_presets(
+    target: LocalTarget, presets: Sequence[str], priority: int, as_json: bool
+) -> dict[str, SweepSummary]:
+    """Compute the sweeps of presets; exit at the first one that does not complete."""
+    sweeps = {}
+    for preset in presets:
+        sweeps[preset] = target.submit(read_spec(preset), priority)
+        if stop.requested or sweeps[preset]["state"] != "completed":
+            exit_with_outcome(target, sweeps[preset], as_json)
+    return sweeps
 
 
-def _paper(spec: str) -> tuple[Paper, Sequence[str]] | None:
-    """The figure of the papers that a preset stands for, and all of its presets in that form."""
-    from sweep_service.figures import figure_of
+def _find_paper_figure(spec: str) -> tuple[PaperFigure, Sequence[str]] | None:
+    """Find the figure whose first preset is `spec`, and all presets of that form of the figure."""
+    from sweep_service.figures import find_figure
 
-    found = None if Path(spec).exists() else figure_of(spec)
-    names = () if found is None else found.full if spec in found.full else found.presets
-    return None if found is None or spec != names[0] else (found, names)
+    figure = None if Path(spec).exists() else find_figure(spec)
+    if figure is None:
+        return None
+    presets = figure.full_presets if spec in figure.full_presets else figure.presets
+    return (figure, presets) if spec == presets[0] else None
 
 
 def extend(
-    sweep: Id,
-    change: Annotated[str, typer.Argument(help="More values for axes, or more seeds: a file, or - .")],
+    sweep_id: Id,
+    change: Annotated[str, typer.Argument(help="File with more values or seeds, or - for standard input.")],
     data: Data = None,
     url: Url = None,
     workers: Workers = None,
@@ -113,13 +119,13 @@ def extend(
     serial: Serial = False,
     as_json: Json = False,
 ) -> None:
-    """A new sweep with more values; what the old one has computed is copied."""
-    place = computing_target(data, url, workers, scheduler, serial, as_json)
-    end(place, place.extend(sweep, read_file(change)), as_json)
+    """Compute a new sweep with more values; runs of the old sweep are reused."""
+    target = choose_computing_target(data, url, workers, scheduler, serial, as_json)
+    exit_with_outcome(target, target.extend(sweep_id, read_file(change)), as_json)
 
 
 def retry(
-    sweep: Id,
+    sweep_id: Id,
     data: Data = None,
     url: Url = None,
     workers: Workers = None,
@@ -127,13 +133,13 @@ def retry(
     serial: Serial = False,
     as_json: Json = False,
 ) -> None:
-    """Compute the failed and cancelled runs of a sweep again, or go on with one that was interrupted."""
-    place = computing_target(data, url, workers, scheduler, serial, as_json)
-    end(place, place.retry(sweep), as_json)
+    """Compute the failed and cancelled runs of a sweep again, or continue an interrupted sweep."""
+    target = choose_computing_target(data, url, workers, scheduler, serial, as_json)
+    exit_with_outcome(target, target.retry(sweep_id), as_json)
 
 
 def resume(
-    sweep: Id,
+    sweep_id: Id,
     data: Data = None,
     url: Url = None,
     workers: Workers = None,
@@ -141,6 +147,6 @@ def resume(
     serial: Serial = False,
     as_json: Json = False,
 ) -> None:
-    """Go on with a sweep that was paused or interrupted."""
-    place = computing_target(data, url, workers, scheduler, serial, as_json)
-    end(place, place.resume(sweep), as_json)
+    """Continue a paused or interrupted sweep."""
+    target = choose_computing_target(data, url, workers, scheduler, serial, as_json)
+    exit_with_outcome(target, target.resume(sweep_id), as_json)

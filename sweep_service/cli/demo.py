@@ -1,7 +1,7 @@
-"""`make demo`: a service from its start to a figure, the way a person would use it.
+"""`make demo`: start a service, compute a sweep and draw it.
 
-It starts `sweep serve` on a free port, submits a small phase diagram by REST, follows it, opens the Zarr
-store over HTTP with xarray, and draws where gradient flow stops describing SGD.
+The demo starts `sweep serve` on a free port, submits a small phase diagram by REST, follows it, opens the
+Zarr store over HTTP with xarray, and draws where gradient flow stops describing SGD.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sweep_service as ss
-from sweep_service.presets import preset
+from sweep_service.presets import read_preset
 
 if TYPE_CHECKING:
     import xarray as xr
 
 OUTPUT = Path("demo-output")
 PRESET = "phase-diagram"
-LAST = 30.0  # seconds in which a service ends
-ENDS = (0.05, 5.0)  # learning rates of the curves: where both theories hold, and where one does
+SHUTDOWN_TIMEOUT_SECONDS = 30.0
+LEARNING_RATES = (0.05, 5.0)  # of the curves: both regimes hold at the first, only one at the second
 
 
 @contextmanager
 def service(data: Path, output: Path) -> Iterator[str]:
-    """A service of our own, with its log in a file; its address, which may not answer yet."""
+    """Run a service that logs to `output`; yields its address, which may not answer yet."""
     command = [sys.executable, "-m", "sweep_service.cli", "serve", "--port", "0", "--data", str(data)]
     with open(output, "wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -42,62 +42,61 @@ def service(data: Path, output: Path) -> Iterator[str]:
         yield address[0]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=LAST)
+        process.communicate(timeout=SHUTDOWN_TIMEOUT_SECONDS)
 
 
 def main() -> None:
+    """Run the demo."""
     data = OUTPUT / "data"
-    shutil.rmtree(data, ignore_errors=True)  # what is there already would only be shown
+    shutil.rmtree(data, ignore_errors=True)  # a stored sweep would not be computed again
     OUTPUT.mkdir(exist_ok=True)
     log = OUTPUT / "service.log"
     with service(data, log) as url, ss.Client(url) as client:
         print(f"service    {url}    (the Dask dashboard: {url}/dask/status)")
-        spec = preset(PRESET)
-        price = client.estimate(spec)
-        print(
-            f"estimate   {price['runs']} runs at {price['points']} points, {price['core_seconds']:.0f} core-s"
-        )
+        spec = read_preset(PRESET)
+        cost = client.estimate(spec)
+        print(f"estimate   {cost['runs']} runs at {cost['points']} points, {cost['core_seconds']:.0f} core-s")
         sweep = client.submit(spec)
         print(f"submitted  {sweep['links']['self']}", flush=True)
-        ended = followed(client, sweep["id"])
-        counts = ", ".join(f"{number} {status}" for status, number in ended["counts"].items())
-        print(f"{ended['state']:<10} {counts}, {ended['core_seconds']:.0f} core-s")
-        dataset = client.open(sweep["id"]).load()  # over HTTP, as from any other machine
+        sweep = print_progress(client, sweep["id"])
+        counts = ", ".join(f"{number} {status}" for status, number in sweep["counts"].items())
+        print(f"{sweep['state']:<10} {counts}, {sweep['core_seconds']:.0f} core-s")
+        dataset = client.open(sweep["id"]).load()  # over HTTP, as on any other machine
         path = draw(dataset, sweep["id"])
     print(f"figure     {path}")
     print(f"data       {data}/sweeps/{sweep['id']}.zarr")
     print(f"log        {log}")
     print(f"again      .venv/bin/sweep serve --data {data}")
-    if ended["state"] != "completed":
+    if sweep["state"] != "completed":
         raise SystemExit(1)
 
 
-def followed(client: ss.Client, sweep: str) -> dict[str, Any]:
-    """What became of it; every fifth of the way is told, as logs have no bars."""
-    told, now = 0, client.sweep(sweep)
-    for now in client.follow(sweep):
-        fifth = int(5 * now["progress"])
-        if fifth > told:
-            left = f", {now['eta_seconds']:.0f} s left" if now["eta_seconds"] else ""
-            print(f"{now['state']:<10} {now['progress']:.0%} of the predicted cost{left}", flush=True)
-            told = fifth
-    return now
+def print_progress(client: ss.Client, sweep_id: str) -> dict[str, Any]:
+    """Follow a sweep to its end, with a line for every fifth of it; returns the sweep."""
+    printed, sweep = 0, client.sweep(sweep_id)
+    for sweep in client.follow(sweep_id):
+        fifths = int(5 * sweep["progress"])
+        if fifths > printed:
+            left = f", {sweep['eta_seconds']:.0f} s left" if sweep["eta_seconds"] else ""
+            print(f"{sweep['state']:<10} {sweep['progress']:.0%} of the predicted cost{left}", flush=True)
+            printed = fifths
+    return sweep
 
 
-def draw(dataset: xr.Dataset, id: str) -> Path:
-    """The final risk of SGD over (gamma, p), how far gradient flow is from it, and two of the points."""
+def draw(dataset: xr.Dataset, sweep_id: str) -> Path:
+    """Draw the final risk of SGD over (gamma, p), its discrepancy from gradient flow, and two points."""
     from sweep_service.analysis.plots import style
     from sweep_service.analysis.plots.save import caption, save
 
-    with style.style():
+    with style.use_style():
         figure = style.new_figure(10.0, 3.3)
-        risk, apart, curves = figure.subplots(1, 3)
+        risk, discrepancy, curves = figure.subplots(1, 3)
         dataset.sweep.plot_phase_diagram("gamma", "p", "sgd_risk", axes=risk)
-        words = {"value": "relative_discrepancy", "regime": "classical_noise"}
-        dataset.sweep.plot_phase_diagram("gamma", "p", **words, axes=apart)
-        dataset.sweep.plot_curves(p=2, gamma=ENDS, axes=curves)
+        options = {"value": "relative_discrepancy", "regime": "classical_noise"}
+        dataset.sweep.plot_phase_diagram("gamma", "p", **options, axes=discrepancy)
+        dataset.sweep.plot_curves(p=2, gamma=LEARNING_RATES, axes=curves)
     path = OUTPUT / "phase-diagram.png"
-    save(figure, path, dataset=dataset, caption=caption(dataset, id), id=id)
+    save(figure, path, dataset=dataset, caption=caption(dataset, sweep_id), sweep_id=sweep_id)
     return path
 
 

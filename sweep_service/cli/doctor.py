@@ -1,4 +1,4 @@
-"""`sweep doctor`, `certificates`: commands for whoever runs a service or a cluster."""
+"""`sweep doctor`, `certificates`: commands for the operator of a service or a cluster."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweep_service.cli.answers import DONE, FAILED, say
+from sweep_service.cli.answers import DONE, FAILED, print_answer
 from sweep_service.cli.options import Data, Json, Scheduler
-from sweep_service.cli.targets import Here
+from sweep_service.cli.targets import LocalTarget
 from sweep_service.errors import InUse
 from sweep_service.runner import data_folder, default_scheduler
 
@@ -21,39 +21,40 @@ if TYPE_CHECKING:
 def doctor(
     data: Data = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Make the ledger again from what is stored.")
+        bool, typer.Option("--rebuild", help="Rebuild the ledger from the stored data.")
     ] = False,
     scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
-    """Check the store, the machine and a cluster, and say what to do; measure how fast the engines are here.
+    """Check the store, the machine and a cluster, give advice, and calibrate the estimates.
 
-    Measured is only a folder that nobody uses and that nothing is wrong with, without a scheduler.
+    The calibration needs a data folder that is not in use and has no failed check. It is skipped if a
+    scheduler is given.
     """
-    from sweep_service.doctor.checks import local
-    from sweep_service.doctor.diagnosis import described, diagnosis, worst
+    from sweep_service.doctor.checks import run_checks
+    from sweep_service.doctor.diagnosis import format_diagnosis, summarise_checks, worst_verdict
 
     folder, scheduler = data_folder(data), scheduler or default_scheduler()
     adopted = []
     if rebuild:
-        with Here(folder).conductor() as conductor:
+        with LocalTarget(folder).open_conductor() as conductor:
             adopted = conductor.rebuild()
-    checks, found = local(folder), {}
+    checks, answer = run_checks(folder), {}
     if scheduler is not None:
-        from sweep_service.validation import scheduler_address
+        from sweep_service.validation import read_scheduler_address
         from sweep_service.workers.report import report
 
-        found = report(scheduler_address(scheduler, "--scheduler"), folder)
-        checks += found.pop("checks")
-    found |= {**diagnosis(folder, checks), "adopted": adopted}
-    if scheduler is None and worst(checks) != "wrong":
-        found["calibration"] = _measured(folder)
-    say(as_json, found, described(found, checks, _painted))
-    raise typer.Exit(FAILED if worst(checks) == "wrong" else DONE)
+        answer = report(read_scheduler_address(scheduler, "--scheduler"), folder)
+        checks += answer.pop("checks")
+    answer |= {**summarise_checks(folder, checks), "adopted": adopted}
+    if scheduler is None and worst_verdict(checks) != "wrong":
+        answer["calibration"] = _calibrate(folder)
+    print_answer(as_json, answer, format_diagnosis(answer, checks, _colour))
+    raise typer.Exit(FAILED if worst_verdict(checks) == "wrong" else DONE)
 
 
-def _measured(folder: DataFolder) -> dict[str, float]:
-    """Nothing while somebody uses the folder, who may compute."""
+def _calibrate(folder: DataFolder) -> dict[str, float]:
+    """Measure the calibration, unless a process that may be computing holds the folder."""
     from sweep_service.doctor.calibration import measure
 
     try:
@@ -63,22 +64,24 @@ def _measured(folder: DataFolder) -> dict[str, float]:
         return {}
 
 
-def _painted(verdict: str, text: str) -> str:
+def _colour(verdict: str, text: str) -> str:
+    """Colour a verdict in a terminal."""
     colours = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "wrong": typer.colors.RED}
     return typer.style(text, fg=colours[verdict]) if sys.stdout.isatty() else text
 
 
 def certificates(
-    folder: Annotated[Path, typer.Argument(help="Where to write them, for the owner's eyes alone.")],
-    days: Annotated[int, typer.Option("--days", min=1, max=36500, help="How long they are good for.")] = 730,
-    force: Annotated[bool, typer.Option("--force", help="Replace those that are there.")] = False,
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; only its owner can read the files.")],
+    days: Annotated[int, typer.Option("--days", min=1, max=36500, help="Validity in days.")] = 730,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing certificates.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make what a cluster needs for TLS; then DASK_CONFIG=FOLDER for the scheduler, workers and service."""
-    from sweep_service.doctor.certificates import make
+    """Create TLS certificates for a cluster.
 
-    end, where = make(folder, days, force), folder.absolute()
-    text = (
-        f"good until {end:%Y-%m-%d}; each process of the cluster needs them, and\nexport DASK_CONFIG={where}"
-    )
-    say(as_json, {"folder": str(where), "end": end.isoformat()}, text)
+    Set DASK_CONFIG=FOLDER for the scheduler, the workers and the service to use them.
+    """
+    from sweep_service.doctor.certificates import write_certificates
+
+    expiry, path = write_certificates(folder, days, force), folder.absolute()
+    text = f"valid until {expiry:%Y-%m-%d}; for every process of the cluster:\nexport DASK_CONFIG={path}"
+    print_answer(as_json, {"folder": str(path), "end": expiry.isoformat()}, text)

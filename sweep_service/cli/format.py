@@ -1,4 +1,4 @@
-"""Sweeps and estimates as text for people, from the plain data that programs get."""
+"""Text output of sweeps and estimates, from the same data that --json prints."""
 
 from __future__ import annotations
 
@@ -6,116 +6,130 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sweep_service.text import duration, few_digits, listed, printable, size, table
+from sweep_service.text import (
+    format_duration,
+    format_fields,
+    format_number,
+    format_size,
+    format_table,
+    make_printable,
+)
 
 
-def accepted(about: Mapping[str, Any], options: str = "") -> str:
-    """What a person wants to know of a sweep that a service has taken on."""
-    links = listed({name: about["links"][name] for name in ("page", "zarr", "dashboard")})
-    return f"{about['id']}  {about['state']}\n{links}\n\n    sweep watch {about['id']}{options}"
+def format_accepted(sweep: Mapping[str, Any], options: str = "") -> str:
+    """Format a sweep that a service has accepted: its links and the next command."""
+    links = format_fields({name: sweep["links"][name] for name in ("page", "zarr", "dashboard")})
+    return f"{sweep['id']}  {sweep['state']}\n{links}\n\n    sweep watch {sweep['id']}{options}"
 
 
-def ending(about: Mapping[str, Any], options: str = "") -> str:
-    """What a person wants to know when a sweep ends: how, where it is, and what to do next."""
-    state, place = about["state"], _place(about)
-    again = f"{about['id']}{options}"
-    runs = "1 run" if about["runs"] == 1 else f"{about['runs']} runs"
-    lines = [f"{state}: {about['reason'] or f'{runs}: {_counted(about)}'}"]
+def format_outcome(sweep: Mapping[str, Any], options: str = "") -> str:
+    """Format the outcome of a sweep: its state, how to open it, and the next command."""
+    state, location = sweep["state"], _location(sweep)
+    arguments = f"{sweep['id']}{options}"
+    runs = "1 run" if sweep["runs"] == 1 else f"{sweep['runs']} runs"
+    lines = [f"{state}: {sweep['reason'] or f'{runs}: {_format_counts(sweep)}'}"]
     if state != "failed":
-        lines += [place, *about.get("figures", ())]
-        lines += ["", "    import sweep_service as ss", f"    ds = ss.open({place!r})", ""]
+        lines += [location, *sweep.get("figures", ())]
+        lines += ["", "    import sweep_service as ss", f"    ds = ss.open({location!r})", ""]
     if state == "incomplete":
-        for first in about.get("failures", ())[:1]:
-            lines += [f"the first error: {printable(first['error'])}", f"    {first['command']}"]
-        lines += [f"all errors: {_errors(about)}"]
-        lines += ["compute the failed runs again:", f"    sweep retry {again}"]
+        for failure in sweep.get("failures", ())[:1]:
+            lines += [f"first error: {make_printable(failure['error'])}", f"    {failure['command']}"]
+        lines += [f"all errors: {_failures_location(sweep)}"]
+        lines += ["compute the failed runs again:", f"    sweep retry {arguments}"]
     elif state == "paused":
-        lines += ["go on:", f"    sweep resume {again}"]
+        lines += ["continue:", f"    sweep resume {arguments}"]
     elif state != "completed":
-        lines += ["try again:" if state == "failed" else "go on:", f"    sweep retry {again}"]
+        lines += ["try again:" if state == "failed" else "continue:", f"    sweep retry {arguments}"]
     return "\n".join(lines).rstrip()
 
 
-def _place(about: Mapping[str, Any]) -> str:
-    """What opens it: a folder here, a URL there."""
-    return about["path"] if "path" in about else about["links"]["self"]
+def _location(sweep: Mapping[str, Any]) -> str:
+    """Return what `ss.open` accepts: the path of the dataset, or the URL of the sweep."""
+    return sweep["path"] if "path" in sweep else sweep["links"]["self"]
 
 
-def _errors(about: Mapping[str, Any]) -> str:
-    """Where all of them are."""
-    if "path" in about:
-        return f"{about['path'].removesuffix('.zarr')}.failures"
-    return about["links"]["failures"]
+def _failures_location(sweep: Mapping[str, Any]) -> str:
+    """Return the folder or the URL of all failure records."""
+    if "path" in sweep:
+        return f"{sweep['path'].removesuffix('.zarr')}.failures"
+    return sweep["links"]["failures"]
 
 
-def told(about: Mapping[str, Any]) -> str:
-    """A sweep on a few lines."""
-    rest = about["core_seconds_left"]
-    left = f", {duration(rest)} predicted to be left" if rest else ""
-    lines = listed(
+def format_sweep(sweep: Mapping[str, Any]) -> str:
+    """Format a sweep with its failures."""
+    remaining = sweep["core_seconds_left"]
+    prediction = f", about {format_duration(remaining)} left" if remaining else ""
+    lines = format_fields(
         {
-            "id": about["id"],
-            "name": about["name"],
-            "state": about["state"] + (f": {about['reason']}" if about["reason"] else ""),
-            "runs": f"{about['runs']}: {_counted(about)}",
-            "core time": duration(about["core_seconds"]) + left,
-            "priority": about["priority"] or "",
-            "extends": about["extends"],
-            "created": _when(about["created"]),
-            "updated": _when(about["updated"]),
-            "path": about.get("path"),
-            "url": about["links"]["self"] if "links" in about else None,
+            "id": sweep["id"],
+            "name": sweep["name"],
+            "state": sweep["state"] + (f": {sweep['reason']}" if sweep["reason"] else ""),
+            "runs": f"{sweep['runs']}: {_format_counts(sweep)}",
+            "core time": format_duration(sweep["core_seconds"]) + prediction,
+            "priority": sweep["priority"] or "",
+            "extends": sweep["extends"],
+            "created": _format_time(sweep["created"]),
+            "updated": _format_time(sweep["updated"]),
+            "path": sweep.get("path"),
+            "url": sweep["links"]["self"] if "links" in sweep else None,
         }
     )
-    failed = about["counts"].get("failed", 0)
-    shown = [
-        f"{one['kind']}-{one['number']}: {printable(one['error'])}\n    {one['command']}"
-        for one in about["failures"]
+    failures = [
+        f"{failure['kind']}-{failure['number']}: {make_printable(failure['error'])}\n    {failure['command']}"
+        for failure in sweep["failures"]
     ]
-    copies = sum(len(one["runs"]) for one in about["failures"])
-    if failed > copies > 0:
-        shown.append(f"… all of them in {_errors(about)}")
-    return "\n".join([lines, *(["", f"{failed} failed runs"] if shown else []), *shown])
+    failed = sweep["counts"].get("failed", 0)
+    shown = sum(len(failure["runs"]) for failure in sweep["failures"])
+    if failed > shown > 0:
+        failures.append(f"… all failures: {_failures_location(sweep)}")
+    return "\n".join([lines, *(["", f"{failed} failed runs"] if failures else []), *failures])
 
 
-def priced(about: Mapping[str, Any]) -> str:
-    """An estimate on a few lines."""
-    left = about["runs"] - about["reused"] - about["copies"]
-    parts = [f"{left} to compute"]
-    parts += [f"{about['reused']} stored already"] if about["reused"] else []
-    parts += [f"{about['copies']} equal to others"] if about["copies"] else []
-    dearest = {name: value for name, value in about["dearest"].items() if name != "core_seconds"}
-    where = ", ".join(f"{name} = {few_digits(value)}" for name, value in dearest.items())
-    lines = listed(
+def format_estimate(estimate: Mapping[str, Any]) -> str:
+    """Format an estimate."""
+    to_compute = estimate["runs"] - estimate["reused"] - estimate["copies"]
+    counts = [f"{to_compute} to compute"]
+    counts += [f"{estimate['reused']} already stored"] if estimate["reused"] else []
+    counts += [f"{estimate['copies']} copies of others"] if estimate["copies"] else []
+    point = {name: value for name, value in estimate["dearest"].items() if name != "core_seconds"}
+    parameters = ", ".join(f"{name} = {format_number(value)}" for name, value in point.items())
+    highest_cost = f"{parameters}: {format_duration(estimate['dearest']['core_seconds'])}"
+    lines = format_fields(
         {
-            "points": about["points"],
-            "runs": f"{about['runs']}: {', '.join(parts)}",
-            "SGD steps": few_digits(about["sgd_steps"]),
-            "core time": duration(about["core_seconds"]),
-            "size": f"{size(about['bytes'])} at most",
-            "dearest": f"{where}: {duration(about['dearest']['core_seconds'])}" if left else "",
+            "points": estimate["points"],
+            "runs": f"{estimate['runs']}: {', '.join(counts)}",
+            "SGD steps": format_number(estimate["sgd_steps"]),
+            "core time": format_duration(estimate["core_seconds"]),
+            "size": f"{format_size(estimate['bytes'])} at most",
+            "costliest": highest_cost if to_compute else "",
         }
     )
-    refused = [f"would be refused: {about['refused']}"] if about["refused"] else []
-    return "\n".join([lines, *(f"warning: {text}" for text in about["warnings"]), *refused])
+    refused = [f"would be refused: {estimate['refused']}"] if estimate["refused"] else []
+    return "\n".join([lines, *(f"warning: {text}" for text in estimate["warnings"]), *refused])
 
 
-def _counted(about: Mapping[str, Any]) -> str:
-    """20 done, 4 failed; 4 copied from earlier sweeps"""
-    parts = ", ".join(f"{number} {label}" for label, number in about["counts"].items())
-    copied = f"; {about['reused']} copied from earlier sweeps" if about["reused"] else ""
-    return f"{parts}{copied}"
+def _format_counts(sweep: Mapping[str, Any]) -> str:
+    """Format the counts of runs: 20 done, 4 failed; 4 reused from earlier sweeps."""
+    counts = ", ".join(f"{number} {status}" for status, number in sweep["counts"].items())
+    reused = f"; {sweep['reused']} reused from earlier sweeps" if sweep["reused"] else ""
+    return f"{counts}{reused}"
 
 
-def listing(sweeps: Iterable[Mapping[str, Any]]) -> str:
-    """Sweeps as a table; their ids say when they were created."""
+def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
+    """Format a table of sweeps. An id contains the time of creation, so there is no column for it."""
     rows = [
-        (one["id"], one["state"], f"{math.floor(100 * one['progress'])} %", str(one["runs"]), one["name"])
-        for one in sweeps
+        (
+            sweep["id"],
+            sweep["state"],
+            f"{math.floor(100 * sweep['progress'])} %",
+            str(sweep["runs"]),
+            sweep["name"],
+        )
+        for sweep in sweeps
     ]
-    return table(("id", "state", "done", "runs", "name"), rows) if rows else "no sweeps yet"
+    return format_table(("id", "state", "done", "runs", "name"), rows) if rows else "no sweeps"
 
 
-def _when(stamp: str) -> str:
-    """2026-11-16 12:59:54 UTC"""
-    return f"{stamp[:19].replace('T', ' ')} UTC"
+def _format_time(timestamp: str) -> str:
+    """Format a time: 2026-11-16 12:59:54 UTC."""
+    return f"{timestamp[:19].replace('T', ' ')} UTC"

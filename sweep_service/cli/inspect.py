@@ -1,4 +1,4 @@
-"""`sweep list`, `show`, `estimate`, `export`, `plot`, `rerun`, `presets`: commands that change nothing."""
+"""`sweep list`, `show`, `estimate`, `export`, `plot`, `rerun`, `presets`: commands that only read."""
 
 from __future__ import annotations
 
@@ -9,107 +9,111 @@ from typing import Annotated
 
 import typer
 
-from sweep_service.cli.answers import DONE, FAILED, say
-from sweep_service.cli.arguments import read_spec, target
-from sweep_service.cli.format import listing, priced, told
+from sweep_service.cli.answers import DONE, FAILED, print_answer
+from sweep_service.cli.arguments import choose_target, read_spec
+from sweep_service.cli.format import format_estimate, format_sweep, format_sweeps
 from sweep_service.cli.options import Data, Id, Json, Preset, Spec, Url
-from sweep_service.cli.targets import Here
+from sweep_service.cli.targets import LocalTarget
 from sweep_service.errors import InvalidInput
 from sweep_service.runner import data_folder
-from sweep_service.text import table
+from sweep_service.text import format_table
 
-FEW_FAILURES = 5  # are shown to people
+MAX_FAILURES_SHOWN = 5  # in text; JSON has all of them
 
 
 def list_sweeps(data: Data = None, url: Url = None, as_json: Json = False) -> None:
-    """The sweeps of a folder or a service, newest first."""
-    found = target(data, url).sweeps()
-    say(as_json, found, listing(found))
+    """List the sweeps of a data folder or a service, newest first."""
+    sweeps = choose_target(data, url).list_sweeps()
+    print_answer(as_json, sweeps, format_sweeps(sweeps))
 
 
-def show(sweep: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:
-    """One sweep: its state, its counts, where it is, and what failed."""
-    about = target(data, url).show(sweep, None if as_json else FEW_FAILURES)
-    say(as_json, about, told(about))
+def show(sweep_id: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:
+    """Show the state, run counts, location and failures of a sweep."""
+    sweep = choose_target(data, url).describe(sweep_id, None if as_json else MAX_FAILURES_SHOWN)
+    print_answer(as_json, sweep, format_sweep(sweep))
 
 
 def estimate(spec: Spec, data: Data = None, url: Url = None, as_json: Json = False) -> None:
-    """What a sweep would cost, without beginning it."""
-    about = target(data, url, quiet=as_json).estimate(read_spec(spec))
-    say(as_json, about, priced(about))
+    """Predict the cost of a sweep without starting it."""
+    cost = choose_target(data, url, quiet=as_json).estimate(read_spec(spec))
+    print_answer(as_json, cost, format_estimate(cost))
 
 
 def export(
-    sweep: Id,
-    output: Annotated[Path, typer.Argument(help="The file to write: .nc, .csv, .parquet or .json.")],
+    sweep_id: Id,
+    output: Annotated[Path, typer.Argument(help="Output file: .nc, .csv, .parquet or .json.")],
     data: Data = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Write a sweep as netCDF, as a table with a line for each run and time, or as JSON."""
-    found = target(data, url).export(sweep, output)
-    say(as_json, {"id": found, "path": str(output)}, str(output))
+    """Export a sweep as netCDF, as a table with one row per run and time, or as JSON."""
+    exported_id = choose_target(data, url).export(sweep_id, output)
+    print_answer(as_json, {"id": exported_id, "path": str(output)}, str(output))
 
 
 def plot(
-    sweep: Id,
-    output: Annotated[Path, typer.Argument(help="The file to write: .png, .svg or .pdf.")],
-    words: Annotated[
+    sweep_id: Id,
+    output: Annotated[Path, typer.Argument(help="Output file: .png, .svg or .pdf.")],
+    arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A view, then its words, and what to choose along the axes: "
-            "phase-diagram x=gamma y=p value=sgd_risk d=50. By default what shows most.",
+            metavar="VIEW NAME=VALUE",
+            help="A view, its options and the selection: phase-diagram x=gamma y=p value=sgd_risk d=50. "
+            "Default: the most informative view.",
         ),
     ] = None,
     data: Data = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a sweep: curves, a phase diagram, the triangle, the plane, rates, a collapse, cosines."""
-    from sweep_service.figures.gallery import drawn
+    """Draw a view of a sweep: curves, phase-diagram, triangle, plane, rates, collapse or cosines."""
+    from sweep_service.figures.gallery import draw_view
 
-    with target(data, url).opened(sweep) as (found, dataset):
-        view, said = drawn(dataset, found, output, *_words(words or []))
-    say(as_json, {"id": found, "path": str(output), "view": view, "words": said}, str(output))
+    with choose_target(data, url).open_dataset(sweep_id) as (drawn_id, dataset):
+        view, options = draw_view(dataset, drawn_id, output, *_parse_view(arguments or []))
+    answer = {"id": drawn_id, "path": str(output), "view": view, "words": options}
+    print_answer(as_json, answer, str(output))
 
 
-def _words(words: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """A view, and what is said of it: as in a query, one that comes again adds to the first."""
-    view = words[0] if words and "=" not in words[0] else ""
-    given: dict[str, str] = {}
-    for word in words[1:] if view else words:
-        name, equals, value = word.partition("=")
+def _parse_view(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Parse the name of a view and its options; a repeated option adds to its values, as in a URL."""
+    view = arguments[0] if arguments and "=" not in arguments[0] else ""
+    options: dict[str, str] = {}
+    for argument in arguments[1:] if view else arguments:
+        name, equals, value = argument.partition("=")
         if not (name and equals):
-            raise InvalidInput("words", word, "must be such as x=gamma or d=50")
-        given[name] = f"{given[name]},{value}" if name in given else value
-    return view, given
+            raise InvalidInput("option", argument, "must have the form x=gamma or d=50")
+        options[name] = f"{options[name]},{value}" if name in options else value
+    return view, options
 
 
 def rerun(
-    sweep: Id,
-    run: Annotated[str, typer.Argument(help="The name of a run, such as sgd-12 or ode-3.")],
+    sweep_id: Id,
+    run: Annotated[str, typer.Argument(help="Name of a run, such as sgd-12 or ode-3.")],
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Compute one run again, alone, and show what becomes of it; nothing is stored."""
-    from sweep_service.execution.compute import alone
+    """Compute one run alone and show its status or error; nothing is stored."""
+    from sweep_service.execution.compute import compute_run
     from sweep_service.status import Status
 
     folder = data_folder(data)
-    plan = folder.plan(Here(folder).find(sweep))
-    result = alone(plan, plan.runs.find(run))
+    plan = folder.plan(LocalTarget(folder).find_id(sweep_id))
+    result = compute_run(plan, plan.runs.find(run))
     status = Status(int(result.values["status"][0])).label
     trace = "".join(failure.trace for failure in result.failures)
-    say(as_json, {"run": run, "status": status, "trace": trace}, trace or status)
+    print_answer(as_json, {"run": run, "status": status, "trace": trace}, trace or status)
     raise typer.Exit(FAILED if trace else DONE)
 
 
 def presets(name: Preset = None, as_json: Json = False) -> None:
-    """Specs to start from."""
-    from sweep_service.presets import PRESETS, preset, preset_text
+    """List the ready-made specs, or print one."""
+    from sweep_service.presets import PRESETS, read_preset, read_preset_text
 
     if name is not None:
-        say(as_json, json.loads(preset(name).model_dump_json()), preset_text(name).rstrip())
+        print_answer(
+            as_json, json.loads(read_preset(name).model_dump_json()), read_preset_text(name).rstrip()
+        )
     else:
-        found = {one: preset(one).name for one in PRESETS}
-        say(as_json, found, table(("name", "title"), found.items()))
+        titles = {name: read_preset(name).name for name in PRESETS}
+        print_answer(as_json, titles, format_table(("name", "title"), titles.items()))

@@ -1,4 +1,4 @@
-"""The options and arguments that commands share, and what the shell completes them with."""
+"""The options and arguments that several commands have, and their shell completion."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import typer
 from sweep_service.runner import data_location
 
 
-def _ids(context: typer.Context) -> list[str]:
-    """For the shell, while a person types: quickly, from the names of files."""
-    given = context.params
-    if given.get("url") or "data" not in given or (not given["data"] and os.environ.get("SWEEP_URL")):
+def _complete_ids(context: typer.Context) -> list[str]:
+    """List the ids of a local folder from file names, which is fast enough for shell completion."""
+    params = context.params
+    if params.get("url") or "data" not in params or (not params["data"] and os.environ.get("SWEEP_URL")):
         return []
-    return sorted(path.stem for path in Path(data_location(given["data"])).glob("sweeps/*.zarr"))
+    return sorted(path.stem for path in Path(data_location(params["data"])).glob("sweeps/*.zarr"))
 
 
-def _presets() -> list[str]:
+def _complete_presets() -> list[str]:
+    """List the names of the presets without importing them."""
     return sorted(path.stem for path in (Path(__file__).parents[1] / "presets").glob("*.yaml"))
 
 
@@ -27,39 +28,47 @@ Data = Annotated[
     str | None,
     typer.Option(
         "--data",
-        help="Where the sweeps are: a folder, or s3://bucket/folder. By default SWEEP_DATA, or sweep-data.",
+        help="Data folder: a path or s3://bucket/folder. Default: SWEEP_DATA, or sweep-data.",
     ),
 ]
 Url = Annotated[
     str | None,
     typer.Option(
         "--url",
-        help="A service, such as http://127.0.0.1:8000; SWEEP_TOKEN has the token that it may want. "
-        "By default SWEEP_URL.",
+        help="URL of a service, such as http://127.0.0.1:8000. Default: SWEEP_URL. "
+        "The token is read from SWEEP_TOKEN.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Spec = Annotated[
     str,
-    typer.Argument(help="A JSON or YAML file, - for standard input, or a preset.", autocompletion=_presets),
+    typer.Argument(
+        help="YAML or JSON file, - for standard input, or a preset.",
+        autocompletion=_complete_presets,
+    ),
 ]
 Id = Annotated[
-    str, typer.Argument(help="A sweep's id, or the beginning of one.", autocompletion=_ids, metavar="ID")
+    str,
+    typer.Argument(
+        help="Id of a sweep, or an unambiguous prefix.", autocompletion=_complete_ids, metavar="ID"
+    ),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes that compute. By default one for each core.")
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes. Default: one per core.")
 ]
 Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler",
-        help="Compute on the Dask cluster of this scheduler, such as tcp://host:8786. "
-        "Also from SWEEP_SCHEDULER or DASK_SCHEDULER_ADDRESS.",
+        help="Address of a Dask scheduler to compute on, such as tcp://host:8786. "
+        "Default: SWEEP_SCHEDULER or DASK_SCHEDULER_ADDRESS.",
     ),
 ]
 Serial = Annotated[bool, typer.Option("--serial", help="Compute in this process, without Dask.")]
-Figure = Annotated[bool, typer.Option("--figure/--no-figure", help="Draw it when it is done.")]
+Figure = Annotated[bool, typer.Option("--figure/--no-figure", help="Draw the completed sweep.")]
 Priority = Annotated[
-    int, typer.Option("--priority", help="Among sweeps that share workers, higher goes first.")
+    int, typer.Option("--priority", help="Among sweeps that share workers, a higher priority goes first.")
 ]
-Preset = Annotated[str | None, typer.Argument(help="Print this one.", autocompletion=_presets)]
+Preset = Annotated[
+    str | None, typer.Argument(help="Name of a preset to print.", autocompletion=_complete_presets)
+]

@@ -1,83 +1,94 @@
-"""`sweep serve`, `submit`, `watch`: start a service, and give it work."""
+"""`sweep serve`, `submit`, `watch`: start a service and use it."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from sweep_service.cli.answers import end, say
-from sweep_service.cli.arguments import read_spec, require_one, service
+from sweep_service.cli.answers import exit_with_outcome, print_answer
+from sweep_service.cli.arguments import read_spec, reject_conflicting_options, remote_target
 from sweep_service.cli.options import Data, Id, Json, Priority, Scheduler, Spec, Url, Workers
-from sweep_service.cli.targets import There
+from sweep_service.cli.targets import RemoteTarget, SweepSummary
 from sweep_service.signals import INTERRUPTED, Interrupt, stop
 
 
 def serve(
     host: Annotated[
-        str | None, typer.Option("--host", help="Where to listen. By default SWEEP_HOST, or 127.0.0.1.")
+        str | None, typer.Option("--host", help="Address to listen on. Default: SWEEP_HOST, or 127.0.0.1.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", help="By default SWEEP_PORT, or 8000; 0 for any that is free.")
+        int | None, typer.Option("--port", help="Port; 0 selects a free one. Default: SWEEP_PORT, or 8000.")
     ] = None,
     data: Data = None,
     scheduler: Scheduler = None,
     workers: Workers = None,
     log: Annotated[
         str | None,
-        typer.Option("--log", help="json or text. By default SWEEP_LOG, or text in a terminal, else JSON."),
+        typer.Option(
+            "--log",
+            help="Log format: json or text. Default: SWEEP_LOG, or text in a terminal.",
+        ),
     ] = None,
 ) -> None:
-    """Start the service: its REST interface, its page, and the workers that compute."""
-    require_one(workers, scheduler, serial=False)
-    given = {"host": host, "port": port, "data": data, "scheduler": scheduler, "workers": workers, "log": log}
-    given = {name: value for name, value in given.items() if value is not None}
+    """Start the service: REST API, web page and workers."""
+    reject_conflicting_options(workers, scheduler, serial=False)
+    options = {
+        "host": host,
+        "port": port,
+        "data": data,
+        "scheduler": scheduler,
+        "workers": workers,
+        "log": log,
+    }
+    options = {name: value for name, value in options.items() if value is not None}
     if workers is not None:
-        given["scheduler"] = None  # whatever the environment says
-    stop.computing = True  # the service ends by itself when it is asked to
-    from sweep_service.api.serve import serve as begin
+        options["scheduler"] = None  # overrides the environment
+    stop.computing = True  # a signal then sets the flag, and the service shuts down by itself
+    from sweep_service.api.serve import serve as run_service
 
-    raise typer.Exit(begin(**given))
+    raise typer.Exit(run_service(**options))
 
 
 def submit(
     spec: Spec,
     url: Url = None,
     priority: Priority = 0,
-    follow: Annotated[bool, typer.Option("--watch", help="Stay, and follow it to its end.")] = False,
+    follow: Annotated[bool, typer.Option("--watch", help="Follow the sweep until it ends.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Give a sweep to a service, which computes it."""
-    place = service(url)
-    found = place.submit(read_spec(spec), priority)
-    if follow and found["state"] in ("queued", "running"):
-        found = _watched(place, found["id"], as_json)
-    end(place, found, as_json)
+    """Submit a sweep to a service."""
+    target = remote_target(url)
+    sweep = target.submit(read_spec(spec), priority)
+    if follow and sweep["state"] in ("queued", "running"):
+        sweep = _watch(target, sweep["id"], as_json)
+    exit_with_outcome(target, sweep, as_json)
 
 
-def watch(sweep: Id, url: Url = None, as_json: Json = False) -> None:
-    """Follow a sweep of a service until it ends or pauses. Ctrl-C leaves it running."""
-    place = service(url)
-    end(place, _watched(place, place.find(sweep), as_json), as_json)
+def watch(sweep_id: Id, url: Url = None, as_json: Json = False) -> None:
+    """Follow a sweep of a service until it ends or is paused. Ctrl-C leaves it running."""
+    target = remote_target(url)
+    exit_with_outcome(target, _watch(target, target.find_id(sweep_id), as_json), as_json)
 
 
-def _watched(place: There, sweep: str, as_json: bool) -> dict[str, Any]:
+def _watch(target: RemoteTarget, sweep_id: str, as_json: bool) -> SweepSummary:
+    """Show the progress of a sweep until it ends or is paused."""
     from sweep_service.client.progress import Bar
 
-    now: dict[str, Any] = {}
+    sweep: SweepSummary = {}
     stop.waiting = True
     try:
         with Bar(quiet=as_json) as bar:
-            for now in place.client.follow(sweep):
-                bar.show(now)
-                if now["state"] == "paused":
+            for sweep in target.client.follow(sweep_id):
+                bar.show(sweep)
+                if sweep["state"] == "paused":
                     break
-        return place.show(sweep, None if as_json else 1)
+        return target.describe(sweep_id, None if as_json else 1)
     except Interrupt:
-        stop.handled()
+        stop.cancel_repeat()
         if as_json:
-            say(as_json, now, "")
+            print_answer(as_json, sweep, "")
         else:
-            print(f"the sweep goes on: sweep watch {sweep}{place.option}", file=sys.stderr)
+            print(f"the sweep continues; to watch it: sweep watch {sweep_id}{target.option}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None

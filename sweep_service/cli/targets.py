@@ -1,6 +1,6 @@
-"""Where sweeps are: in a folder of this machine, or behind a service. Both are asked in the same way.
+"""The targets of commands: a data folder or a service, with the same methods.
 
-A sweep is named by any beginning of its id that no other has.
+Sweeps are named by an id or by a prefix that only one id has.
 """
 
 from __future__ import annotations
@@ -29,246 +29,265 @@ if TYPE_CHECKING:
     from sweep_service.figures.gallery import Report
     from sweep_service.planning.spec import SweepSpec
     from sweep_service.store.folder import DataFolder
-    from sweep_service.store.ledger import Ledger, Sweep
+    from sweep_service.store.ledger import Ledger, SweepRecord
 
-MANY_POINTS = 5000  # take seconds to read
+MIN_POINTS_TO_ANNOUNCE = 5000  # expanding more of them takes seconds
 ID_LENGTH = len("20261116-125954-0123abcd")
 
-About = dict[str, Any]
+SweepSummary = dict[str, Any]
 
 
-def alone(folder: DataFolder) -> Executor:
-    """Computes in this process."""
+def make_serial_executor(folder: DataFolder) -> Executor:
+    """Make an executor that computes in this process."""
     return executor_factory(0, None)(folder, stop)
 
 
-class Here:
-    """A data folder. What is to be computed is computed at once, to its end or to Ctrl-C."""
+class LocalTarget:
+    """A data folder. Commands compute at once, until the sweep ends or Ctrl-C pauses it."""
 
     def __init__(
-        self, folder: DataFolder, executor: Callable[[DataFolder], Executor] = alone, quiet: bool = True
+        self,
+        folder: DataFolder,
+        make_executor: Callable[[DataFolder], Executor] = make_serial_executor,
+        quiet: bool = True,
     ) -> None:
-        self.folder, self.executor, self.quiet = folder, executor, quiet
+        self.folder, self.make_executor, self.quiet = folder, make_executor, quiet
         root = str(folder.root)
-        self.option = "" if root == DEFAULT_DATA else f" --data {shlex.quote(root)}"  # that leads here
+        # The option that selects this target in the commands that are suggested to the user.
+        self.option = "" if root == DEFAULT_DATA else f" --data {shlex.quote(root)}"
 
-    # ---- look
+    # ---- read
 
-    def sweeps(self) -> list[About]:
+    def list_sweeps(self) -> list[SweepSummary]:
+        """List all sweeps, newest first."""
         return list_sweeps(self.folder)
 
-    def show(self, sweep: str, most: int | None = None) -> About:
-        """With so many of its failures."""
-        from sweep_service.execution.summary import describe
+    def describe(self, prefix: str, max_failures: int | None = None) -> SweepSummary:
+        """Describe a sweep with its first failures, by default with all of them."""
+        from sweep_service.execution.summary import describe_sweep
 
-        found = self.find(sweep)
-        with self.reading() as ledger:
-            return describe(self.folder, ledger, ledger.sweep(found), most)
+        sweep_id = self.find_id(prefix)
+        with self.open_ledger() as ledger:
+            return describe_sweep(self.folder, ledger, ledger.sweep(sweep_id), max_failures)
 
-    def estimate(self, spec: bytes) -> About:
+    def estimate(self, spec: bytes) -> dict[str, Any]:
+        """Estimate the cost of a sweep without creating anything."""
         from sweep_service.planning.estimate import Limits
         from sweep_service.planning.spec import SweepSpec
 
-        submission = self._submission(SweepSpec.read(spec))
+        submission = self._make_submission(SweepSpec.read(spec))
         if not self.folder.has_ledger():
-            return submission.price(self.folder, None, Limits())
-        with self.reading() as ledger:
-            return submission.price(self.folder, ledger, Limits())
+            return submission.summarise_cost(self.folder, None, Limits())
+        with self.open_ledger() as ledger:
+            return submission.summarise_cost(self.folder, ledger, Limits())
 
-    def export(self, sweep: str, output: Path) -> str:
+    def export(self, prefix: str, output: Path) -> str:
+        """Write a sweep to a file; returns its id."""
         from sweep_service.analysis.export import export
 
-        with self.opened(sweep) as (found, dataset):
+        with self.open_dataset(prefix) as (sweep_id, dataset):
             export(dataset, output)
-        return found
+        return sweep_id
 
     @contextmanager
-    def opened(self, sweep: str) -> Iterator[tuple[str, xr.Dataset]]:
-        """Its whole id and its dataset."""
+    def open_dataset(self, prefix: str) -> Iterator[tuple[str, xr.Dataset]]:
+        """Open the dataset of a sweep; yields its id as well."""
         from sweep_service.client.client import open
 
-        found = self.find(sweep)
-        with open(self.folder.dataset_path(found)) as dataset:
-            yield found, dataset
+        sweep_id = self.find_id(prefix)
+        with open(self.folder.dataset_path(sweep_id)) as dataset:
+            yield sweep_id, dataset
 
     # ---- draw
 
-    def draw(self, about: About) -> tuple[Path, ...]:
-        """Files of what shows most of a sweep."""
-        from sweep_service.figures.gallery import suggested
+    def draw(self, sweep: SweepSummary) -> tuple[Path, ...]:
+        """Draw the most informative view of a sweep; returns the files."""
+        from sweep_service.figures.gallery import draw_suggested_view
 
-        with self.opened(about["id"]) as (sweep, dataset):
+        with self.open_dataset(sweep["id"]) as (sweep_id, dataset):
             try:
-                return suggested(dataset, sweep, self.folder.state / "figures")
-            except InvalidInput as error:  # the sweep is there all the same
-                print(f"not drawn: {error}", file=sys.stderr)
+                return draw_suggested_view(dataset, sweep_id, self.folder.state / "figures")
+            except InvalidInput as error:  # the sweep is stored all the same
+                print(f"no figure: {error}", file=sys.stderr)
                 return ()
 
     def reproduce(
-        self, figure: Figure, found: Mapping[str, About], folder: Path, draw: bool = True
+        self, figure: Figure, sweeps: Mapping[str, SweepSummary], folder: Path, draw: bool = True
     ) -> Report:
-        """A figure of the papers, from the sweeps of its presets."""
-        from sweep_service.figures.gallery import reproduced
+        """Check and draw a figure of the papers from the sweeps of its presets."""
+        from sweep_service.figures.gallery import reproduce_figure
 
         with ExitStack() as stack:
-            opened = {
-                preset: stack.enter_context(self.opened(about["id"])) for preset, about in found.items()
+            datasets = {
+                preset: stack.enter_context(self.open_dataset(sweep["id"]))
+                for preset, sweep in sweeps.items()
             }
-            return reproduced(figure, opened, folder if draw else None)
+            return reproduce_figure(figure, datasets, folder if draw else None)
 
     # ---- compute
 
-    def submit(self, spec: bytes, priority: int = 0) -> About:
+    def submit(self, spec: bytes, priority: int = 0) -> SweepSummary:
+        """Compute a new sweep, or the stored one with an equivalent spec if it has not ended."""
         from sweep_service.planning.estimate import Limits
         from sweep_service.planning.spec import SweepSpec
 
-        submission = self._submission(SweepSpec.read(spec))
-        if not self.folder.has_ledger():  # what is refused leaves no trace, not even the folder
-            submission.look(self.folder, None, Limits())
-        return self._computed(lambda conductor: conductor.submit(submission, priority=priority)[0])
+        submission = self._make_submission(SweepSpec.read(spec))
+        if not self.folder.has_ledger():  # a rejected sweep must not leave an empty folder behind
+            submission.prepare(self.folder, None, Limits())
+        return self._compute(lambda conductor: conductor.submit(submission, priority=priority)[0])
 
-    def extend(self, sweep: str, change: bytes) -> About:
-        old = self.find(sweep)
-        submission = self._submission(self.folder.spec(old).extended(change))
-        return self._computed(lambda conductor: conductor.submit(submission, extends=old)[0])
+    def extend(self, prefix: str, change: bytes) -> SweepSummary:
+        """Compute a new sweep with more values than an existing one."""
+        sweep_id = self.find_id(prefix)
+        submission = self._make_submission(self.folder.spec(sweep_id).extend(change))
+        return self._compute(lambda conductor: conductor.submit(submission, extends=sweep_id)[0])
 
-    def retry(self, sweep: str) -> About:
-        old = self.find(sweep)
-        return self._computed(lambda conductor: conductor.retry(old))
+    def retry(self, prefix: str) -> SweepSummary:
+        """Compute failed and cancelled runs again."""
+        sweep_id = self.find_id(prefix)
+        return self._compute(lambda conductor: conductor.retry(sweep_id))
 
-    def resume(self, sweep: str) -> About:
-        old = self.find(sweep)
-        return self._computed(lambda conductor: conductor.resume(old))
+    def resume(self, prefix: str) -> SweepSummary:
+        """Continue a paused or interrupted sweep."""
+        sweep_id = self.find_id(prefix)
+        return self._compute(lambda conductor: conductor.resume(sweep_id))
 
-    def _computed(self, begin: Callable[[Conductor], Sweep]) -> About:
-        """What became of a sweep; paused, if it was interrupted."""
+    def _compute(self, begin: Callable[[Conductor], SweepRecord]) -> SweepSummary:
+        """Compute the sweep that `begin` returns to its end; it is paused if the command is interrupted."""
         from sweep_service.client.progress import Bar
-        from sweep_service.execution.summary import describe
+        from sweep_service.execution.summary import describe_sweep
 
-        with self.conductor() as conductor:
-            sweep = conductor.resume(begin(conductor).id).id
+        with self.open_conductor() as conductor:
+            sweep_id = conductor.resume(begin(conductor).id).id
             stop.computing = True
             with Bar(self.quiet) as bar:
-                found = complete(conductor, sweep, bar)
-            return describe(self.folder, conductor.ledger, found, None if self.quiet else 1)
+                sweep = complete(conductor, sweep_id, bar)
+            return describe_sweep(self.folder, conductor.ledger, sweep, None if self.quiet else 1)
 
-    # ---- steer
+    # ---- control
 
-    def cancel(self, sweep: str) -> About:
-        return self._steered(sweep, lambda conductor, old: conductor.cancel(old))
+    def cancel(self, prefix: str) -> SweepSummary:
+        """Cancel the runs that are not computed yet."""
+        return self._change_state(prefix, lambda conductor, sweep_id: conductor.cancel(sweep_id))
 
-    def pause(self, sweep: str) -> About:
-        return self._steered(sweep, lambda conductor, old: conductor.pause(old))
+    def pause(self, prefix: str) -> SweepSummary:
+        """Stop computing a sweep until it is resumed."""
+        return self._change_state(prefix, lambda conductor, sweep_id: conductor.pause(sweep_id))
 
-    def remove(self, sweep: str) -> str:
-        old = self.find(sweep)
-        with self.conductor() as conductor:
-            conductor.remove(old)
-        return old
+    def remove(self, prefix: str) -> str:
+        """Delete a sweep and its data; returns its id."""
+        sweep_id = self.find_id(prefix)
+        with self.open_conductor() as conductor:
+            conductor.remove(sweep_id)
+        return sweep_id
 
-    def _steered(self, sweep: str, act: Callable[[Conductor, str], Sweep]) -> About:
-        from sweep_service.execution.summary import view
+    def _change_state(self, prefix: str, change: Callable[[Conductor, str], SweepRecord]) -> SweepSummary:
+        from sweep_service.execution.summary import summarise_sweep
 
-        old = self.find(sweep)
-        with self.conductor() as conductor:
-            return view(act(conductor, old), conductor.ledger.totals(old))
+        sweep_id = self.find_id(prefix)
+        with self.open_conductor() as conductor:
+            return summarise_sweep(change(conductor, sweep_id), conductor.ledger.totals(sweep_id))
 
-    # ---- what it stands on
+    # ---- access to the folder
 
     @contextmanager
-    def conductor(self) -> Iterator[Conductor]:
+    def open_conductor(self) -> Iterator[Conductor]:
+        """Open a conductor, which holds the lock of the folder."""
         from sweep_service.execution.conductor import Conductor
 
-        with Conductor(self.folder, self.executor(self.folder)) as conductor:
+        with Conductor(self.folder, self.make_executor(self.folder)) as conductor:
             yield conductor
 
     @contextmanager
-    def reading(self) -> Iterator[Ledger]:
-        """The ledger, which is not made by looking."""
+    def open_ledger(self) -> Iterator[Ledger]:
+        """Open the ledger for reading; it is not created if it does not exist."""
         root = self.folder.root
         if not self.folder.has_ledger():
-            gone = isinstance(root, Path) and not root.exists()
-            raise NotFound(f"no sweeps: {root} is not there" if gone else f"no sweeps in {root}")
+            missing = isinstance(root, Path) and not root.exists()
+            raise NotFound(f"no sweeps: {root} does not exist" if missing else f"no sweeps in {root}")
         with closing(self.folder.ledger()) as ledger:
             yield ledger
 
-    def find(self, sweep: str) -> str:
-        with self.reading() as ledger:
-            return the_one((one.id for one in ledger.sweeps()), sweep)
+    def find_id(self, prefix: str) -> str:
+        """Find the id that starts with `prefix`."""
+        with self.open_ledger() as ledger:
+            return match_prefix((sweep.id for sweep in ledger.sweeps()), prefix)
 
-    def _submission(self, spec: SweepSpec) -> Submission:
-        """All points of a spec, read before anything is written."""
+    def _make_submission(self, spec: SweepSpec) -> Submission:
+        """Make a submission after checking every point of the spec, before anything is written."""
         from sweep_service.execution.submission import Submission
         from sweep_service.planning.grids import Grid
 
-        points = len(Grid.of(spec, checked=True))
-        if points > MANY_POINTS and not self.quiet:
+        points = len(Grid.of(spec, validate=False))
+        if points > MIN_POINTS_TO_ANNOUNCE and not self.quiet:
             print(f"preparing {points} points", file=sys.stderr)
         return Submission(spec)
 
 
-class There:
-    """A service. What is to be computed is computed by it, after it has answered."""
+class RemoteTarget:
+    """A service. It computes after it has answered."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        known = os.environ.get("SWEEP_URL", "").rstrip("/") == client.url
-        self.option = "" if known else f" --url {shlex.quote(client.url)}"  # that leads there
+        is_default = os.environ.get("SWEEP_URL", "").rstrip("/") == client.url
+        self.option = "" if is_default else f" --url {shlex.quote(client.url)}"
 
-    def sweeps(self) -> list[About]:
+    def list_sweeps(self) -> list[SweepSummary]:
         return list(self.client.sweeps())
 
-    def show(self, sweep: str, most: int | None = None) -> About:
-        found = self.client.sweep(self.find(sweep))
-        return {**found, "failures": list(islice(self.client.failures(found["id"]), most))}
+    def describe(self, prefix: str, max_failures: int | None = None) -> SweepSummary:
+        sweep = self.client.sweep(self.find_id(prefix))
+        return {**sweep, "failures": list(islice(self.client.failures(sweep["id"]), max_failures))}
 
-    def estimate(self, spec: bytes) -> About:
+    def estimate(self, spec: bytes) -> dict[str, Any]:
         return self.client.estimate(spec)
 
-    def export(self, sweep: str, output: Path) -> str:
-        found = self.find(sweep)
-        self.client.export(found, output)
-        return found
+    def export(self, prefix: str, output: Path) -> str:
+        sweep_id = self.find_id(prefix)
+        self.client.export(sweep_id, output)
+        return sweep_id
 
     @contextmanager
-    def opened(self, sweep: str) -> Iterator[tuple[str, xr.Dataset]]:
-        found = self.find(sweep)
-        with self.client.open(found) as dataset:
-            yield found, dataset
+    def open_dataset(self, prefix: str) -> Iterator[tuple[str, xr.Dataset]]:
+        sweep_id = self.find_id(prefix)
+        with self.client.open(sweep_id) as dataset:
+            yield sweep_id, dataset
 
-    def submit(self, spec: bytes, priority: int = 0) -> About:
+    def submit(self, spec: bytes, priority: int = 0) -> SweepSummary:
         return self.client.submit(spec, priority=priority)
 
-    def extend(self, sweep: str, change: bytes) -> About:
-        return self.client.extend(self.find(sweep), change)
+    def extend(self, prefix: str, change: bytes) -> SweepSummary:
+        return self.client.extend(self.find_id(prefix), change)
 
-    def retry(self, sweep: str) -> About:
-        found = self.client.retry(self.find(sweep))
-        return self.resume(found["id"]) if found["state"] == "paused" else found
+    def retry(self, prefix: str) -> SweepSummary:
+        sweep = self.client.retry(self.find_id(prefix))
+        return self.resume(sweep["id"]) if sweep["state"] == "paused" else sweep
 
-    def resume(self, sweep: str) -> About:
-        return self.client.resume(self.find(sweep))
+    def resume(self, prefix: str) -> SweepSummary:
+        return self.client.resume(self.find_id(prefix))
 
-    def cancel(self, sweep: str) -> About:
-        return self.client.cancel(self.find(sweep))
+    def cancel(self, prefix: str) -> SweepSummary:
+        return self.client.cancel(self.find_id(prefix))
 
-    def pause(self, sweep: str) -> About:
-        return self.client.pause(self.find(sweep))
+    def pause(self, prefix: str) -> SweepSummary:
+        return self.client.pause(self.find_id(prefix))
 
-    def remove(self, sweep: str) -> str:
-        found = self.find(sweep)
-        self.client.remove(found)
-        return found
+    def remove(self, prefix: str) -> str:
+        sweep_id = self.find_id(prefix)
+        self.client.remove(sweep_id)
+        return sweep_id
 
-    def find(self, sweep: str) -> str:
-        whole = len(sweep) == ID_LENGTH  # what the service finds by itself
-        return sweep if whole else the_one((one["id"] for one in self.client.sweeps()), sweep)
+    def find_id(self, prefix: str) -> str:
+        is_complete = len(prefix) == ID_LENGTH  # the service reports an unknown id itself
+        return (
+            prefix if is_complete else match_prefix((sweep["id"] for sweep in self.client.sweeps()), prefix)
+        )
 
 
-def the_one(ids: Iterable[str], beginning: str) -> str:
-    """The id that begins like this."""
-    found = [one for one in ids if beginning and one.startswith(beginning)]
-    if len(found) != 1:
-        many = f"{len(found)} sweeps begin with" if found else "no sweep begins with"
-        raise NotFound(f"{many} {beginning!r}: sweep list shows them")
-    return found[0]
+def match_prefix(ids: Iterable[str], prefix: str) -> str:
+    """Return the only id that starts with `prefix`."""
+    matches = [sweep_id for sweep_id in ids if prefix and sweep_id.startswith(prefix)]
+    if len(matches) != 1:
+        count = f"{len(matches)} sweeps begin with" if matches else "no sweep begins with"
+        raise NotFound(f"{count} {prefix!r}; list the ids with: sweep list")
+    return matches[0]

@@ -1,4 +1,4 @@
-"""A service from Python: the REST client with its retries, `open`, and the progress bar.
+"""The REST client with its retries, `open`, and the progress bar.
 
-Imports nothing of this package but `errors` and `text` until a call needs more.
+Imports only `errors` and `text` of this package until a call needs more.
 """

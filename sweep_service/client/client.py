@@ -1,4 +1,4 @@
-"""A service from Python: all that its REST interface offers, and waiting that outlives the service."""
+"""The REST client `ss.Client`, and `ss.open` for stored datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
-from sweep_service.client.connection import URL, Connection, Event
+from sweep_service.client.connection import DEFAULT_URL, Connection, Event
 from sweep_service.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -22,231 +22,653 @@ if TYPE_CHECKING:
 
     from sweep_service.planning.spec import SweepSpec
 
-ENDS = ("completed", "incomplete", "cancelled", "failed")
-PAGE = 500  # sweeps or failures in one answer
-SWEEP = re.compile(r"(https?://.+)/v1/sweeps/([^/?#]+)(?:/zarr)?/?")
+FINAL_STATES = ("completed", "incomplete", "cancelled", "failed")
+SWEEP_URL = re.compile(r"(https?://.+)/v1/sweeps/([^/?#]+)(?:/zarr)?/?")
 
-Answer: TypeAlias = dict[str, Any]
-Written: TypeAlias = "Mapping[str, Any] | SweepSpec | str | bytes | Path"
+Json: TypeAlias = dict[str, Any]
+Spec: TypeAlias = "Mapping[str, Any] | SweepSpec | str | bytes | Path"
 
 
 class Client:
-    """The service at a URL (or `SWEEP_URL`), with a token (or `SWEEP_TOKEN`) if it wants one.
+    """Client of a sweep service.
 
-    Sweeps are plain dictionaries. A spec is a mapping, a text in YAML or JSON, or the path of a file. What
-    the service refuses raises the errors of this package. A request waits ten seconds for a service that
-    is away; `wait`, `follow` and `events` wait for as long as it takes.
+    Sweeps are plain dictionaries with the fields of the REST API. Errors of the service are raised as the
+    errors of this package. A request is retried for ten seconds while the service does not answer; `wait`,
+    `follow` and `events` retry for as long as needed.
+
+    Parameters
+    ----------
+    url
+        Address of the service. By default `SWEEP_URL`, or `http://127.0.0.1:8000`.
+    token
+        Token of the service, if it requires one. By default `SWEEP_TOKEN`.
+
+    Raises
+    ------
+    InvalidInput
+        If the URL or the token is malformed. No request is sent yet.
     """
 
+    page_size = 500  # sweeps or failures per request
+
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        self._to = Connection(
-            url or os.environ.get("SWEEP_URL") or URL, token or os.environ.get("SWEEP_TOKEN")
+        self._connection = Connection(
+            url or os.environ.get("SWEEP_URL") or DEFAULT_URL, token or os.environ.get("SWEEP_TOKEN")
         )
-        self.url = self._to.url
+        self.url = self._connection.url
 
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *problem: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
-        self._to.close()
+        """Close the connections to the service."""
+        self._connection.close()
 
-    # ---- submit and look
+    # ---- submit and inspect
 
-    def submit(self, spec: Written, *, priority: int = 0, idempotency_key: str | None = None) -> Answer:
-        """A new sweep, or the one there is with the same spec."""
+    def submit(self, spec: Spec, *, priority: int = 0, idempotency_key: str | None = None) -> Json:
+        """Submit a sweep, or find the existing one with an equivalent spec.
+
+        Parameters
+        ----------
+        spec
+            A mapping, a text in YAML or JSON, or the path of a file.
+        priority
+            Among sweeps that share workers, a higher priority goes first.
+        idempotency_key
+            Key that identifies the request if it is sent again. By default a random one.
+
+        Returns
+        -------
+        dict
+            The sweep.
+
+        Raises
+        ------
+        InvalidInput
+            If the spec is invalid.
+        LimitExceeded
+            If the sweep is too large for the service, or `TooManySweeps` if too many have not ended.
+        Conflict
+            If the key was used for another spec.
+        """
         key = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        return self._sweep("POST", "/v1/sweeps", params={"priority": priority}, **_body(spec, key))
+        return self._request_sweep("POST", "/v1/sweeps", params={"priority": priority}, **_body(spec, key))
 
-    def estimate(self, spec: Written) -> Answer:
-        """What a sweep would cost."""
-        return self._to.json("POST", "/v1/estimate", **_body(spec))
+    def estimate(self, spec: Spec) -> Json:
+        """Estimate the cost of a sweep without submitting it.
 
-    def sweep(self, id: str) -> Answer:
-        return self._sweep("GET", _path(id))
+        Parameters
+        ----------
+        spec
+            A mapping, a text in YAML or JSON, or the path of a file.
 
-    def sweeps(self, state: str | Sequence[str] | None = None, name: str | None = None) -> Iterator[Answer]:
-        """All of them, or those in some states, or with this in their name or id, newest first."""
+        Returns
+        -------
+        dict
+            `points`, `runs`, `reused`, `sgd_steps`, `core_seconds`, `bytes`, `warnings`, and `refused`: the
+            reason why the service would not accept the sweep, or None.
+
+        Raises
+        ------
+        InvalidInput
+            If the spec is invalid.
+        """
+        return self._connection.request_json("POST", "/v1/estimate", **_body(spec))
+
+    def sweep(self, id: str) -> Json:
+        """Get a sweep.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+
+        Returns
+        -------
+        dict
+            `id`, `name`, `state`, `counts` of runs by status, `progress`, `links`, and more.
+
+        Raises
+        ------
+        NotFound
+            If there is no such sweep.
+        """
+        return self._request_sweep("GET", _path(id))
+
+    def sweeps(self, state: str | Sequence[str] | None = None, name: str | None = None) -> Iterator[Json]:
+        """Iterate over the sweeps of the service, newest first.
+
+        Parameters
+        ----------
+        state
+            Only sweeps in this state or in one of these states.
+        name
+            Only sweeps whose name or id contains this text.
+
+        Yields
+        ------
+        dict
+            A sweep.
+        """
         states = [state] if isinstance(state, str) else list(state or ())
-        named = {"name": name} if name else {}
-        return map(self._linked, self._pages("/v1/sweeps", "sweeps", state=states, **named))
+        query = {"name": name} if name else {}
+        return map(self._with_full_links, self._iter_pages("/v1/sweeps", "sweeps", state=states, **query))
 
-    def failures(self, id: str) -> Iterator[Answer]:
-        """Each failed run with its error, and a command that computes it alone."""
-        return self._pages(_path(id, "failures"), "failures")
+    def failures(self, id: str) -> Iterator[Json]:
+        """Iterate over the failed runs of a sweep.
 
-    def spec(self, id: str) -> Answer:
-        """As it was asked for, with every default filled in."""
-        return self._to.json("GET", _path(id, "spec"))
+        Parameters
+        ----------
+        id
+            Id of the sweep.
 
-    def presets(self) -> list[Answer]:
-        """Specs to start from."""
-        return self._to.json("GET", "/v1/presets")["presets"]
+        Yields
+        ------
+        dict
+            `kind` and `number` of the run, its `error`, the numbers of all `runs` with this result, and the
+            `command` that computes only this run.
+        """
+        return self._iter_pages(_path(id, "failures"), "failures")
 
-    def catalogue(self) -> Answer:
-        """The activations, regimes, observables and so on that a spec can name."""
-        return self._to.json("GET", "/v1/catalogue")
+    def spec(self, id: str) -> Json:
+        """Get the spec of a sweep, with all defaults filled in.
 
-    def cluster(self) -> Answer:
-        """Who computes, and what is waiting for them."""
-        return self._to.json("GET", "/v1/cluster")
+        Parameters
+        ----------
+        id
+            Id of the sweep.
 
-    # ---- steer
+        Returns
+        -------
+        dict
+            The spec.
+        """
+        return self._connection.request_json("GET", _path(id, "spec"))
 
-    def cancel(self, id: str) -> Answer:
-        """Give up what is not computed yet; what is there stays."""
-        return self._sweep("POST", _path(id, "cancel"))
+    def presets(self) -> list[Json]:
+        """List the presets of the service.
 
-    def pause(self, id: str) -> Answer:
-        return self._sweep("POST", _path(id, "pause"))
+        Returns
+        -------
+        list of dict
+            Name, title and spec of each preset.
+        """
+        return self._connection.request_json("GET", "/v1/presets")["presets"]
 
-    def resume(self, id: str) -> Answer:
-        return self._sweep("POST", _path(id, "resume"))
+    def catalogue(self) -> Json:
+        """Get the names that a spec can use.
 
-    def retry(self, id: str) -> Answer:
-        """Compute failed and cancelled runs again."""
-        return self._sweep("POST", _path(id, "retry"))
+        Returns
+        -------
+        dict
+            Activations, regimes, observables and so on, with their descriptions.
+        """
+        return self._connection.request_json("GET", "/v1/catalogue")
 
-    def extend(self, id: str, change: Written) -> Answer:
-        """A new sweep with more values of axes, points or seeds; what this one has is copied."""
-        return self._sweep("POST", _path(id, "extend"), **_body(change))
+    def cluster(self) -> Json:
+        """Get the workers of the service and its queue.
+
+        Returns
+        -------
+        dict
+            The workers, and why no sweep can progress if that is the case.
+        """
+        return self._connection.request_json("GET", "/v1/cluster")
+
+    # ---- control
+
+    def cancel(self, id: str) -> Json:
+        """Cancel the runs of a sweep that are not computed yet; computed runs are kept.
+
+        This has no effect on a sweep that has ended.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+
+        Returns
+        -------
+        dict
+            The sweep.
+
+        Raises
+        ------
+        NotFound
+            If there is no such sweep.
+        """
+        return self._request_sweep("POST", _path(id, "cancel"))
+
+    def pause(self, id: str) -> Json:
+        """Stop computing a sweep until it is resumed.
+
+        This has no effect on a sweep that has ended.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+
+        Returns
+        -------
+        dict
+            The sweep.
+
+        Raises
+        ------
+        NotFound
+            If there is no such sweep.
+        """
+        return self._request_sweep("POST", _path(id, "pause"))
+
+    def resume(self, id: str) -> Json:
+        """Continue a paused sweep.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+
+        Returns
+        -------
+        dict
+            The sweep.
+        """
+        return self._request_sweep("POST", _path(id, "resume"))
+
+    def retry(self, id: str) -> Json:
+        """Compute the failed and cancelled runs of a sweep again.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+
+        Returns
+        -------
+        dict
+            The sweep.
+        """
+        return self._request_sweep("POST", _path(id, "retry"))
+
+    def extend(self, id: str, change: Spec) -> Json:
+        """Submit a new sweep with more values than an existing one, whose runs are reused.
+
+        Parameters
+        ----------
+        id
+            Id of the existing sweep, which stays unchanged.
+        change
+            More values of axes, points or seeds, in any form that `submit` accepts.
+
+        Returns
+        -------
+        dict
+            The new sweep.
+
+        Raises
+        ------
+        InvalidInput
+            If the change is invalid.
+        """
+        return self._request_sweep("POST", _path(id, "extend"), **_body(change))
 
     def remove(self, id: str) -> None:
-        """Leave nothing of it."""
+        """Delete a sweep and its data.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+
+        Raises
+        ------
+        NotFound
+            If there is no such sweep.
+        """
         self.sweep(id)
-        with suppress(NotFound):  # an attempt whose answer was lost has done it
-            self._to.ask("DELETE", _path(id))
+        with suppress(NotFound):  # an earlier attempt, whose response was lost, has removed it
+            self._connection.request("DELETE", _path(id))
 
     # ---- wait
 
-    def wait(self, id: str, progress: bool = True, timeout: float | None = None) -> Answer:
-        """The sweep when it has ended; with a bar on the way, if this is a terminal."""
+    def wait(self, id: str, progress: bool = True, timeout: float | None = None) -> Json:
+        """Wait until a sweep has ended.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        progress
+            Whether to show a progress bar in a terminal or a notebook.
+        timeout
+            Seconds to wait at most. By default there is no limit.
+
+        Returns
+        -------
+        dict
+            The sweep in its final state.
+
+        Raises
+        ------
+        TimeoutError
+            If the sweep has not ended in time.
+        NotFound
+            If there is no such sweep, or it is removed.
+        """
         from sweep_service.client.progress import progress_bar
 
         with progress_bar(None if progress else False) as bar:
-            for now in self.follow(id, timeout):
-                bar.show(now)
-        return now
+            for sweep in self.follow(id, timeout):
+                bar.show(sweep)
+        return sweep
 
-    def follow(self, id: str, timeout: float | None = None) -> Iterator[Answer]:
-        """The sweep as it is, and again whenever something has happened to it, until it has ended."""
+    def follow(self, id: str, timeout: float | None = None) -> Iterator[Json]:
+        """Iterate over the states of a sweep, from the current one to the final one.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        timeout
+            Seconds to follow the sweep at most. By default there is no limit.
+
+        Yields
+        ------
+        dict
+            The sweep after each change. While the service cannot be reached, the last known sweep with the
+            `reason` that it is being waited for.
+
+        Raises
+        ------
+        TimeoutError
+            If the sweep has not ended in time.
+        NotFound
+            If there is no such sweep, or it is removed.
+        """
         end = math.inf if timeout is None else clock.monotonic() + timeout
-        lost = {"reason": f"waiting for the service at {self.url}"}
-        now: Answer = {"state": "out of reach"}
-        after: str | None = None
+        disconnected = {"reason": f"waiting for the service at {self.url}"}
+        sweep: Json = {"state": "out of reach"}
+        last_event: str | None = None
         try:
             while True:
-                for found in self._to.latest(_path(id), end):
-                    if found is not None:
-                        yield (now := self._linked(found))
-                    elif "id" in now:
-                        yield now | lost
-                if now["state"] in ENDS:
+                for response in self._connection.poll(_path(id), end):
+                    if response is not None:
+                        yield (sweep := self._with_full_links(response))
+                    elif "id" in sweep:
+                        yield sweep | disconnected
+                if sweep["state"] in FINAL_STATES:
                     return
-                for event in self._to.events(_path(id, "events"), after, end):
+                for event in self._connection.events(_path(id, "events"), last_event, end):
                     if event is None:
-                        yield now | lost
+                        yield sweep | disconnected
                         continue
                     if event.kind == "removed":
                         raise NotFound(f"{id} was removed")
-                    after = event.id
-                    if event.data["state"] != now["state"]:  # new, or of the past
+                    last_event = event.id
+                    # A new state, or an old one from the history: only the sweep itself tells.
+                    if event.data["state"] != sweep["state"]:
                         break
-                    yield (now := now | event.data)
+                    yield (sweep := sweep | event.data)
         except TimeoutError:
-            raise TimeoutError(f"{id} is {now['state']} after {timeout:g} s") from None
+            raise TimeoutError(f"{id} is {sweep['state']} after {timeout:g} s") from None
 
     def events(self, id: str, after: str | None = None) -> Iterator[Event]:
-        """All that has happened to a sweep, or what came after an event; then what happens, to its end."""
-        found = self._to.events(_path(id, "events"), after, math.inf)
-        return (event for event in found if event is not None)
+        """Iterate over the events of a sweep, past and future, until it ends.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        after
+            Id of an event; only later ones are returned.
+
+        Yields
+        ------
+        Event
+            `id`, `kind` (state, progress or removed) and `data`, the sweep at that time.
+        """
+        events = self._connection.events(_path(id, "events"), after, math.inf)
+        return (event for event in events if event is not None)
 
     # ---- results
 
     def open(self, id: str, chunks: Any = None) -> xr.Dataset:
-        """The dataset, also while it grows; values are fetched when they are used."""
-        return _opened(self.sweep(id)["links"]["zarr"], self._to.headers, chunks)
+        """Open the dataset of a sweep, which may still be running.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        chunks
+            As in `xarray.open_zarr`; `{}` gives Dask arrays.
+
+        Returns
+        -------
+        xarray.Dataset
+            The dataset. Values are downloaded when they are used.
+
+        Raises
+        ------
+        NotFound
+            If there is no such sweep.
+        """
+        return _open_zarr(self.sweep(id)["links"]["zarr"], self._connection.headers, chunks)
 
     def export(self, id: str, path: str | Path, format: str | None = None, **where: Any) -> Path:
-        """Write a sweep, or the part of it where d=100, gamma="0.01:1", variables=["sgd_risk"] and so on, to
-        a file: netcdf, csv, parquet or json, as its name ends unless told."""
-        from sweep_service.analysis.export import written
+        """Download a sweep, or a selection of it, as a file.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        path
+            File to write.
+        format
+            `netcdf`, `csv`, `parquet` or `json`. By default the suffix of `path` decides.
+        **where
+            The selection: `d=100`, `gamma="0.01:1"`, `seed=[0, 1]`, and `variables=["sgd_risk"]`.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        InvalidInput
+            If the format or the selection is invalid; no file is written then.
+        """
+        from sweep_service.analysis.export import open_output
 
         output = Path(path)
-        with written(output, format) as (kind, fresh):
-            self._to.download(_path(id, "data"), _query({"format": kind, **where}), fresh)
+        with open_output(output, format) as (format_name, temporary):
+            query = _query({"format": format_name, **where})
+            self._connection.download(_path(id, "data"), query, temporary)
         return output
 
-    def contents(self, id: str) -> Answer:
-        """Its axes with their values, and what can be drawn: all that a selection can name."""
-        return self._to.json("GET", _path(id, "contents"))
+    def contents(self, id: str) -> Json:
+        """Get the axes of a sweep with their values, and its views.
 
-    def map(self, id: str) -> Answer:
-        """Runs of each point by status."""
-        return self._to.json("GET", _path(id, "map"))
+        Parameters
+        ----------
+        id
+            Id of the sweep.
 
-    def curves(self, id: str, observable: str = "risk", **where: Any) -> Answer:
-        """An observable against time: SGD with bands over seeds, and the theories."""
-        return self._to.json("GET", _path(id, "curves"), params=_query({"observable": observable, **where}))
+        Returns
+        -------
+        dict
+            Everything that a selection or a view can name.
+        """
+        return self._connection.request_json("GET", _path(id, "contents"))
 
-    def phase_diagram(self, id: str, x: str, y: str, value: str = "sgd_risk", **where: Any) -> Answer:
-        """One value on two axes, the rest chosen or averaged over seeds."""
+    def map(self, id: str) -> Json:
+        """Count the runs of each point by status.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+
+        Returns
+        -------
+        dict
+            The counts of each point.
+        """
+        return self._connection.request_json("GET", _path(id, "map"))
+
+    def curves(self, id: str, observable: str = "risk", **where: Any) -> Json:
+        """Compute an observable over time: SGD with bands over seeds, and the regimes.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        observable
+            Name of an observable of the sweep.
+        **where
+            The selection, as in `export`.
+
+        Returns
+        -------
+        dict
+            The curves, as `ds.sweep.curves` computes them.
+
+        Raises
+        ------
+        InvalidInput
+            If the observable or the selection is invalid.
+        """
+        params = _query({"observable": observable, **where})
+        return self._connection.request_json("GET", _path(id, "curves"), params=params)
+
+    def phase_diagram(self, id: str, x: str, y: str, value: str = "sgd_risk", **where: Any) -> Json:
+        """Compute a value on two axes; other axes are selected, and seeds are averaged over.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        x, y
+            Names of axes.
+        value
+            Name of the value.
+        **where
+            The selection, as in `export`.
+
+        Returns
+        -------
+        dict
+            The phase diagram, as `ds.sweep.phase_diagram` computes it.
+
+        Raises
+        ------
+        InvalidInput
+            If an axis, the value or the selection is invalid.
+        """
         params = _query({"x": x, "y": y, "value": value, **where})
-        return self._to.json("GET", _path(id, "phase-diagram"), params=params)
+        return self._connection.request_json("GET", _path(id, "phase-diagram"), params=params)
 
-    def figure(self, id: str, path: str | Path, view: str = "curves", **words: Any) -> Path:
-        """Write a view, drawn by the service, to a file: .png, .svg or .pdf, with the words of the view."""
+    def figure(self, id: str, path: str | Path, view: str = "curves", **options: Any) -> Path:
+        """Download a view of a sweep as a figure, which the service draws.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        path
+            File to write: `.png`, `.svg` or `.pdf`.
+        view
+            Name of the view.
+        **options
+            Options of the view, and the selection as in `export`.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        InvalidInput
+            If the format, an option or the selection is invalid; no file is written then.
+        """
         output = Path(path)
-        fresh = output.with_name(f".{output.name}.part")
-        params = _query({"format": output.suffix.removeprefix(".").lower(), **words})
+        temporary = output.with_name(f".{output.name}.part")
+        params = _query({"format": output.suffix.removeprefix(".").lower(), **options})
         try:
-            self._to.download(_path(id, f"figures/{quote(view, safe='')}"), params, fresh)
-            fresh.replace(output)
+            self._connection.download(_path(id, f"figures/{quote(view, safe='')}"), params, temporary)
+            temporary.replace(output)
         finally:
-            fresh.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         return output
 
-    # ---- how it is asked
+    # ---- requests
 
-    def _sweep(self, method: str, path: str, **options: Any) -> Answer:
-        return self._linked(self._to.json(method, path, **options))
+    def _request_sweep(self, method: str, path: str, **options: Any) -> Json:
+        return self._with_full_links(self._connection.request_json(method, path, **options))
 
-    def _linked(self, sweep: Answer) -> Answer:
-        """With links that lead there from anywhere."""
+    def _with_full_links(self, sweep: Json) -> Json:
+        """Return the sweep with links that include the address of the service."""
         return {**sweep, "links": {name: f"{self.url}{link}" for name, link in sweep["links"].items()}}
 
-    def _pages(self, path: str, name: str, **params: Any) -> Iterator[Answer]:
+    def _iter_pages(self, path: str, field: str, **params: Any) -> Iterator[Json]:
+        """Iterate over the items of a list that the service returns in pages."""
         cursor: dict[str, str] = {}
         while True:
-            page = self._to.json("GET", path, params={**params, "limit": PAGE, **cursor})
-            yield from page[name]
+            page = self._connection.request_json(
+                "GET", path, params={**params, "limit": self.page_size, **cursor}
+            )
+            yield from page[field]
             if page["next"] is None:
                 return
             cursor = {"cursor": page["next"]}
 
 
 def open(url_or_path: str | Path, token: str | None = None, chunks: Any = None) -> xr.Dataset:
-    """A stored sweep: by its folder `<id>.zarr`, by its URL `…/v1/sweeps/<id>`, or by that of its store.
+    """Open the dataset of a stored sweep.
 
-    A folder may be in a bucket, `s3://…/<id>.zarr`; keys and endpoint are then in the environment.
+    Parameters
+    ----------
+    url_or_path
+        The folder `<id>.zarr`, its location in a bucket `s3://…/<id>.zarr` (keys and endpoint are then read
+        from the environment), or the URL of a sweep `http://…/v1/sweeps/<id>`.
+    token
+        Token of the service, if it requires one. By default `SWEEP_TOKEN`.
+    chunks
+        As in `xarray.open_zarr`; `{}` gives Dask arrays.
+
+    Returns
+    -------
+    xarray.Dataset
+        The dataset. Values are read when they are used.
+
+    Raises
+    ------
+    NotFound
+        If no sweep is stored there.
+    InvalidInput
+        If the URL is not that of a sweep.
     """
-    where = str(url_or_path)
-    if where.startswith("s3://"):
-        return _from_bucket(where, chunks)
-    if "://" not in where:
-        if not Path(where, "zarr.json").exists():
-            raise NotFound(f"no sweep is stored at {where}")
-        return _opened(where, {}, chunks)
-    found = SWEEP.fullmatch(where)
-    if found is None:
-        raise InvalidInput("url", where, f"must be such as {URL}/v1/sweeps/<id>")
-    with Client(found[1], token) as client:
-        return client.open(found[2], chunks)
+    location = str(url_or_path)
+    if location.startswith("s3://"):
+        return _open_in_bucket(location, chunks)
+    if "://" not in location:
+        if not Path(location, "zarr.json").exists():
+            raise NotFound(f"no sweep is stored at {location}")
+        return _open_zarr(location, {}, chunks)
+    match = SWEEP_URL.fullmatch(location)
+    if match is None:
+        raise InvalidInput("url", location, f"must have the form {DEFAULT_URL}/v1/sweeps/<id>")
+    with Client(match[1], token) as client:
+        return client.open(match[2], chunks)
 
 
-def _from_bucket(url: str, chunks: Any) -> xr.Dataset:
+def _open_in_bucket(url: str, chunks: Any) -> xr.Dataset:
     import xarray as xr
 
     from sweep_service.store.objects import ROOT
@@ -260,42 +682,42 @@ def _from_bucket(url: str, chunks: Any) -> xr.Dataset:
     )
 
 
-def _opened(where: str, headers: Mapping[str, str], chunks: Any) -> xr.Dataset:
+def _open_zarr(location: str, headers: Mapping[str, str], chunks: Any) -> xr.Dataset:
     import xarray as xr
 
-    remote = {"client_kwargs": {"headers": dict(headers)}} if "://" in where else None
-    return xr.open_zarr(where, chunks=chunks, consolidated=True, zarr_format=3, storage_options=remote)
+    options = {"client_kwargs": {"headers": dict(headers)}} if "://" in location else None
+    return xr.open_zarr(location, chunks=chunks, consolidated=True, zarr_format=3, storage_options=options)
 
 
-def _path(id: str, part: str = "") -> str:
-    return f"/v1/sweeps/{quote(id, safe='')}" + (f"/{part}" if part else "")
+def _path(id: str, resource: str = "") -> str:
+    return f"/v1/sweeps/{quote(id, safe='')}" + (f"/{resource}" if resource else "")
 
 
-def _body(text: Written, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A spec, or a change of one, as it is: the service reads it."""
-    kind = "application/yaml"  # of which JSON is a part
-    if isinstance(text, Path):
-        text = text.read_bytes()
-    elif isinstance(text, Mapping):
-        kind, text = "application/json", json.dumps(dict(text), default=_plain)
-    elif not isinstance(text, (str, bytes)):
-        kind, text = "application/json", text.model_dump_json()
-    return {"content": text, "headers": {"Content-Type": kind, **(headers or {})}}
+def _body(spec: Spec, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the request body of a spec or a change; the service parses the text."""
+    content_type = "application/yaml"  # JSON is a subset
+    if isinstance(spec, Path):
+        spec = spec.read_bytes()
+    elif isinstance(spec, Mapping):
+        content_type, spec = "application/json", json.dumps(dict(spec), default=_to_plain)
+    elif not isinstance(spec, (str, bytes)):
+        content_type, spec = "application/json", spec.model_dump_json()
+    return {"content": spec, "headers": {"Content-Type": content_type, **(headers or {})}}
 
 
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy; tuples and the like are lists to JSON anyway."""
+def _to_plain(value: Any) -> Any:
+    """Convert numbers and arrays of NumPy for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise InvalidInput("spec", value, "must hold what JSON can hold: numbers, texts, lists, mappings")
+    raise InvalidInput("spec", value, "must contain only numbers, texts, lists and mappings, as JSON does")
 
 
 def _query(params: Mapping[str, Any]) -> dict[str, str]:
-    """What is chosen along a dimension: a value, a range as text, or several of them."""
-    return {name: _listed(value) for name, value in params.items() if value is not None}
+    """Return query parameters; a value is a number, a text such as a range, or a sequence of them."""
+    return {name: _query_value(value) for name, value in params.items() if value is not None}
 
 
-def _listed(value: Any) -> str:
+def _query_value(value: Any) -> str:
     value = value.tolist() if hasattr(value, "tolist") else value
-    several = isinstance(value, Sequence) and not isinstance(value, str)
-    return ",".join(map(str, value)) if several else str(value)
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return ",".join(map(str, value)) if is_list else str(value)

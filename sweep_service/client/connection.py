@@ -1,4 +1,4 @@
-"""Requests to a service: tried again while it is away or asks for a pause, answered with our errors."""
+"""HTTP requests to a service, with retries; error responses become the errors of this package."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ from sweep_service.errors import (
     Unreachable,
 )
 
-URL = "http://127.0.0.1:8000"  # where `sweep serve` listens
-AWAY = (502, 503, 504)  # it starts, it stops, or what stands before it does not find it
-BUSY = 429  # it takes no more of our requests for now; or of our sweeps, which names a field
-PATIENCE = 10.0  # seconds for which a single request is tried again
-LONGEST_BUSY = 60.0  # the same while it is there and asks for pauses
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two attempts
-CONNECT, ANSWER = 5.0, 300.0  # seconds for a connection, for an answer: a large spec takes its time
-SILENCE = 45.0  # seconds without a sign of life on a stream that gives one every 15
-MEDIA_TYPE = "application/problem+json"
-PLAIN: dict[int, type[SweepError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
-WITH_FIELD: dict[int, type[InvalidInput]] = {413: InvalidInput, 422: InvalidInput, 429: TooManySweeps}
+DEFAULT_URL = "http://127.0.0.1:8000"  # of `sweep serve`
+UNAVAILABLE = (502, 503, 504)  # the service starts or stops, or a proxy does not reach it
+TOO_MANY_REQUESTS = 429  # with a field in the problem: too many sweeps
+RETRY_SECONDS = 10.0  # for which a request is retried
+BUSY_RETRY_SECONDS = 60.0  # the same for a service that answers, but is busy
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0  # between two attempts
+CONNECT_TIMEOUT_SECONDS = 5.0
+RESPONSE_TIMEOUT_SECONDS = 300.0  # the service needs time for a large spec
+STREAM_TIMEOUT_SECONDS = 45.0  # an event stream sends a comment every 15 s
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+ERRORS: dict[int, type[SweepError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
+ERRORS_WITH_FIELD: dict[int, type[InvalidInput]] = {413: InvalidInput, 422: InvalidInput, 429: TooManySweeps}
 
 Result = TypeVar("Result")
 
 
-class _Away(Exception):
-    """No answer this time; `pause` is what the service asks for."""
+class _Unavailable(Exception):
+    """The service did not answer; `pause` is the number of seconds of its Retry-After header."""
 
     pause = 0.0
 
 
-class _Busy(_Away):
-    """It is there, and wants us to come less often."""
+class _Busy(_Unavailable):
+    """The service limits the rate of requests."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a sweep; what came after it can be asked for by its id."""
+    """An event of a sweep. Its id can be used to request only later events."""
 
     id: str
     kind: str  # state, progress or removed
@@ -59,9 +60,16 @@ class Event:
 
 
 class Connection:
-    """Every request of ours can be sent again without harm, so all are."""
+    """Requests to the service at `url`. All of them are idempotent, so that they can be retried."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        retry_seconds: float = RETRY_SECONDS,
+        busy_retry_seconds: float = BUSY_RETRY_SECONDS,
+    ) -> None:
+        self.retry_seconds, self.busy_retry_seconds = retry_seconds, busy_retry_seconds
         self.url = url.rstrip("/")
         if token and not (token.isascii() and token.isprintable()):
             raise InvalidInput("token", None, "must be printable ASCII")
@@ -70,144 +78,155 @@ class Connection:
             if not re.match(r"https?://[^/]", url):
                 raise httpx.InvalidURL("")
             self._http = httpx.Client(
-                base_url=self.url, headers=self.headers, timeout=httpx.Timeout(ANSWER, connect=CONNECT)
+                base_url=self.url,
+                headers=self.headers,
+                timeout=httpx.Timeout(RESPONSE_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
             )
         except httpx.InvalidURL:
-            raise InvalidInput("url", url, f"must be such as {URL}") from None
-        weakref.finalize(self, self._http.close)  # for who does not close it
+            raise InvalidInput("url", url, f"must have the form {DEFAULT_URL}") from None
+        weakref.finalize(self, self._http.close)  # if the caller does not close it
 
     def close(self) -> None:
         self._http.close()
 
-    def json(self, method: str, path: str, **options: Any) -> Any:
-        return self._read(self.ask(method, path, **options))
+    def request_json(self, method: str, path: str, **options: Any) -> Any:
+        """Send a request and return the JSON of its response."""
+        return self._parse_json(self.request(method, path, **options))
 
-    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return self._tried(lambda: self._once(method, path, **options))
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request, with retries."""
+        return self._retry(lambda: self._send(method, path, **options))
 
     def download(self, path: str, params: Mapping[str, str], file: Path) -> None:
-        def once() -> None:
+        """Write the body of a response to a file, with retries."""
+
+        def download_once() -> None:
             with self._stream(path, params=params) as response, file.open("wb") as output:
                 for block in response.iter_bytes():
                     output.write(block)
 
-        self._tried(once)
+        self._retry(download_once)
 
-    def latest(self, path: str, end: float) -> Iterator[Any]:
-        """What is there, however long it takes; None says that nobody has answered yet."""
-        pause = FIRST_PAUSE
+    def poll(self, path: str, end: float) -> Iterator[Any]:
+        """Retry a request until it succeeds; yields None after each failure, and last the JSON."""
+        pause = FIRST_PAUSE_SECONDS
         while True:
-            asked = 0.0
+            requested_pause = 0.0
             try:
-                found = self._once("GET", path, timeout=_timeout(end))
-            except _Away as error:
-                asked = error.pause
+                response = self._send("GET", path, timeout=_timeout(end))
+            except _Unavailable as error:
+                requested_pause = error.pause
                 yield None
             else:
-                yield self._read(found)
+                yield self._parse_json(response)
                 return
-            pause = _rest(pause, end, asked)
+            pause = _sleep(pause, end, requested_pause)
 
     def events(self, path: str, after: str | None, end: float) -> Iterator[Event | None]:
-        """Until none can follow; None says that the connection was lost, and is to be made again."""
-        pause = FIRST_PAUSE
+        """Yield events until the sweep ends; None means that the connection was lost and will be reopened."""
+        pause = FIRST_PAUSE_SECONDS
         while True:
-            asked = 0.0
+            requested_pause = 0.0
             headers = {"Accept": "text/event-stream", **({"Last-Event-ID": after} if after else {})}
             try:
                 with self._stream(path, headers=headers, timeout=_timeout(end)) as response:
                     if response.status_code == 204:
                         return
-                    for event in _parsed(_lines(response.iter_bytes(), end)):
-                        after, pause = event.id or after, FIRST_PAUSE
+                    for event in _parse_events(_iter_lines(response.iter_bytes(), end)):
+                        after, pause = event.id or after, FIRST_PAUSE_SECONDS
                         yield event
                         if event.kind == "removed":
                             return
-            except _Away as error:
-                asked = error.pause
+            except _Unavailable as error:
+                requested_pause = error.pause
                 yield None
-            pause = _rest(pause, end, asked)
+            pause = _sleep(pause, end, requested_pause)
 
-    def _tried(self, once: Callable[[], Result]) -> Result:
-        """What it gives, within ten seconds; a service that asks for pauses gets them."""
-        pause, began = FIRST_PAUSE, clock.monotonic()
+    def _retry(self, attempt: Callable[[], Result]) -> Result:
+        """Repeat an attempt until it succeeds or the time for retries is over."""
+        pause, began = FIRST_PAUSE_SECONDS, clock.monotonic()
         while True:
             try:
-                return once()
-            except _Away as error:
-                end = began + (LONGEST_BUSY if isinstance(error, _Busy) else PATIENCE)
-                asked = error.pause
-                if clock.monotonic() + max(pause, asked) > end:
+                return attempt()
+            except _Unavailable as error:
+                is_busy = isinstance(error, _Busy)
+                end = began + (self.busy_retry_seconds if is_busy else self.retry_seconds)
+                requested_pause = error.pause
+                if clock.monotonic() + max(pause, requested_pause) > end:
                     raise Unreachable(str(error)) from None
-            pause = _rest(pause, end, asked)
+            pause = _sleep(pause, end, requested_pause)
 
-    def _once(self, method: str, path: str, **options: Any) -> httpx.Response:
-        with _met(self.url):
-            return self._checked(self._http.request(method, path, **options))
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        with _transport_errors(self.url):
+            return self._raise_for_status(self._http.request(method, path, **options))
 
-    def _read(self, response: httpx.Response) -> Any:
+    def _parse_json(self, response: httpx.Response) -> Any:
         try:
             return response.json()
         except ValueError:
-            raise Unreachable(f"{self.url} answers, but not as a sweep service") from None
+            raise Unreachable(f"{self.url} is not a sweep service: its response is not JSON") from None
 
     @contextmanager
     def _stream(self, path: str, **options: Any) -> Iterator[httpx.Response]:
-        with _met(self.url), self._http.stream("GET", path, **options) as response:
-            yield self._checked(response)
+        with _transport_errors(self.url), self._http.stream("GET", path, **options) as response:
+            yield self._raise_for_status(response)
 
-    def _checked(self, response: httpx.Response) -> httpx.Response:
-        """An answer that is none becomes the error that a caller of the package would meet."""
+    def _raise_for_status(self, response: httpx.Response) -> httpx.Response:
+        """Raise the error of this package that corresponds to an error response."""
         status = response.status_code
         if response.is_success:
             return response
         response.read()
-        ours = response.headers.get("content-type", "").partition(";")[0] == MEDIA_TYPE
-        about = response.json() if ours else {}
-        detail = about.get("detail") or f"{self.url} answers {status} {response.reason_phrase}"
-        if status in AWAY or (status == BUSY and "field" not in about):
-            away = _Busy(detail) if status == BUSY else _Away(detail)
-            away.pause = _seconds(response.headers.get("retry-after", ""))
-            raise away
-        if status in WITH_FIELD:
-            error = WITH_FIELD[status](about.get("field", "request"), None, about.get("allowed", detail))
+        is_problem = response.headers.get("content-type", "").partition(";")[0] == PROBLEM_MEDIA_TYPE
+        problem = response.json() if is_problem else {}
+        detail = problem.get("detail") or f"{self.url} answers {status} {response.reason_phrase}"
+        if status in UNAVAILABLE or (status == TOO_MANY_REQUESTS and "field" not in problem):
+            unavailable = _Busy(detail) if status == TOO_MANY_REQUESTS else _Unavailable(detail)
+            unavailable.pause = _parse_retry_after(response.headers.get("retry-after", ""))
+            raise unavailable
+        if status in ERRORS_WITH_FIELD:
+            field, allowed = problem.get("field", "request"), problem.get("allowed", detail)
+            error = ERRORS_WITH_FIELD[status](field, None, allowed)
             error.args = (detail,)  # the service does not echo the value
             raise error
-        if ours or status in (401, 403):
-            more = f" (request {about['request_id']})" if status >= 500 else ""
-            raise PLAIN.get(status, SweepError)(f"{detail}{more}")
-        raise Unreachable(f"{detail}, which a sweep service would not")
+        if is_problem or status in (401, 403):
+            request = f" (request {problem['request_id']})" if status >= 500 else ""
+            raise ERRORS.get(status, SweepError)(f"{detail}{request}")
+        raise Unreachable(f"{detail}; it is not a sweep service")
 
 
 @contextmanager
-def _met(url: str) -> Iterator[None]:
+def _transport_errors(url: str) -> Iterator[None]:
+    """Turn errors of the connection into `_Unavailable`."""
     try:
         yield
     except httpx.TransportError as error:
-        raise _Away(f"no service answers at {url}: {str(error) or type(error).__name__}") from None
+        raise _Unavailable(f"no service answers at {url}: {str(error) or type(error).__name__}") from None
 
 
 def _timeout(end: float) -> httpx.Timeout:
-    """Of one attempt: nobody who waits is silent for long."""
-    left = max(0.01, end - clock.monotonic())
-    return httpx.Timeout(min(SILENCE, left), connect=min(CONNECT, left))
+    """Return the timeout of one attempt that should end at `end`."""
+    remaining = max(0.01, end - clock.monotonic())
+    return httpx.Timeout(
+        min(STREAM_TIMEOUT_SECONDS, remaining), connect=min(CONNECT_TIMEOUT_SECONDS, remaining)
+    )
 
 
-def _rest(pause: float, end: float, asked: float = 0.0) -> float:
-    """Wait until the next attempt, as long as we were asked to; how long to wait after that one."""
-    if clock.monotonic() + max(pause, asked) > end:
+def _sleep(pause: float, end: float, requested_pause: float = 0.0) -> float:
+    """Sleep until the next attempt; returns the pause after that one."""
+    if clock.monotonic() + max(pause, requested_pause) > end:
         raise TimeoutError
-    clock.sleep(max(pause, asked))
-    return min(2 * pause, LONGEST_PAUSE)
+    clock.sleep(max(pause, requested_pause))
+    return min(2 * pause, MAX_PAUSE_SECONDS)
 
 
-def _seconds(text: str) -> float:
-    """Of a Retry-After; what stands between us and the service may write a date, or nonsense."""
+def _parse_retry_after(text: str) -> float:
+    """Parse the seconds of a Retry-After header; a proxy may send a date or nonsense, which is ignored."""
     return float(text) if re.fullmatch(r"[0-9]{1,4}", text) else 0.0
 
 
-def _lines(blocks: Iterable[bytes], end: float) -> Iterator[str]:
-    """Comments keep a quiet stream alive, and let us look at the clock."""
+def _iter_lines(blocks: Iterable[bytes], end: float) -> Iterator[str]:
+    """Split blocks into lines. Comments arrive even without events, so that the timeout is noticed."""
     rest = b""
     for block in blocks:
         if clock.monotonic() > end:
@@ -216,8 +235,8 @@ def _lines(blocks: Iterable[bytes], end: float) -> Iterator[str]:
         yield from (line.rstrip(b"\r").decode() for line in lines)
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[Event]:
-    """Of the standard of server-sent events what our service uses."""
+def _parse_events(lines: Iterable[str]) -> Iterator[Event]:
+    """Parse the subset of server-sent events that the service uses."""
     fields: dict[str, str] = {}
     for line in lines:
         if line:

@@ -1,4 +1,4 @@
-"""Progress bars for a sweep that is computed, here or by a service: in a terminal and in a notebook."""
+"""Progress bars of a sweep, in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from sweep_service.text import duration, printable
+from sweep_service.text import format_duration, make_printable
 
-SPEED_PERIOD_SECONDS = 3600.0  # over which the speed is averaged: one run may take a good part of it
+SPEED_PERIOD_SECONDS = 3600.0  # the speed is averaged over this period, because one run may take minutes
 
 
 def progress_bar(wanted: bool | None = None) -> Bar:
-    """A bar for where this process shows its output; by default none where nobody would see it move."""
+    """Make a bar for a notebook or a terminal. By default it is quiet if standard error is neither."""
     if in_notebook() and wanted is not False:
         return NotebookBar()
     return Bar(quiet=not (sys.stderr.isatty() if wanted is None else wanted))
@@ -30,7 +30,7 @@ def in_notebook() -> bool:
 
 
 class Bar:
-    """A bar in a terminal. It measures predicted cost, from where the sweep was when it was shown first."""
+    """A bar in a terminal. It measures predicted cost and starts at the progress that is shown first."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, force_jupyter=False)
@@ -41,45 +41,47 @@ class Bar:
         )  # fmt: skip
         self.bar = Progress(*columns, console=self.console, speed_estimate_period=SPEED_PERIOD_SECONDS)
         self.task: TaskID | None = None
-        self.said: set[str] = set()
+        self.printed: set[str] = set()
 
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(self, *problem: object) -> None:
-        if self.task is not None:  # else rich would leave an empty line
+    def __exit__(self, *exception: object) -> None:
+        if self.task is not None:  # otherwise rich would print an empty line
             self.bar.stop()
 
-    def say(self, text: str) -> None:
-        """Show a line above the bar, once."""
-        if text and text not in self.said:
-            self.said.add(text)
-            self.print(printable(text))
+    def print_once(self, text: str) -> None:
+        """Print a line above the bar, unless it was printed before."""
+        if text and text not in self.printed:
+            self.printed.add(text)
+            self.print(make_printable(text))
 
     def print(self, line: str) -> None:
+        """Print a line above the bar."""
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def show(self, now: Mapping[str, Any]) -> None:
-        """Update the bar from a sweep as `execution.summary.view` describes it."""
-        self.say(f"{now['id']}  {now['name']}".rstrip())
-        self.say(now["reason"])
-        done: Any = 1.0 if now["state"] == "completed" else now["progress"]
+    def show(self, sweep: Mapping[str, Any]) -> None:
+        """Update the bar from a sweep, as `execution.summary.summarise_sweep` returns it."""
+        self.print_once(f"{sweep['id']}  {sweep['name']}".rstrip())
+        self.print_once(sweep["reason"])
+        done: Any = 1.0 if sweep["state"] == "completed" else sweep["progress"]
         if self.task is None:
             self.start()
             self.task = self.bar.add_task("", total=1.0, completed=done, left="", speed="")
         self.bar.update(self.task, completed=done)
         (task,) = self.bar.tasks
-        left = task.time_remaining if now["eta_seconds"] is None else now["eta_seconds"]
-        work = now["core_seconds"] + now["core_seconds_left"]
-        ended = sum(number for status, number in now["counts"].items() if status != "pending")
+        left = task.time_remaining if sweep["eta_seconds"] is None else sweep["eta_seconds"]
+        work = sweep["core_seconds"] + sweep["core_seconds_left"]
+        ended = sum(number for status, number in sweep["counts"].items() if status != "pending")
         self.bar.update(
             self.task,
-            left=f"{duration(left)} left" if left else "",
+            left=f"{format_duration(left)} left" if left else "",
             speed=f"{task.speed * work:.2g} core-s/s" if task.speed else "",
-            description=f"{ended}/{now['runs']} runs{', waiting' if now['reason'] else ''}",
+            description=f"{ended}/{sweep['runs']} runs{', waiting' if sweep['reason'] else ''}",
         )
 
     def start(self) -> None:
+        """Draw the bar for the first time."""
         self.bar.start()
 
 
@@ -93,17 +95,17 @@ class NotebookBar(Bar):
         self.began = clock.monotonic()
 
     def start(self) -> None:
-        """Nothing: `show` displays it."""
+        """Do nothing: `show` displays the bar."""
 
     def print(self, line: str) -> None:
         self.lines.append(line)
 
-    def show(self, now: Mapping[str, Any]) -> None:
+    def show(self, sweep: Mapping[str, Any]) -> None:
         from IPython.display import display
 
-        super().show(now)
+        super().show(sweep)
         (task,) = self.bar.tasks
-        elapsed = f"{duration(clock.monotonic() - self.began)} elapsed"
+        elapsed = f"{format_duration(clock.monotonic() - self.began)} elapsed"
         facts = (f"{task.percentage:.0f} %", task.description, elapsed, task.fields["left"])
         text = " · ".join(fact for fact in facts if fact)
         content = {

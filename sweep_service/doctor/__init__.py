@@ -1,4 +1,1 @@
-"""`sweep doctor`: checks of the machine, the store and the certificates, and the calibration of costs.
-
-Imports `execution` and what is above it.
-"""
+"""`sweep doctor`: checks of the machine, the store and the certificates, and the calibration of costs."""

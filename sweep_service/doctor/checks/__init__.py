@@ -1,4 +1,4 @@
-"""What `sweep doctor` looks at from here; who works for a scheduler is asked by `workers.report`."""
+"""The checks of `sweep doctor` on this machine; those of a cluster are in `workers.report`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from sweep_service.doctor.checks import certificates, machine, store
 from sweep_service.doctor.checks.verdict import Check, wrong
 from sweep_service.store.folder import DataFolder
 
-Look = Callable[[DataFolder], Iterable[Check]]
-LOOKS: tuple[Look, ...] = (
-    store.holder, store.store, store.file_systems, store.ledger,
-    machine.disks, machine.kernels, machine.cores, machine.memory, machine.open_files,
-    certificates.certificates,
+CheckFunction = Callable[[DataFolder], Iterable[Check]]
+CHECKS: tuple[CheckFunction, ...] = (
+    store.check_lock_holder, store.check_store, store.check_file_systems, store.check_ledger,
+    machine.check_disks, machine.check_kernels, machine.check_cores, machine.check_memory,
+    machine.check_open_files, certificates.check_certificates,
 )  # fmt: skip
 
 
-def local(folder: DataFolder) -> list[Check]:
-    return [check for look in LOOKS for check in looked(look, folder)]
+def run_checks(folder: DataFolder) -> list[Check]:
+    """Run all checks of this machine and a data folder."""
+    return [check for function in CHECKS for check in run_check(function, folder)]
 
 
-def looked(look: Look, folder: DataFolder) -> list[Check]:
+def run_check(function: CheckFunction, folder: DataFolder) -> list[Check]:
+    """Run a check; an unexpected error becomes a finding, so that the other checks still run."""
     try:
-        return list(look(folder))
-    except Exception as error:  # a doctor does not die of what a patient has
+        return list(function(folder))
+    except Exception as error:
         found = f"{type(error).__name__}: {error}"
-        return [wrong(look.__name__.replace("_", " "), found, "report it, if that tells you nothing")]
+        name = function.__name__.removeprefix("check_").replace("_", " ")
+        return [wrong(name, found, "this may be a bug of the check: please report it")]

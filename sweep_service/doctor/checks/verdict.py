@@ -1,4 +1,4 @@
-"""A check has a verdict, what it found, and in one line what to do about it."""
+"""The result of a check: a verdict, what was found, and one line of advice."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
+    """From best to worst."""
+
     OK = "ok"
     WARNING = "warning"
     WRONG = "wrong"
@@ -14,6 +16,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
+    """The result of one check."""
+
     name: str
     verdict: Verdict
     found: str
@@ -32,6 +36,6 @@ def wrong(name: str, found: str, advice: str) -> Check:
     return Check(name, Verdict.WRONG, found, advice)
 
 
-def why(error: Exception) -> str:
-    """What an error says, in a line."""
+def describe_error(error: Exception) -> str:
+    """Describe an error on one line."""
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]

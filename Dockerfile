@@ -1,8 +1,8 @@
-# One image for the service, the scheduler and the workers; docker-compose.yml says who is what.
+# One image for the service, the scheduler and the workers; docker-compose.yml has their commands.
 ARG PYTHON=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON} AS base
-# New volumes take over from these folders who may write to them.
+# New volumes inherit the owner and the mode of these folders.
 RUN groupadd --gid 10001 sweep \
     && useradd --uid 10001 --gid sweep --no-create-home --home-dir /tmp --shell /usr/sbin/nologin sweep \
     && install -d -o sweep -g sweep -m 0700 /data /certificates /var/cache/sweep
@@ -13,7 +13,7 @@ RUN python3 -m venv /tools \
     && /tools/bin/pip install --quiet --no-cache-dir --disable-pip-version-check uv==0.13.7 \
     && python3 -m venv --without-pip /venv
 WORKDIR /source
-# What pyproject.toml asks for, without its extras, by the versions and hashes of the lock.
+# The dependencies of pyproject.toml, without extras, with the versions and hashes of the lock file.
 COPY pyproject.toml requirements.lock ./
 RUN /tools/bin/uv pip install --quiet --no-cache --compile-bytecode --python /venv/bin/python \
         --require-hashes --constraint requirements.lock --requirement pyproject.toml \
@@ -23,12 +23,12 @@ COPY README.md LICENSE ./
 COPY sweep_service sweep_service
 COPY workers workers
 COPY api api
-# Apart from what it needs, so that a change of it is a small layer.
+# Separate from its dependencies, so that a change of the package is a small layer.
 RUN /tools/bin/python -m hatchling build --target wheel --directory /wheels \
     && /tools/bin/uv pip install --quiet --no-cache --compile-bytecode --python /venv/bin/python \
         --no-deps --prefix /package/venv /wheels/*.whl
 
-# An S3 server, for who has none: the profile `s3` of docker-compose.yml.
+# An optional S3 server: the profile `s3` of docker-compose.yml.
 FROM ${PYTHON} AS weed
 COPY --from=build /tools /tools
 COPY requirements.lock ./
@@ -52,7 +52,7 @@ ENV OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 SWEEP_HOST=0.0.
     SWEEP_KERNEL_CACHE=/var/cache/sweep/kernels MPLCONFIGDIR=/var/cache/sweep/matplotlib
 USER 10001:10001
 WORKDIR /tmp
-# Kernels of every engine, for this type of processor; on another one workers compile them once more.
+# Compile the kernels of all simulators and regimes for this type of processor; others compile them again.
 RUN python3 -c "import matplotlib.font_manager, sweep_service as ss; from sweep_service.doctor.calibration import ODE, SGD; \
     [ss.simulate(point, times=[0, 0.1], seed=list(range(n))) for point, _, most in SGD for n in (1, most)]; \
     [ss.integrate(point, times=[0, 0.1], regime=regime) for point, regime in ODE]"

@@ -1,4 +1,4 @@
-"""The conductor in a thread of its own: requests ask it to act, and read the ledger by themselves."""
+"""The thread that runs the conductor. Requests queue actions for it, and read the ledger themselves."""
 
 from __future__ import annotations
 
@@ -18,151 +18,160 @@ import xarray as xr
 from anyio import CapacityLimiter, to_thread
 
 from sweep_service.api.settings import Settings
-from sweep_service.api.status_cache import Board, Totals
+from sweep_service.api.status_cache import StatusCache, Totals
 from sweep_service.errors import InUse, NotFound, Stopped
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import Executor
-from sweep_service.execution.hooks import Meter
-from sweep_service.execution.summary import view
+from sweep_service.execution.hooks import ExecutionHooks
+from sweep_service.execution.summary import summarise_sweep
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import State, Sweep
+from sweep_service.store.ledger import State, SweepRecord
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-Given = TypeVarTuple("Given")
+Arguments = TypeVarTuple("Arguments")
 MakeExecutor = Callable[[DataFolder, Callable[[], bool]], Executor]
 
-IDLE = 0.5  # seconds between two looks at nothing
-LASTING = 5.0  # seconds of waiting that are worth a line
-SEATS = 16  # long answers at once, of the 40 threads that answer
-PATIENCE = 120.0  # seconds that a request waits for the conductor, which may be merging
+IDLE_WAIT_SECONDS = 0.5  # between two steps of the conductor when there is nothing to do
+WAIT_LOG_DELAY_SECONDS = 5.0  # shorter waits are not logged
+MAX_SLOW_REQUESTS = 16  # at once, out of the 40 threads that serve requests
+ACTION_TIMEOUT_SECONDS = 120.0  # for an action to be executed; the conductor may be merging
 
 
-class Bell:
-    """Wakes what waits, in the event loop, for news of a sweep."""
+class Notifier:
+    """Wakes tasks of the event loop that wait for changes of a sweep."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self.subscribers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     @contextmanager
-    def listening(self, sweep: str) -> Iterator[asyncio.Event]:
+    def subscribe(self, sweep_id: str) -> Iterator[asyncio.Event]:
+        """Yield an event that is set whenever the sweep changes."""
         self.loop = asyncio.get_running_loop()
-        news = asyncio.Event()
-        self.waiting[sweep].add(news)
+        changed = asyncio.Event()
+        self.subscribers[sweep_id].add(changed)
         try:
-            yield news
+            yield changed
         finally:
-            self.waiting[sweep].discard(news)
-            if not self.waiting[sweep]:
-                del self.waiting[sweep]
+            self.subscribers[sweep_id].discard(changed)
+            if not self.subscribers[sweep_id]:
+                del self.subscribers[sweep_id]
 
     @property
-    def listeners(self) -> int:
-        return sum(map(len, list(self.waiting.values())))
+    def subscriber_count(self) -> int:
+        return sum(map(len, list(self.subscribers.values())))
 
-    def ring(self, sweeps: Iterable[str] | None = None) -> None:
-        """From any thread; without names, for all."""
+    def notify(self, sweep_ids: Iterable[str] | None = None) -> None:
+        """Wake the subscribers of these sweeps, by default of all; callable from any thread."""
         if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._ring, None if sweeps is None else list(sweeps))
+            self.loop.call_soon_threadsafe(self._notify, None if sweep_ids is None else list(sweep_ids))
 
-    def _ring(self, sweeps: list[str] | None) -> None:
-        for sweep in list(self.waiting) if sweeps is None else sweeps:
-            for news in self.waiting.get(sweep, ()):
-                news.set()
-
-
-def long(answer: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
-    """Of what may take long only a few are made at once, that others are answered meanwhile."""
-
-    @wraps(answer)
-    async def seated(engine: Engine, **given: Any) -> Result:
-        return await to_thread.run_sync(partial(answer, engine=engine, **given), limiter=engine.seats)
-
-    return seated
+    def _notify(self, sweep_ids: list[str] | None) -> None:
+        for sweep_id in list(self.subscribers) if sweep_ids is None else sweep_ids:
+            for changed in self.subscribers.get(sweep_id, ()):
+                changed.set()
 
 
-class Engine:
+def limited_concurrency(route: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
+    """Run a route in a bounded thread pool so that slow requests cannot starve fast ones."""
+
+    @wraps(route)
+    async def run_in_slot(service: ConductorThread, **arguments: Any) -> Result:
+        call = partial(route, service=service, **arguments)
+        return await to_thread.run_sync(call, limiter=service.slow_request_slots)
+
+    return run_in_slot
+
+
+class ConductorThread:
+    """A conductor in its own thread, with what requests need: folder, ledger, cache, notifier.
+
+    Routes receive it as `service`.
+    """
+
     def __init__(self, settings: Settings, executor: MakeExecutor | None = None) -> None:
         self.settings = settings
         self.folder = DataFolder(settings.data, settings.state)
-        self.executor = (executor or _on_dask(settings))(self.folder, lambda: self.stopping)
-        self.bell = Bell()
-        self.seats = CapacityLimiter(SEATS)
-        self.meter = Meter()
-        self.stopping = self.failed = False  # told to end; ended by itself, and with it the service
-        self.trouble = ""  # an error that the conductor met and lived through
-        self._waiting, self._told, self._went = "", "", clock.monotonic()  # for what, and since when not
-        self._asked: SimpleQueue[tuple[Callable[[Conductor], Any], Future[Any]]] = SimpleQueue()
-        self._begun: Future[None] = Future()
-        self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
+        self.executor = (executor or _dask_executor(settings))(self.folder, lambda: self.stopping)
+        self.notifier = Notifier()
+        self.slow_request_slots = CapacityLimiter(MAX_SLOW_REQUESTS)
+        self.hooks = ExecutionHooks()
+        self.stopping = False  # a stop was requested
+        self.failed = False  # the conductor ended by itself, so the service must end too
+        self.step_error = ""  # the last step failed with this error and is repeated
+        self._conductor_wait_reason, self._logged_reason = "", ""
+        self._last_progress = clock.monotonic()  # the last time without a reason to wait
+        self._actions: SimpleQueue[tuple[Callable[[Conductor], Any], Future[Any]]] = SimpleQueue()
+        self._started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="conductor", daemon=True)
 
     def start(self) -> None:
-        """Returns when what an earlier service left is merged; raises why it cannot."""
+        """Start the thread and wait until it has merged what an earlier service left; raise its error."""
         self._thread.start()
-        self._begun.result()
+        self._started.result()
 
     def close(self) -> None:
-        self.hush()
+        self.request_stop()
         self._thread.join()
         self.ledger.close()
 
-    def hush(self) -> None:
-        """Let everything that waits come to its end."""
+    def request_stop(self) -> None:
+        """Make the conductor and all event streams end."""
         self.stopping = True
         self.executor.wake()
-        self.bell.ring()
+        self.notifier.notify()
 
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive() and not self.stopping
 
-    def ask(self, action: Callable[[Conductor, *Given], Result], *given: *Given) -> Result:
-        """Let the conductor do something between two of its steps: a method of it, and what that is given."""
-        answer: Future[Result] = Future()
-        self._asked.put((lambda conductor: action(conductor, *given), answer))
+    def call(self, action: Callable[[Conductor, *Arguments], Result], *arguments: *Arguments) -> Result:
+        """Call a method of the conductor in its thread, between two steps, and return the result."""
+        result: Future[Result] = Future()
+        self._actions.put((lambda conductor: action(conductor, *arguments), result))
         self.executor.wake()
-        end = clock.monotonic() + PATIENCE
-        while not wait([answer], 1.0).done and clock.monotonic() < end:
+        deadline = clock.monotonic() + ACTION_TIMEOUT_SECONDS
+        while not wait([result], 1.0).done and clock.monotonic() < deadline:
             if not self._thread.is_alive():
                 raise Stopped("the service is stopping")
-        return answer.result(timeout=0.0)
+        return result.result(timeout=0.0)
 
-    def view(self, sweep: str) -> dict[str, Any]:
-        return self._told_of(*self.board.read(sweep))
+    def describe(self, sweep_id: str) -> dict[str, Any]:
+        """Return the public description of a sweep."""
+        return self._describe(*self.status_cache.read(sweep_id))
 
-    def known(self, sweep: str) -> dict[str, Any] | None:
-        """The same, if that needs no look into the ledger."""
-        found = self.board.known(sweep) if self.board.is_counted else None
-        return self._told_of(*found) if found is not None else None
+    def describe_cached(self, sweep_id: str) -> dict[str, Any] | None:
+        """Return the same, or None if the ledger would have to be read."""
+        cached = self.status_cache.get_cached(sweep_id) if self.status_cache.has_active_count else None
+        return self._describe(*cached) if cached is not None else None
 
-    def views(self, **query: Any) -> list[dict[str, Any]]:
-        """Of all that a query to the ledger finds."""
-        return [self._told_of(*found) for found in self.board.page(**query)]
+    def describe_all(self, **query: Any) -> list[dict[str, Any]]:
+        """Describe all sweeps that a query of the ledger returns."""
+        return [self._describe(*entry) for entry in self.status_cache.query(**query)]
 
-    def _told_of(self, sweep: Sweep, totals: Totals) -> dict[str, Any]:
-        """A sweep as people and programs are told of it; one that waits says what for."""
-        about = view(sweep, totals, self.threads / max(1, self.board.active))
+    def _describe(self, sweep: SweepRecord, totals: Totals) -> dict[str, Any]:
+        description = summarise_sweep(sweep, totals, self.threads / max(1, self.status_cache.active_count))
         if sweep.state in (State.RUNNING, State.QUEUED):
-            about["reason"] = self.waiting or sweep.reason
-        return about
+            description["reason"] = self.wait_reason or sweep.reason
+        return description
 
     @contextmanager
-    def dataset(self, sweep: str) -> Iterator[xr.Dataset]:
-        """What is stored of a sweep, as it is now; values are read when they are asked for.
+    def open_dataset(self, sweep_id: str) -> Iterator[xr.Dataset]:
+        """Open the dataset of a sweep as stored now; values are read lazily.
 
-        What was read while the sweep was removed is not what was stored: a chunk that is not there reads
-        as one that was never written. So whether it is still there is asked last.
+        A chunk that was removed reads like one that was never written. So the existence of the dataset is
+        checked last: values that were read while the sweep was being removed are never returned.
         """
         try:
-            with self.folder.opened(sweep) as dataset:
+            with self.folder.open_dataset(sweep_id) as dataset:
                 yield dataset
         except Exception:
-            if self.folder.has_dataset(sweep):
+            if self.folder.has_dataset(sweep_id):
                 raise
-        if not self.folder.has_dataset(sweep):
-            raise NotFound(f"the dataset of {sweep} is not there")
+        if not self.folder.has_dataset(sweep_id):
+            raise NotFound(f"sweep {sweep_id} has no dataset")
 
     @property
     def threads(self) -> int:
@@ -174,103 +183,103 @@ class Engine:
 
     @property
     def address(self) -> str:
-        """Where the scheduler is, as people are told."""
+        """The scheduler's address, for display."""
         return self.executor.address
 
     def workers(self) -> list[dict[str, Any]]:
         return self.executor.workers()
 
     @property
-    def workers_there(self) -> int:
-        """As the conductor saw them last, without a question to the scheduler."""
+    def worker_count(self) -> int:
+        """The number of workers last seen by the conductor; does not ask the scheduler."""
         return self.executor.worker_count
 
     @property
-    def refused(self) -> list[str]:
-        """Workers that had to leave, and why."""
-        return [f"{one['worker']}: {one['why']}" for one in self.executor.refusals]
+    def refused_workers(self) -> list[str]:
+        """Workers that failed the worker check, with the reason."""
+        return [f"{refusal['worker']}: {refusal['why']}" for refusal in self.executor.refusals]
 
     @property
-    def waiting(self) -> str:
-        """What keeps all sweeps from going on, if something does."""
-        return self.trouble or self._waiting
+    def wait_reason(self) -> str:
+        """Why no sweep can progress; empty if they can."""
+        return self.step_error or self._conductor_wait_reason
 
-    def _conduct(self) -> None:
+    def _run(self) -> None:
         try:
             conductor = Conductor(
-                self.folder, self.executor, self.settings.limits, self.settings.url, self.meter
+                self.folder, self.executor, self.settings.limits, self.settings.url, self.hooks
             )
             with conductor:
                 self.ledger = self.folder.ledger()
-                self.board = Board(self.ledger)
-                conductor.ledger.changed = self._changed
-                self._begun.set_result(None)
-                self._go_on(conductor)
+                self.status_cache = StatusCache(self.ledger)
+                conductor.ledger.on_change = self._on_change
+                self._started.set_result(None)
+                self._run_steps(conductor)
         except BaseException as error:
-            if not self._begun.done():
-                self._begun.set_exception(error)
+            if not self._started.done():
+                self._started.set_exception(error)
             else:
                 log.exception("the conductor has ended")
                 self.failed = True
         finally:
-            self._refuse()
+            self._reject_actions()
 
-    def _go_on(self, conductor: Conductor) -> None:
+    def _run_steps(self, conductor: Conductor) -> None:
         busy = True
         while not self.stopping:
-            self._tell()
+            self._log_waiting()
             try:
-                self._obey(conductor, 0.0 if busy else IDLE)
+                self._run_actions(conductor, 0.0 if busy else IDLE_WAIT_SECONDS)
                 busy = conductor.step()
-                self.trouble, self._waiting = "", conductor.waiting
+                self.step_error, self._conductor_wait_reason = "", conductor.wait_reason
             except Stopped:
                 return
-            except InUse:  # somebody else has the data now
+            except InUse:  # another process holds the data folder now
                 raise
-            except Exception as error:  # the others must not stand still because of a fault of ours
+            except Exception as error:  # an error in one step must not stop all other sweeps
                 log.exception("a step of the conductor failed")
-                self.trouble = f"the service met an error and tries again: {type(error).__name__}"
+                self.step_error = f"retrying after an internal error: {type(error).__name__}"
                 busy = False
 
-    def _tell(self) -> None:
-        """The log, of waiting that lasts and of its end."""
-        why, now = self.waiting, clock.monotonic()
-        if not why:
-            if self._told:
-                log.info("sweeps go on", extra={"event": "going_on", "reason": self._told})
-            self._went, self._told = now, ""
-        elif why != self._told and now - self._went > LASTING:
-            log.warning("%s", why, extra={"event": "waiting", "reason": why})
-            self._told = why
+    def _log_waiting(self) -> None:
+        """Log a wait once it has lasted a few seconds, and its end."""
+        reason, now = self.wait_reason, clock.monotonic()
+        if not reason:
+            if self._logged_reason:
+                log.info("sweeps continue", extra={"event": "going_on", "reason": self._logged_reason})
+            self._last_progress, self._logged_reason = now, ""
+        elif reason != self._logged_reason and now - self._last_progress > WAIT_LOG_DELAY_SECONDS:
+            log.warning("%s", reason, extra={"event": "waiting", "reason": reason})
+            self._logged_reason = reason
 
-    def _obey(self, conductor: Conductor, patience: float) -> None:
-        """Do what was asked; when there is nothing else to do, wait for it a while."""
+    def _run_actions(self, conductor: Conductor, timeout: float) -> None:
+        """Run all queued actions; wait up to `timeout` seconds for the first."""
         try:
             while True:
-                action, answer = self._asked.get(timeout=patience) if patience else self._asked.get_nowait()
-                patience = 0.0
+                action, result = self._actions.get(timeout=timeout) if timeout else self._actions.get_nowait()
+                timeout = 0.0
                 try:
-                    answer.set_result(action(conductor))
+                    result.set_result(action(conductor))
                 except Exception as error:
-                    answer.set_exception(error)
+                    result.set_exception(error)
         except Empty:
             return
 
-    def _changed(self, sweep: str) -> None:
-        self.board.wipe(sweep)
-        self.bell.ring([sweep])
+    def _on_change(self, sweep_id: str) -> None:
+        self.status_cache.invalidate(sweep_id)
+        self.notifier.notify([sweep_id])
 
-    def _refuse(self) -> None:
-        while not self._asked.empty():
-            self._asked.get()[1].set_exception(Stopped("the service is stopping"))
+    def _reject_actions(self) -> None:
+        while not self._actions.empty():
+            self._actions.get()[1].set_exception(Stopped("the service is stopping"))
 
 
-def _on_dask(settings: Settings) -> MakeExecutor:
-    def made(folder: DataFolder, stopped: Callable[[], bool]) -> Executor:
+def _dask_executor(settings: Settings) -> MakeExecutor:
+    def make(folder: DataFolder, stopped: Callable[[], bool]) -> Executor:
         from sweep_service.workers.cluster import Embedded, Remote
         from sweep_service.workers.executor import DaskExecutor
 
         cluster = Remote(settings.scheduler) if settings.scheduler else Embedded(settings.workers)
-        return DaskExecutor(cluster, folder, stopped, patience=0.0)
+        return DaskExecutor(cluster, folder, stopped, connect_wait_seconds=0.0)
 
-    return made
+    return make

@@ -1,4 +1,4 @@
-"""Connections, where uvicorn leaves them open: requests that never end, and answers that nobody reads."""
+"""Timeouts that uvicorn lacks: for requests that never end and responses that are never read."""
 
 from __future__ import annotations
 
@@ -8,93 +8,94 @@ from asyncio import TimerHandle
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEAD_SECONDS = 30.0  # from the connection, or the first byte, to the end of the headers
-MESSAGE_SECONDS = 180.0  # of a whole request: the door answers slow bodies before, if anybody reads them
-STALLED_SECONDS = 120.0  # without any of what waits to be sent being taken
-MOST_BESIDE = 256 << 10  # bytes of a request that are not its body: headers, sizes of chunks, trailers
+HEADERS_TIMEOUT_SECONDS = 30.0  # from the connection, or the first byte, to the end of the headers
+# For a whole request. `security` answers slow bodies earlier, but only if the application reads the body.
+REQUEST_TIMEOUT_SECONDS = 180.0
+WRITE_TIMEOUT_SECONDS = 120.0  # without the client reading any of the pending response
+MAX_NON_BODY_BYTES = 256 << 10  # of a request: headers, chunk sizes and trailers
 
 
-class Line(HttpToolsProtocol):
-    """A connection whose every wait ends."""
+class LimitedHttpProtocol(HttpToolsProtocol):
+    """An HTTP connection with a timeout for every wait."""
 
-    _waiting: TimerHandle | None = None  # for the rest of a request
-    _stalled: TimerHandle | None = None
-    _beside = 0
-    _in_head = True
+    _read_timer: TimerHandle | None = None  # runs while the rest of a request is awaited
+    _write_timer: TimerHandle | None = None  # runs while the client does not read
+    _non_body_bytes = 0
+    _in_headers = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._wait(HEAD_SECONDS)
+        self._start_read_timer(HEADERS_TIMEOUT_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._rest()
-        self._move()
+        self._cancel_read_timer()
+        self._cancel_write_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._beside += len(data)
+        self._non_body_bytes += len(data)
         super().data_received(data)
-        if self._beside > MOST_BESIDE and not self.transport.is_closing():
-            self.send_400_response("The headers of a request must be shorter.")
-        if self._waiting is None and self._is_idle():  # what has come is no request yet: empty lines, say
-            self._wait(HEAD_SECONDS)
+        if self._non_body_bytes > MAX_NON_BODY_BYTES and not self.transport.is_closing():
+            self.send_400_response("The request headers are too long.")
+        if self._read_timer is None and self._is_idle():  # data that begins no request, such as empty lines
+            self._start_read_timer(HEADERS_TIMEOUT_SECONDS)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._waiting is None:
-            self._wait(HEAD_SECONDS)
+        if self._read_timer is None:
+            self._start_read_timer(HEADERS_TIMEOUT_SECONDS)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # a trailer is too late to say anything
+        if self._in_headers:  # trailers are ignored: a header that comes after the checks must not count
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._wait(MESSAGE_SECONDS)
+        self._in_headers = False
+        self._start_read_timer(REQUEST_TIMEOUT_SECONDS)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._beside -= len(body)
+        self._non_body_bytes -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._rest()
-        self._beside, self._in_head = 0, True
+        self._cancel_read_timer()
+        self._non_body_bytes, self._in_headers = 0, True
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        self._rest()
+        self._cancel_read_timer()
         super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stalled = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
+        self._write_timer = self.loop.call_later(WRITE_TIMEOUT_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._move()
+        self._cancel_write_timer()
         super().resume_writing()
 
     def _is_idle(self) -> bool:
-        """Nothing is being answered, and nothing else, such as a websocket, has taken over."""
-        answered = self.cycle is None or self.cycle.response_complete
-        return answered and self.transport.get_protocol() is self
+        """Whether no response is pending and no other protocol, such as a websocket, has taken over."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return is_answered and self.transport.get_protocol() is self
 
-    def _move(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    def _wait(self, seconds: float) -> None:
-        self._rest()
-        self._waiting = self.loop.call_later(seconds, self.transport.abort)
+    def _start_read_timer(self, seconds: float) -> None:
+        self._cancel_read_timer()
+        self._read_timer = self.loop.call_later(seconds, self.transport.abort)
 
-    def _rest(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _cancel_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
 
-def most_connections() -> int:
-    """Half of the files that this process may open: the store needs some, whoever knocks."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(16, min(soft, 4096) // 2)
+def max_connections() -> int:
+    """Return half of the files that this process may open; the store needs the others."""
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, min(soft_limit, 4096) // 2)

@@ -1,4 +1,4 @@
-"""Server-sent events of a sweep. Their ids are the ledger's, so a reader resumes after a restart."""
+"""Server-sent events of a sweep. Their ids come from the ledger, so clients can resume after a restart."""
 
 from __future__ import annotations
 
@@ -9,41 +9,45 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from sweep_service.api.conductor_thread import Engine
+from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.errors import NotFound
 from sweep_service.store.ledger import Event, State
-from sweep_service.text import json_ready
+from sweep_service.text import replace_nonfinite
 
-KEEP_ALIVE = 15.0  # seconds after which a proxy might think that nobody is there
+KEEP_ALIVE_SECONDS = 15.0  # proxies may close a connection that is silent for longer
 
 
-def news(engine: Engine, sweep: str, after: int) -> tuple[list[tuple[Event, dict[str, Any]]], bool]:
-    """Events since one, each with the sweep as it is now; and whether none can follow."""
-    about = engine.view(sweep)
-    found = engine.ledger.events(sweep, after)
-    last = found[-1] if found else None
-    told = [
-        (one, {**about, "state": one.state.value, "reason": one.reason, "time": one.time}) for one in found
+def read_events(
+    service: ConductorThread, sweep_id: str, after: int
+) -> tuple[list[tuple[Event, dict[str, Any]]], bool]:
+    """Return events with larger ids, each with the sweep as it is now, and whether none can follow."""
+    description = service.describe(sweep_id)
+    events = service.ledger.events(sweep_id, after)
+    last = events[-1] if events else None
+    pairs = [
+        (event, {**description, "state": event.state.value, "reason": event.reason, "time": event.time})
+        for event in events
     ]
-    return told, State(about["state"]).ended and (last is None or last.state.ended)
+    return pairs, State(description["state"]).has_ended and (last is None or last.state.has_ended)
 
 
-async def stream(engine: Engine, sweep: str, after: int) -> AsyncIterator[bytes]:
-    with engine.bell.listening(sweep) as rung:
-        while not engine.stopping:
-            rung.clear()
+async def stream(service: ConductorThread, sweep_id: str, after: int) -> AsyncIterator[bytes]:
+    """Send the events of a sweep until it ends or is removed, or the service stops."""
+    with service.notifier.subscribe(sweep_id) as changed:
+        while not service.stopping:
+            changed.clear()
             try:
-                found, ended = await run_in_threadpool(news, engine, sweep, after)
+                events, is_complete = await run_in_threadpool(read_events, service, sweep_id, after)
             except NotFound:
-                yield b"event: removed\ndata: " + json.dumps({"id": sweep}).encode() + b"\n\n"
+                yield b"event: removed\ndata: " + json.dumps({"id": sweep_id}).encode() + b"\n\n"
                 return
-            for event, about in found:
+            for event, description in events:
                 after = event.id
-                data = json.dumps(json_ready(about), allow_nan=False)
+                data = json.dumps(replace_nonfinite(description), allow_nan=False)
                 yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n".encode()
-            if ended:
+            if is_complete:
                 return
             try:
-                await asyncio.wait_for(rung.wait(), KEEP_ALIVE)
+                await asyncio.wait_for(changed.wait(), KEEP_ALIVE_SECONDS)
             except TimeoutError:
-                yield b": still there\n\n"
+                yield b": keep-alive\n\n"

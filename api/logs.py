@@ -1,4 +1,4 @@
-"""Lines of the log: JSON for programs, text for people. What a client sends begins no line of its own."""
+"""Log formats: JSON for programs, text for people. Text from clients cannot start a new line."""
 
 from __future__ import annotations
 
@@ -8,67 +8,70 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sweep_service.text import printable
+from sweep_service.text import make_printable
 
-Form = Literal["json", "text"]
-PLAIN = {*vars(logging.makeLogRecord({})), "color_message"}  # what every record has
-CHATTY = ("distributed", "httpx", "uvicorn")  # they tell of every connection
+LogFormat = Literal["json", "text"]
+STANDARD_FIELDS = {*vars(logging.makeLogRecord({})), "color_message"}  # of every record
+VERBOSE_LOGGERS = ("distributed", "httpx", "uvicorn")  # they log every connection
 
 
-class Lines(logging.Formatter):
-    """A record as a line of JSON, with what was given along with it."""
+class JsonFormatter(logging.Formatter):
+    """Formats a record as a line of JSON, including its extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        about = _about(record)
+        fields = _fields(record)
         if record.exc_info:
-            about["trace"] = self.formatException(record.exc_info)
-        return json.dumps(about, default=str)
+            fields["trace"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
 
 
-class Text(logging.Formatter):
-    """A record as a person reads it: time, level, words; then names and values, where the words have none."""
+class TextFormatter(logging.Formatter):
+    """Formats a record for people: time, level, message.
+
+    Extra fields follow only if the message is just the event's name; other messages contain the values.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        about = _about(record)
-        time, level, _, words = (about.pop(name) for name in ("time", "level", "logger", "message"))
-        kind = about.pop("event", words)
-        given = "".join(f" {name}={value}" for name, value in about.items()) if kind == words else ""
-        line = printable(f"{time[11:19]} {level:<7} {words}{given}")
+        fields = _fields(record)
+        time, level, _, message = (fields.pop(name) for name in ("time", "level", "logger", "message"))
+        event = fields.pop("event", message)
+        extra = "".join(f" {name}={value}" for name, value in fields.items()) if event == message else ""
+        line = make_printable(f"{time[11:19]} {level:<7} {message}{extra}")
         if record.exc_info:
             trace = self.formatException(record.exc_info).splitlines()
-            line += "".join(f"\n    {printable(part)}" for part in trace)
+            line += "".join(f"\n    {make_printable(trace_line)}" for trace_line in trace)
         return line
 
 
-def _about(record: logging.LogRecord) -> dict[str, Any]:
-    given = {name: value for name, value in vars(record).items() if name not in PLAIN}
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    extra = {name: value for name, value in vars(record).items() if name not in STANDARD_FIELDS}
     return {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),
         "logger": record.name,
         "message": record.getMessage(),
-        **given,
+        **extra,
     }
 
 
-def begin(form: Form | None) -> None:
-    """Standard error gets all lines. Without a wish they are text in a terminal, and JSON elsewhere."""
+def configure_logging(log_format: LogFormat | None) -> None:
+    """Log to standard error; by default as text to a terminal and as JSON elsewhere."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Text() if (form or _usual()) == "text" else Lines())
+    handler.setFormatter(TextFormatter() if (log_format or _default_format()) == "text" else JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    for name in [*logging.root.manager.loggerDict, *CHATTY]:
+    for name in [*logging.root.manager.loggerDict, *VERBOSE_LOGGERS]:
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [], True  # Dask has some that write in a way of their own
-        if name.partition(".")[0] in CHATTY:
+        logger.handlers, logger.propagate = [], True  # Dask installs its own handlers
+        if name.partition(".")[0] in VERBOSE_LOGGERS:
             logger.setLevel(logging.WARNING)
 
 
-def end() -> None:
-    """What Dask says while all is closed around it tells of no trouble."""
+def silence_dask() -> None:
+    """Suppress the messages of Dask during shutdown: connections that close are no errors then."""
     for name in logging.root.manager.loggerDict:
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _usual() -> Form:
+def _default_format() -> LogFormat:
     return "text" if sys.stderr.isatty() else "json"

@@ -1,7 +1,7 @@
-"""Numbers for Prometheus: what happens is counted as it does, the rest is looked up when it is asked for.
+"""Metrics for Prometheus: events are counted as they happen, other values are read when scraped.
 
-No label is anybody's to make up: sweeps have no series of their own. Nothing here asks the conductor or
-the scheduler, so numbers come also while both have other things to do.
+Clients cannot create series: no label is a name of theirs, and sweeps have no series of their own. A scrape
+does not call the conductor or the scheduler, so it succeeds while both are busy.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.execution.hooks import Meter
+from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.status import Status
 from sweep_service.store.ledger import Progress, State
 from sweep_service.version import __version__
 
 if TYPE_CHECKING:
-    from sweep_service.api.conductor_thread import Engine
+    from sweep_service.api.conductor_thread import ConductorThread
 
 BUCKETS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 MERGE_BUCKETS = (0.05, 0.2, 1.0, 5.0, 20.0, 60.0)
@@ -41,118 +41,128 @@ METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
 RESULTS = ("done", "failed", "lost")
 
 
-class Metrics(Meter):
-    def __init__(self, engine: Engine) -> None:
-        self.engine, engine.meter = engine, self
-        disable_created_metrics()  # a series beside each, of when it began, which nobody asks for
+class Metrics(ExecutionHooks):
+    """The metrics of a service, which also receive the hooks of its conductor."""
+
+    def __init__(self, service: ConductorThread) -> None:
+        self.service, service.hooks = service, self
+        disable_created_metrics()  # otherwise every counter has a second series with its creation time
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
-            "sweep_http_requests", "Requests", ["method", "route", "status"], registry=registry
+            "sweep_http_requests", "HTTP requests", ["method", "route", "status"], registry=registry
         )
         self.seconds = Histogram(
-            "sweep_http_seconds", "Time of requests", ["route"], buckets=BUCKETS, registry=registry
+            "sweep_http_seconds", "Duration of HTTP requests", ["route"], buckets=BUCKETS, registry=registry
         )
-        self.steps = Counter("sweep_steps", "SGD steps, merged", ["engine"], registry=registry)
-        self.computed_runs = Counter("sweep_computed_runs", "Runs, merged", ["engine"], registry=registry)
+        self.steps = Counter("sweep_steps", "SGD steps of merged runs", ["engine"], registry=registry)
+        self.computed_runs = Counter("sweep_computed_runs", "Merged runs", ["engine"], registry=registry)
         self.busy = Counter(
             "sweep_busy_seconds", "Processor time of merged runs", ["engine"], registry=registry
         )
-        self.results = Counter("sweep_bundles_ended", "Bundles that came back", ["result"], registry=registry)
-        self.merges = Histogram(
-            "sweep_merge_seconds", "Time of merges", buckets=MERGE_BUCKETS, registry=registry
+        self.results = Counter(
+            "sweep_bundles_ended", "Ended bundles by result", ["result"], registry=registry
         )
-        self.parts = Counter("sweep_merged_parts", "Parts in datasets", registry=registry)
-        self.bytes = Counter("sweep_merged_bytes", "Of parts in datasets", registry=registry)
-        for name in SIMULATORS:  # a rate needs a zero to begin at
+        self.merges = Histogram(
+            "sweep_merge_seconds", "Duration of merges", buckets=MERGE_BUCKETS, registry=registry
+        )
+        self.parts = Counter("sweep_merged_parts", "Merged parts", registry=registry)
+        self.bytes = Counter("sweep_merged_bytes", "Bytes of merged parts", registry=registry)
+        for name in SIMULATORS:  # create all series with value 0, so that the first increase counts in rates
             self.steps.labels(name)
         for name in (*SIMULATORS, *REGIMES, "auto"):
             self.computed_runs.labels(name), self.busy.labels(name)
         for result in RESULTS:
             self.results.labels(result)
-        self._waiting: dict[str, tuple[float, int]] = {}  # by sweep: since when, and how many
+        # The unmerged parts of each sweep: time of the oldest, and their number.
+        self._unmerged: dict[str, tuple[float, int]] = {}
         self._lock = threading.Lock()
         registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
 
-    def seen(self, method: str, route: str, status: int, seconds: float) -> None:
-        known = method if method in METHODS else "other"  # anybody can make up more
-        self.requests.labels(known, route, str(status)).inc()
+    def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        label = method if method in METHODS else "other"  # clients may send any method
+        self.requests.labels(label, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def computed(self, engine: str, runs: int, steps: int, seconds: float) -> None:
+    def on_computed(self, engine: str, runs: int, steps: int, seconds: float) -> None:
         self.computed_runs.labels(engine).inc(runs)
         self.busy.labels(engine).inc(seconds)
         if engine in SIMULATORS:
             self.steps.labels(engine).inc(steps)
 
-    def merged(self, parts: int, size: int, seconds: float) -> None:
+    def on_merged(self, parts: int, size: int, seconds: float) -> None:
         self.merges.observe(seconds)
         self.parts.inc(parts)
         self.bytes.inc(size)
 
-    def ended(self, sweep: str, result: str) -> None:
+    def on_bundle_ended(self, sweep_id: str, result: str) -> None:
         self.results.labels(result).inc()
         if result == "done":
             with self._lock:
-                since, number = self._waiting.get(sweep, (clock.monotonic(), 0))
-                self._waiting[sweep] = since, number + 1
+                since, number = self._unmerged.get(sweep_id, (clock.monotonic(), 0))
+                self._unmerged[sweep_id] = since, number + 1
 
-    def settled(self, sweep: str) -> None:
+    def on_all_merged(self, sweep_id: str) -> None:
         with self._lock:
-            self._waiting.pop(sweep, None)
+            self._unmerged.pop(sweep_id, None)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
     def describe(self) -> list[Metric]:
-        return []  # nothing is read before the engine is there
+        return []  # so that registering does not collect: the ledger is not open yet
 
     def collect(self) -> Iterator[Metric]:
-        engine = self.engine
-        yield _labelled("sweep_build_info", "Its version", "version", {__version__: 1})
-        yield GaugeMetricFamily("sweep_conducting", "1 while sweeps are looked after", engine.is_alive)
-        yield GaugeMetricFamily("sweep_waiting", "1 while nothing can go on", bool(engine.waiting))
-        yield GaugeMetricFamily("sweep_threads", "Threads that compute", engine.threads)
-        yield GaugeMetricFamily("sweep_workers", "Workers", engine.workers_there)
-        yield GaugeMetricFamily("sweep_workers_refused", "Workers that had to leave", len(engine.refused))
-        yield GaugeMetricFamily("sweep_tasks", "Bundles that are submitted", len(engine.executor.tasks()))
-        yield GaugeMetricFamily("sweep_event_streams", "Readers of events", engine.bell.listeners)
+        service = self.service
+        refused_count = len(service.refused_workers)
+        stream_count = service.notifier.subscriber_count
+        yield _labelled_gauge("sweep_build_info", "Version of the service", "version", {__version__: 1})
+        yield GaugeMetricFamily("sweep_conducting", "1 while the conductor runs", service.is_alive)
+        yield GaugeMetricFamily("sweep_waiting", "1 while no sweep can progress", bool(service.wait_reason))
+        yield GaugeMetricFamily("sweep_threads", "Worker threads", service.threads)
+        yield GaugeMetricFamily("sweep_workers", "Workers", service.worker_count)
+        yield GaugeMetricFamily("sweep_workers_refused", "Workers that failed the check", refused_count)
+        yield GaugeMetricFamily("sweep_tasks", "Submitted bundles", len(service.executor.tasks()))
+        yield GaugeMetricFamily("sweep_event_streams", "Open event streams", stream_count)
         with self._lock:
-            waiting = list(self._waiting.values())
-        lag = clock.monotonic() - min(since for since, _ in waiting) if waiting else 0.0
+            unmerged = list(self._unmerged.values())
+        lag = clock.monotonic() - min(since for since, _ in unmerged) if unmerged else 0.0
         yield GaugeMetricFamily("sweep_merge_lag_seconds", "Age of the oldest unmerged part", lag)
-        parts = sum(number for _, number in waiting)
-        yield GaugeMetricFamily("sweep_parts_waiting", "Parts to be merged", parts)
-        yield from self._room()
+        parts = sum(count for _, count in unmerged)
+        yield GaugeMetricFamily("sweep_parts_waiting", "Unmerged parts", parts)
+        yield from self._collect_disk()
         try:
-            yield from self._ledger()
-        except sa.exc.SQLAlchemyError:  # the others are worth more while something is wrong
+            yield from self._collect_ledger()
+        except sa.exc.SQLAlchemyError:  # the other metrics still help while the ledger is unreadable
             return
 
-    def _room(self) -> Iterator[Metric]:
+    def _collect_disk(self) -> Iterator[Metric]:
         try:
-            yield GaugeMetricFamily("sweep_free_bytes", "Room on the disk", self.engine.folder.free_bytes())
+            free = self.service.folder.free_bytes()
+            yield GaugeMetricFamily("sweep_free_bytes", "Free bytes on the disk", free)
         except OSError:
             return
 
-    def _ledger(self) -> Iterator[Metric]:
+    def _collect_ledger(self) -> Iterator[Metric]:
         states, runs, bundles, left = Tally[str](), Tally[Status](), Tally[str](), 0.0
-        for sweep, totals in self.engine.board.page():
+        for sweep, totals in self.service.status_cache.query():
             states[sweep.state.value] += 1
             runs.update(totals["counts"])
             runs[Status.PENDING] += sweep.runs - sum(totals["counts"].values())
             bundles.update(totals["bundles"])
-            left += totals["cost_left"] if not sweep.state.ended else 0.0
-        yield _labelled("sweep_sweeps", "Sweeps", "state", {one.value: states[one.value] for one in State})
-        yield _labelled("sweep_runs", "Runs", "status", {one.label: runs[one] for one in Status})
-        names = [one.name.lower() for one in Progress]
-        yield _labelled("sweep_bundles", "Bundles", "progress", {name: bundles[name] for name in names})
-        yield GaugeMetricFamily("sweep_queue_seconds", "Processor time that is left, as predicted", left)
+            left += totals["cost_left"] if not sweep.state.has_ended else 0.0
+        by_state = {state.value: states[state.value] for state in State}
+        by_status = {status.label: runs[status] for status in Status}
+        by_progress = {name: bundles[name] for name in (progress.name.lower() for progress in Progress)}
+        yield _labelled_gauge("sweep_sweeps", "Sweeps by state", "state", by_state)
+        yield _labelled_gauge("sweep_runs", "Runs by status", "status", by_status)
+        yield _labelled_gauge("sweep_bundles", "Bundles by progress", "progress", by_progress)
+        yield GaugeMetricFamily("sweep_queue_seconds", "Predicted processor time of unfinished sweeps", left)
 
 
-def _labelled(name: str, about: str, label: str, values: dict[str, int]) -> Metric:
-    family = GaugeMetricFamily(name, about, labels=[label])
+def _labelled_gauge(name: str, description: str, label: str, values: dict[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, description, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)
     return family

@@ -1,4 +1,4 @@
-"""What the service answers, as OpenAPI shows it."""
+"""The JSON responses of the service, as documented by OpenAPI."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ class Links(BaseModel):
     page: str
 
     @classmethod
-    def of(cls, sweep: str) -> Links:
-        root = f"/v1/sweeps/{sweep}"
-        own = ("spec", "zarr", "data", "events", "failures", "curves", "contents", "map")
+    def of(cls, sweep_id: str) -> Links:
+        root = f"/v1/sweeps/{sweep_id}"
+        subpaths = ("spec", "zarr", "data", "events", "failures", "curves", "contents", "map")
         return cls(
-            **{name: f"{root}/{name}" for name in own},
+            **{name: f"{root}/{name}" for name in subpaths},
             self=root, phase_diagram=f"{root}/phase-diagram", dashboard="/dask/status",
-            page=f"/sweeps/{sweep}",
+            page=f"/sweeps/{sweep_id}",
         )  # fmt: skip
 
 
 class SweepOut(BaseModel):
-    """A sweep: its state, its runs by status, and how far it is in predicted cost."""
+    """A sweep: its state, its runs by status, and its progress."""
 
     id: str
     name: str
     state: State
-    reason: str = Field(description="Why it waits, or why it could not go on; empty otherwise")
-    created: str = Field(description="UTC")
-    updated: str = Field(description="UTC; when its state changed last")
+    reason: str = Field(description="Why the sweep waits or has failed; empty otherwise")
+    created: str = Field(description="Time of submission, UTC")
+    updated: str = Field(description="Time of the last change of state, UTC")
     extends: str | None
     priority: int
-    key: str = Field(description="A digest of the canonical spec; equal specs are one sweep")
+    key: str = Field(description="Digest of the canonical spec; equivalent specs are the same sweep")
     runs: int
     reused: int = Field(description="Runs copied from earlier sweeps")
     counts: dict[str, int] = Field(description="Runs by status")
-    progress: float = Field(ge=0.0, le=1.0, description="Of the predicted cost")
+    progress: float = Field(ge=0.0, le=1.0, description="Computed fraction of the predicted cost")
     eta_seconds: float | None
     core_seconds: float
     core_seconds_left: float
@@ -57,17 +57,17 @@ class SweepOut(BaseModel):
     links: Links
 
     @classmethod
-    def of(cls, about: dict[str, Any]) -> SweepOut:
-        return cls(**about, links=Links.of(about["id"]))
+    def of(cls, description: dict[str, Any]) -> SweepOut:
+        return cls(**description, links=Links.of(description["id"]))
 
 
 class Page(BaseModel):
     sweeps: list[SweepOut]
-    next: str | None = Field(description="The cursor of the next page; null at the end")
+    next: str | None = Field(description="Cursor of the next page; null on the last one")
 
 
 class EstimateOut(BaseModel):
-    """What a sweep would cost, without what is stored already."""
+    """The predicted cost of a sweep, without the runs that would be reused."""
 
     points: int
     runs: int
@@ -76,20 +76,20 @@ class EstimateOut(BaseModel):
     sgd_steps: float
     core_seconds: float
     bytes: int
-    dearest: dict[str, Any] = Field(description="The point that takes longest")
+    dearest: dict[str, Any] = Field(description="The most expensive point")
     warnings: list[str]
-    refused: str | None = Field(description="Why it would be refused, if it would")
+    refused: str | None = Field(description="Why the sweep would be rejected; null if accepted")
 
 
 class Named(BaseModel):
-    """Something that a spec can name."""
+    """An entry of a registry: a name with a description."""
 
     name: str
     about: str
 
 
 class SpecOut(BaseModel):
-    """A spec in its shortest form: without what is the default."""
+    """A spec in its shortest form, without default values."""
 
     spec: dict[str, Any]
 
@@ -98,17 +98,17 @@ class AxisOut(BaseModel):
     name: str
     long_name: str
     units: str
-    values: list[Any] = Field(description="Each once; of a product in the order of its points")
+    values: list[Any] = Field(description="Distinct values; in a product, in the order of its points")
 
 
 class ValueOut(BaseModel):
     name: str
     about: str
-    needs_regime: bool = Field(description="Whether a regime must be chosen where there are several")
+    needs_regime: bool = Field(description="Whether a regime must be chosen if the sweep has several")
 
 
 class Suggestion(BaseModel):
-    """The view that shows most of a sweep."""
+    """The view to show first, with its options."""
 
     view: str
     words: dict[str, Any]
@@ -120,54 +120,52 @@ class OptionOut(BaseModel):
 
 
 class ControlOut(BaseModel):
-    """One choice of a view's form."""
+    """A control in the form of a view."""
 
-    word: str = Field(description="The query parameter that it sets")
+    word: str = Field(description="The query parameter that the control sets")
     title: str
     options: list[OptionOut]
     default: str
 
 
 class FormOut(BaseModel):
-    """What a person chooses for a view."""
+    """The form in which a user chooses the options of a view."""
 
     controls: list[ControlOut]
-    axis_controls: list[str] = Field(description="Controls that choose an axis which the view shows")
+    axis_controls: list[str] = Field(description="Controls that choose an axis shown by the view")
     covers: list[str] = Field(description="Axes that the view always shows")
-    rest: str = Field(description="Of each other axis: all, first, middle or nothing")
-    one_regime: bool = Field(description="Whether one theory must be chosen")
+    rest: str = Field(description="Initial choice for all other axes: all, first, middle or nothing")
+    one_regime: bool = Field(description="Whether one regime must be chosen")
 
 
 class Contents(BaseModel):
-    """What is in a stored sweep."""
+    """The contents of a sweep's dataset, and what can be plotted."""
 
     design: str = Field(description="product, zip, scaling, triangle or points")
-    axes: list[AxisOut] = Field(description="Of the points; the regime is not among them")
-    points: list[list[Any]] | None = Field(
-        description="The values of the axes at each, unless it is a product"
-    )
+    axes: list[AxisOut] = Field(description="Axes of the points, without the regime")
+    points: list[list[Any]] | None = Field(description="Values of the axes at each point; null for a product")
     sources: list[str] = Field(description="sgd, ode")
     regimes: list[str]
     seeds: int
     repeats: int
-    times: list[float] = Field(description="The first and the last")
-    observables: list[Named] = Field(description="What can be drawn against time")
-    values: list[ValueOut] = Field(description="What can be drawn on two axes")
-    views: list[str] = Field(description="Views that have something to show")
-    forms: dict[str, FormOut] = Field(description="What to choose for each of these views")
+    times: list[float] = Field(description="First and last recorded time")
+    observables: list[Named] = Field(description="Quantities that can be plotted against time")
+    values: list[ValueOut] = Field(description="Quantities that a phase diagram can show")
+    views: list[str] = Field(description="Views that apply to this sweep")
+    forms: dict[str, FormOut] = Field(description="The form of each of these views")
     suggestion: Suggestion
     provenance: dict[str, Any]
 
 
 class Map(BaseModel):
-    """Runs of each point by status, in the order of the points; a status that no run has is left out."""
+    """The number of runs by status at each point, in the order of the points; unused statuses are omitted."""
 
     points: int
-    dims: list[str] = Field(description="Of the points, the last one fastest; their values are in `contents`")
+    dims: list[str] = Field(description="Dimensions, the last varying fastest; values are in `contents`")
     shape: list[int]
-    runs: int = Field(description="Of each point, all statuses together")
-    counts: dict[str, list[int]] = Field(description="By status, for each point")
-    under_way: list[int] = Field(description="Points of which workers have something now")
+    runs: int = Field(description="Total runs of each point")
+    counts: dict[str, list[int]] = Field(description="For each status, the number of runs at each point")
+    under_way: list[int] = Field(description="Points with runs that are submitted to workers")
 
 
 class Failure(BaseModel):
@@ -176,8 +174,8 @@ class Failure(BaseModel):
     kind: str
     number: int
     error: str
-    runs: list[int] = Field(description="The runs that share its result")
-    command: str = Field(description="Computes it alone, where the data is")
+    runs: list[int] = Field(description="Numbers of all runs with this result: the run and its copies")
+    command: str = Field(description="A command that computes only this run, on the machine with the data")
 
 
 class Failures(BaseModel):
@@ -196,16 +194,16 @@ class Presets(BaseModel):
 
 
 class Option(Named):
-    """Something that has a value if nothing is said."""
+    """A named option with its default value."""
 
     default: bool | int | float
 
 
 class InitOut(Named):
-    parameters: list[Option] = Field(description="Its numbers, each of which may be an axis, as init.name")
-    teacher: str = Field(description="The teacher if none is named")
-    any_teacher: bool = Field(description="Whether the teacher may be another")
-    shared: bool = Field(description="Whether `shared: true` will do; else it is `shared: {d0: N}`")
+    parameters: list[Option] = Field(description="Numbers, each of which may be an axis named init.NAME")
+    teacher: str = Field(description="Default teacher")
+    any_teacher: bool = Field(description="Whether other teachers are possible")
+    shared: bool = Field(description="Whether `shared: true` suffices; otherwise use `shared: {d0: N}`")
 
 
 class ParameterOut(BaseModel):
@@ -216,20 +214,20 @@ class ParameterOut(BaseModel):
     latex: str
     long_name: str
     kind: str = Field(description="integer, number or text")
-    default: int | float | str | None = Field(description="null if it must be given, or follows another one")
+    default: int | float | str | None = Field(description="null if required or equal to another one")
     minimum: float | None
     maximum: float | None
-    choices: list[str] = Field(description="Of a text")
-    logarithmic: bool = Field(description="Whether axes of it are logarithmic by habit")
+    choices: list[str] = Field(description="Possible values of a text parameter")
+    logarithmic: bool = Field(description="Whether its plot axes are logarithmic by default")
 
 
 class Catalogue(BaseModel):
     activations: list[Named]
     regimes: list[Named]
-    observables: list[Option] = Field(description="Those kept if none are named have the default true")
+    observables: list[Option] = Field(description="`default` is true for those stored by default")
     inits: list[InitOut]
-    parameters: list[str] = Field(description="What may be an axis or fixed, beside the regime")
-    parameter_details: list[ParameterOut] = Field(description="Of a point: without exponents and starts")
+    parameters: list[str] = Field(description="Names that may be an axis or fixed, besides the regime")
+    parameter_details: list[ParameterOut] = Field(description="The physical parameters of a point")
     regime_options: list[Option]
     formats: list[Named]
     views: list[Named]
@@ -243,9 +241,9 @@ class Health(BaseModel):
 class Ready(BaseModel):
     status: str
     version: str
-    threads: int = Field(description="Threads that compute")
-    waiting: str = Field(description="What keeps sweeps from going on; empty if nothing does")
-    refused: list[str] = Field(description="Workers that had to leave, and why")
+    threads: int = Field(description="Worker threads")
+    waiting: str = Field(description="Why no sweep can progress; empty if they can")
+    refused: list[str] = Field(description="Workers that failed the worker check, with the reason")
 
 
 class WorkerOut(BaseModel):
@@ -255,29 +253,29 @@ class WorkerOut(BaseModel):
     cpu_percent: float
     memory_bytes: int
     memory_limit_bytes: int | None
-    tasks: int = Field(description="That run there or wait there")
+    tasks: int = Field(description="Tasks running or queued on this worker")
 
 
 class Queue(BaseModel):
-    """Of one sweep that has not ended."""
+    """The queue of an unfinished sweep."""
 
     id: str
     name: str
     state: State
     priority: int
-    bundles_under_way: int = Field(description="Given to the workers")
+    bundles_under_way: int = Field(description="Bundles submitted to workers")
     bundles_left: int
     core_seconds_left: float
 
 
 class ClusterOut(BaseModel):
-    """Who computes, and what is waiting for them."""
+    """The workers and the unfinished sweeps."""
 
-    address: str = Field(description="Of the scheduler; empty without one")
+    address: str = Field(description="Address of the scheduler; empty without one")
     threads: int
-    waiting: str = Field(description="What keeps sweeps from going on; empty if nothing does")
-    refused: list[str] = Field(description="Workers that had to leave, and why")
-    dashboard: str | None = Field(description="Where the Dask dashboard is, if it is there")
+    waiting: str = Field(description="Why no sweep can progress; empty if they can")
+    refused: list[str] = Field(description="Workers that failed the worker check, with the reason")
+    dashboard: str | None = Field(description="Path of the Dask dashboard; null if unavailable")
     workers: list[WorkerOut]
     queue: list[Queue]
 

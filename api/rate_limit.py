@@ -1,4 +1,4 @@
-"""How often one client may ask: buckets that fill by themselves, and a few thousand of them at most."""
+"""Rate limits per client: token buckets, of which a bounded number is kept."""
 
 from __future__ import annotations
 
@@ -10,100 +10,110 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-SAVED = 20.0  # seconds' worth that a client who was quiet may ask for at once
-GUESSES = 100.0  # wrong tokens from one address at once,
-GUESS_EVERY = 6.0  # and one more after so many seconds
-MOST_CLIENTS = 10_000  # remembered: who was not seen for longest is forgotten, and has a full bucket anyway
-MOST_HELD = 200  # streams of events and websockets that one client holds open
+BURST_SECONDS = 20.0  # an idle client may send the requests of this many seconds at once
+MAX_TRACKED_CLIENTS = 10_000  # the least recent one is dropped; its bucket is full again by then anyway
+
+
+@dataclass(frozen=True)
+class ClientLimits:
+    """Limits for one client, in addition to the request rates of the settings."""
+
+    token_guesses: float = 100.0  # wrong tokens from one address at once,
+    seconds_per_token_guess: float = 6.0  # and one more after this time
+    open_streams: int = 200  # event streams and websockets
+    body_chunk_seconds: float = 30.0  # between two chunks of a request body
+    body_seconds: float = 120.0  # for a whole request body
 
 
 @dataclass(slots=True)
 class _Bucket:
-    left: float
-    seen: float  # when that was so
+    tokens: float
+    updated: float  # time of the last refill
 
 
-class Budget:
-    """So many per second for each client, and `saved` at once."""
+class RateLimiter:
+    """A token bucket for each client: `rate` requests per second, and `burst` at once."""
 
-    def __init__(self, rate: float, saved: float) -> None:
-        self.rate, self.saved = rate, saved
+    def __init__(self, rate: float, burst: float) -> None:
+        self.rate, self.burst = rate, burst
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def wait(self, client: Hashable) -> float:
-        """Seconds until there is something for it; 0.0 if there is now."""
+    def seconds_to_wait(self, client: Hashable) -> float:
+        """Return the seconds until the client may send a request; 0.0 if it may now."""
         if self.rate <= 0:
             return 0.0
-        return max(0.0, (1.0 - self._filled(client).left) / self.rate)
+        return max(0.0, (1.0 - self._refill(client).tokens) / self.rate)
 
     def take(self, client: Hashable) -> float:
-        """Take one, if it need not be waited for; the seconds if it must."""
-        seconds = self.wait(client)
+        """Count a request if it is allowed now; return the seconds to wait otherwise."""
+        seconds = self.seconds_to_wait(client)
         if seconds == 0.0 and self.rate > 0:
-            self._buckets[client].left -= 1.0
+            self._buckets[client].tokens -= 1.0
         return seconds
 
-    def _filled(self, client: Hashable) -> _Bucket:
+    def _refill(self, client: Hashable) -> _Bucket:
         now = clock.monotonic()
         bucket = self._buckets.get(client)
         if bucket is None:
-            bucket = self._buckets[client] = _Bucket(self.saved, now)
-            while len(self._buckets) > MOST_CLIENTS:
+            bucket = self._buckets[client] = _Bucket(self.burst, now)
+            while len(self._buckets) > MAX_TRACKED_CLIENTS:
                 self._buckets.popitem(last=False)
         else:
-            bucket.left = min(self.saved, bucket.left + (now - bucket.seen) * self.rate)
-            bucket.seen = now
+            bucket.tokens = min(self.burst, bucket.tokens + (now - bucket.updated) * self.rate)
+            bucket.updated = now
             self._buckets.move_to_end(client)
         return bucket
 
 
-class Rates:
-    """Of a service: what is cheap, what is dear, and guesses at tokens. Used in the event loop alone."""
+class RateLimits:
+    """The rate limits of a service. Not thread-safe: used only in the event loop."""
 
-    def __init__(self, rate: float, heavy_rate: float) -> None:
-        self.cheap = Budget(rate, max(1.0, SAVED * rate))
-        self.heavy = Budget(heavy_rate, max(1.0, SAVED * heavy_rate))
-        self.guesses = Budget(1 / GUESS_EVERY, GUESSES)
-        self._held: Counter[Hashable] = Counter()
-        self._welcome: OrderedDict[Hashable, None] = OrderedDict()
+    def __init__(self, rate: float, heavy_rate: float, limits: ClientLimits) -> None:
+        self.light = RateLimiter(rate, max(1.0, BURST_SECONDS * rate))
+        self.heavy = RateLimiter(heavy_rate, max(1.0, BURST_SECONDS * heavy_rate))
+        self.token_guesses = RateLimiter(1 / limits.seconds_per_token_guess, limits.token_guesses)
+        self._max_open_streams = limits.open_streams
+        self._open_streams: Counter[Hashable] = Counter()
+        self._trusted: OrderedDict[Hashable, None] = OrderedDict()
 
-    def welcome(self, address: str, token: Hashable) -> None:
-        """This token has come from this address before: guesses of others there do not shut it out."""
-        self._welcome[address, token] = None
-        self._welcome.move_to_end((address, token))
-        while len(self._welcome) > MOST_CLIENTS:
-            self._welcome.popitem(last=False)
+    def trust(self, address: str, token: Hashable) -> None:
+        """Remember a valid token with its address, so that wrong guesses from there do not lock it out."""
+        self._trusted[address, token] = None
+        self._trusted.move_to_end((address, token))
+        while len(self._trusted) > MAX_TRACKED_CLIENTS:
+            self._trusted.popitem(last=False)
 
-    def is_welcome(self, address: str, token: Hashable) -> bool:
-        return (address, token) in self._welcome
+    def is_trusted(self, address: str, token: Hashable) -> bool:
+        return (address, token) in self._trusted
 
     @contextmanager
-    def held(self, client: Hashable) -> Iterator[bool]:
-        """While something stays open for a client; whether that is one more than it may have."""
-        self._held[client] += 1
+    def open_stream(self, client: Hashable) -> Iterator[bool]:
+        """Count an open stream of a client; yield whether it exceeds the limit."""
+        self._open_streams[client] += 1
         try:
-            yield self._held[client] > MOST_HELD
+            yield self._open_streams[client] > self._max_open_streams
         finally:
-            self._held[client] -= 1
-            if not self._held[client]:
-                del self._held[client]
+            self._open_streams[client] -= 1
+            if not self._open_streams[client]:
+                del self._open_streams[client]
 
 
-def household(address: str) -> str:
-    """An address, or the network of one IPv6 connection, in which anybody has billions of them."""
+def client_network(address: str) -> str:
+    """Return an IPv4 address, or the /64 network of an IPv6 address, all of which one client may use."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        return str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)
 
 
 def retry_after(seconds: float) -> dict[str, str]:
+    """Return a Retry-After header."""
     return {"Retry-After": str(max(1, math.ceil(seconds)))}

@@ -1,4 +1,4 @@
-"""`sweep serve`: settings, a socket, logs, and an end within seconds of being asked for one."""
+"""`sweep serve`: open the socket, set up logging, run the service, and stop it within seconds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from sweep_service.api import logs
 from sweep_service.api.app import create_app
-from sweep_service.api.conductor_thread import Engine
-from sweep_service.api.connection_limits import Line, most_connections
+from sweep_service.api.conductor_thread import ConductorThread
+from sweep_service.api.connection_limits import LimitedHttpProtocol, max_connections
 from sweep_service.api.settings import Settings
 from sweep_service.errors import InvalidInput
 from sweep_service.signals import stop
@@ -26,56 +26,64 @@ from sweep_service.store.folder import DataFolder
 
 
 class Server(uvicorn.Server):
-    """Streams of events never end by themselves: they are told, before the connections are waited for."""
+    """A server that ends event streams before it waits for connections to close."""
 
-    def __init__(self, config: uvicorn.Config, engine: Engine) -> None:
+    def __init__(self, config: uvicorn.Config, conductor_thread: ConductorThread) -> None:
         super().__init__(config)
-        self.engine = engine
+        self.conductor_thread = conductor_thread
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.engine.hush()
-        logs.end()
+        self.conductor_thread.request_stop()
+        logs.silence_dask()
         super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ends also when nobody conducts any more."""
-        return await super().on_tick(counter) or self.engine.failed
+        """Stop also when the conductor has failed."""
+        return await super().on_tick(counter) or self.conductor_thread.failed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if stop.asked:  # in the seconds before this one could hear it
+        if stop.requested:  # before the signal handlers of this server were installed
             self.should_exit = True
             return
         await super().startup(sockets)
 
 
-def serve(**given: Any) -> int:
-    """Until it is told to end. Errors that are the caller's to mend are raised before it listens."""
+def serve(**options: Any) -> int:
+    """Run a service until it is stopped, and return the exit code.
+
+    Errors that the user can correct are raised before the service listens.
+    """
     try:
-        settings = Settings(**given)
+        settings = Settings(**options)
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidInput(".".join(map(str, first["loc"])), first["input"], first["msg"].lower()) from None
-    settings.require_door()
+    settings.require_tokens()
     folder = DataFolder(settings.data, settings.state)
-    with folder.lock():  # is it ours to serve, and can we read it?
+    with folder.lock():  # fails early if the folder is in use or cannot be read
         folder.ledger().close()
     listener = _listener(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
-    app = create_app(settings)  # before the logs are set up: Dask sets up its own when it is imported
-    logs.begin(settings.log)
-    server = Server(configured(app, settings), app.state.engine)
-    print(f"sweep service at {settings.url}, its data in {settings.data}", flush=True)
+    app = create_app(settings)  # before logging is configured, because importing Dask configures it too
+    logs.configure_logging(settings.log)
+    server = Server(uvicorn_config(app, settings), app.state.conductor_thread)
+    print(f"sweep service at {settings.url}, data in {settings.data}", flush=True)
     server.run(sockets=[listener])
-    return _left(0 if (server.started or server.should_exit) and not server.engine.failed else 1)
+    return _exit_if_busy(
+        0 if (server.started or server.should_exit) and not server.conductor_thread.failed else 1
+    )
 
 
-def _left(code: int) -> int:
-    """All that is stored is safe by now: threads with answers for nobody must not keep the process."""
-    end = clock.monotonic() + 1.0
-    others = [one for one in threading.enumerate() if one is not threading.current_thread()]
-    busy = [one for one in others if not one.daemon]
+def _exit_if_busy(code: int) -> int:
+    """Return the exit code, or exit if threads still run after a second.
+
+    All results are stored by now, and the responses that these threads compute cannot be sent any more.
+    """
+    deadline = clock.monotonic() + 1.0
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    busy = [thread for thread in others if not thread.daemon]
     for thread in busy:
-        thread.join(max(0.0, end - clock.monotonic()))
+        thread.join(max(0.0, deadline - clock.monotonic()))
     if any(thread.is_alive() for thread in busy):
         logging.shutdown()
         sys.stdout.flush()
@@ -83,12 +91,12 @@ def _left(code: int) -> int:
     return code
 
 
-def configured(app: FastAPI, settings: Settings, **more: Any) -> uvicorn.Config:
-    """How we listen: to nobody's word on whom they speak for, unless we are told whose."""
+def uvicorn_config(app: FastAPI, settings: Settings, **more: Any) -> uvicorn.Config:
+    """Configure uvicorn. X-Forwarded-For is trusted only from the proxies in the settings."""
     return uvicorn.Config(
-        app, http=Line, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=3,
-        ws="websockets-sansio", ws_max_size=1 << 24, server_header=False,
-        limit_concurrency=most_connections(), proxy_headers=bool(settings.proxies),
+        app, http=LimitedHttpProtocol, log_config=None, access_log=False, lifespan="on",
+        timeout_graceful_shutdown=3, ws="websockets-sansio", ws_max_size=1 << 24, server_header=False,
+        limit_concurrency=max_connections(), proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=list(settings.proxies), **more,
     )  # fmt: skip
 
@@ -100,5 +108,5 @@ def _listener(settings: Settings) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         return listener
     except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or "cannot be used"
-        raise InvalidInput("host, port", f"{settings.host}:{settings.port}", why.lower()) from None
+        reason = getattr(error, "strerror", None) or "cannot be used"
+        raise InvalidInput("host, port", f"{settings.host}:{settings.port}", reason.lower()) from None

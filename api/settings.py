@@ -1,4 +1,4 @@
-"""What a service is told: by arguments first, then by the environment (`SWEEP_DATA`, `SWEEP_TOKENS`, …)."""
+"""Settings of a service, from arguments or else from the environment (`SWEEP_DATA`, `SWEEP_TOKENS`, …)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from sweep_service.errors import InvalidInput
 from sweep_service.planning.estimate import Limits
-from sweep_service.validation import scheduler_address
+from sweep_service.validation import read_scheduler_address
 
-Texts = Annotated[tuple[str, ...], NoDecode]
+TextList = Annotated[tuple[str, ...], NoDecode]
 
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SWEEP_", frozen=True, populate_by_name=True, extra="ignore")
 
     data: Annotated[str, BeforeValidator(str)] = "sweep-data"  # a folder, or s3://bucket/folder
-    state: Path | None = None  # where the ledger is, if it is not in the data folder
+    state: Path | None = None  # folder of the ledger, by default the data folder
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    tokens: SecretStr = SecretStr("")  # comma separated; one that ends in :read may only look
-    hosts: Texts = ()  # names under which a service on loopback is reached, by way of a proxy, say
+    tokens: SecretStr = SecretStr("")  # comma-separated; one that ends in :read is read-only
+    hosts: TextList = ()  # further host names of a service on loopback, for example behind a proxy
     scheduler: str | None = Field(
         default=None, validation_alias=AliasChoices("SWEEP_SCHEDULER", "DASK_SCHEDULER_ADDRESS")
     )
@@ -38,15 +38,15 @@ class Settings(BaseSettings):
     max_bytes: int = Field(default=Limits.bytes, ge=1)
     max_active: int = Field(default=Limits.active, ge=1)
     max_export_bytes: int = Field(default=1 << 30, ge=1)
-    rate: float = Field(default=1000.0, ge=0, le=1e9)  # requests per second of one client; 0: any number
-    rate_heavy: float = Field(default=30.0, ge=0, le=1e9)  # of those that compute or change something
-    proxies: Texts = ()  # addresses or networks whose word on who a client is counts
+    rate: float = Field(default=1000.0, ge=0, le=1e9)  # requests per second of one client; 0: no limit
+    rate_heavy: float = Field(default=30.0, ge=0, le=1e9)  # the same for requests that compute or change
+    proxies: TextList = ()  # addresses or networks of proxies whose X-Forwarded-For is trusted
 
     @field_validator("hosts", "proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return (
-            tuple(part.strip() for part in value.split(",") if part.strip())
+            tuple(item.strip() for item in value.split(",") if item.strip())
             if isinstance(value, str)
             else value
         )
@@ -54,7 +54,7 @@ class Settings(BaseSettings):
     @field_validator("scheduler")
     @classmethod
     def _is_address(cls, value: str | None) -> str | None:
-        return scheduler_address(value, "scheduler") if value else None
+        return read_scheduler_address(value, "scheduler") if value else None
 
     @property
     def limits(self) -> Limits:
@@ -71,24 +71,24 @@ class Settings(BaseSettings):
 
     @property
     def url(self) -> str:
-        """Where this machine finds it."""
+        """The service's URL as seen from this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def secrets(self) -> list[str]:
-        """The tokens, one by one."""
-        return [part.strip() for part in self.tokens.get_secret_value().split(",") if part.strip()]
+        """The tokens as a list, with their `:read` endings."""
+        return [secret.strip() for secret in self.tokens.get_secret_value().split(",") if secret.strip()]
 
-    def require_door(self) -> None:
-        """Who listens to the network needs a lock on the door."""
-        if not all(one.removesuffix(":read").strip(" :") for one in self.secrets):
-            raise InvalidInput("tokens", None, "have one without a secret: is a variable not set?")
+    def require_tokens(self) -> None:
+        """Refuse to listen on the network without tokens."""
+        if not all(secret.removesuffix(":read").strip(" :") for secret in self.secrets):
+            raise InvalidInput("tokens", None, "contain an empty secret; check that every variable is set")
         if not self.is_loopback and not self.secrets:
             raise InvalidInput(
                 "host",
                 self.host,
-                "is open to the network, so tokens are needed: set SWEEP_TOKENS to one or more secrets, "
-                "such as the output of `openssl rand -hex 32`, separated by commas (secret:read may only "
-                "look); or listen on 127.0.0.1",
+                "is open to the network, so tokens are required: set SWEEP_TOKENS to one or more secrets, "
+                "such as the output of `openssl rand -hex 32`, separated by commas (secret:read is "
+                "read-only); or listen on 127.0.0.1",
             )

@@ -1,4 +1,4 @@
-"""Sweeps as they were read last. Most requests ask how far one is, far more often than that changes."""
+"""A cache of sweeps and their totals: clients poll the status far more often than it changes."""
 
 from __future__ import annotations
 
@@ -6,64 +6,69 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from sweep_service.store.ledger import Ledger, State, Sweep
+from sweep_service.store.ledger import Ledger, State, SweepRecord
 
-MOST = 10_000  # sweeps
+MAX_CACHED_SWEEPS = 10_000
 
 Totals = dict[str, Any]
 
 
-class Board:
-    """Who hears that something has happened to a sweep wipes it off."""
+class StatusCache:
+    """Sweeps with their totals as last read. `invalidate` must be called when a sweep changes."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._known: OrderedDict[str, tuple[Sweep, Totals]] = OrderedDict()
-        self._turn = 0  # of wiping: what was read before must not be written down after
+        self._entries: OrderedDict[str, tuple[SweepRecord, Totals]] = OrderedDict()
+        # Counts invalidations, so that a value read before one is not cached after it.
+        self._generation = 0
         self._lock = threading.Lock()
-        self._active: int | None = None
+        self._active_count: int | None = None
 
-    def known(self, sweep: str) -> tuple[Sweep, Totals] | None:
-        return self._known.get(sweep)
+    def get_cached(self, sweep_id: str) -> tuple[SweepRecord, Totals] | None:
+        return self._entries.get(sweep_id)
 
     @property
-    def is_counted(self) -> bool:
-        """Whether `active` needs no look."""
-        return self._active is not None
+    def has_active_count(self) -> bool:
+        """Whether `active_count` is cached."""
+        return self._active_count is not None
 
-    def read(self, sweep: str) -> tuple[Sweep, Totals]:
-        turn = self._turn
-        return self.known(sweep) or self._added_up([self.ledger.sweep(sweep)], turn)[0]
+    def read(self, sweep_id: str) -> tuple[SweepRecord, Totals]:
+        generation = self._generation
+        return self.get_cached(sweep_id) or self._add_totals([self.ledger.sweep(sweep_id)], generation)[0]
 
-    def page(self, **query: Any) -> list[tuple[Sweep, Totals]]:
-        """What a query to the ledger finds."""
-        turn = self._turn
-        return self._added_up(self.ledger.sweeps(**query), turn)
+    def query(self, **query: Any) -> list[tuple[SweepRecord, Totals]]:
+        """Return the sweeps that a query of the ledger returns, with their totals."""
+        generation = self._generation
+        return self._add_totals(self.ledger.sweeps(**query), generation)
 
-    def _added_up(self, found: list[Sweep], turn: int) -> list[tuple[Sweep, Totals]]:
-        """With their totals, of which only those that are not known are read."""
-        known = {sweep.id: old[1] for sweep in found if (old := self.known(sweep.id)) and old[0] == sweep}
-        fresh = self.ledger.all_totals([sweep.id for sweep in found if sweep.id not in known])
-        pairs = [(sweep, known.get(sweep.id) or fresh[sweep.id]) for sweep in found]
+    def _add_totals(self, sweeps: list[SweepRecord], generation: int) -> list[tuple[SweepRecord, Totals]]:
+        """Pair sweeps with their totals, reading only those that are not cached."""
+        cached = {
+            sweep.id: entry[1]
+            for sweep in sweeps
+            if (entry := self.get_cached(sweep.id)) and entry[0] == sweep
+        }
+        fresh = self.ledger.all_totals([sweep.id for sweep in sweeps if sweep.id not in cached])
+        entries = [(sweep, cached.get(sweep.id) or fresh[sweep.id]) for sweep in sweeps]
         with self._lock:
-            if turn == self._turn:
-                self._known.update((pair[0].id, pair) for pair in pairs)
-            while len(self._known) > MOST:
-                self._known.popitem(last=False)
-        return pairs
+            if generation == self._generation:
+                self._entries.update((entry[0].id, entry) for entry in entries)
+            while len(self._entries) > MAX_CACHED_SWEEPS:
+                self._entries.popitem(last=False)
+        return entries
 
     @property
-    def active(self) -> int:
-        """How many share the workers."""
-        turn, found = self._turn, self._active
-        if found is None:
-            found = len(self.ledger.sweeps(states=[State.RUNNING, State.QUEUED]))
+    def active_count(self) -> int:
+        """The number of sweeps that share the workers."""
+        generation, count = self._generation, self._active_count
+        if count is None:
+            count = len(self.ledger.sweeps(states=[State.RUNNING, State.QUEUED]))
             with self._lock:
-                self._active = found if turn == self._turn else None
-        return found
+                self._active_count = count if generation == self._generation else None
+        return count
 
-    def wipe(self, sweep: str) -> None:
+    def invalidate(self, sweep_id: str) -> None:
         with self._lock:
-            self._turn += 1
-            self._known.pop(sweep, None)
-            self._active = None
+            self._generation += 1
+            self._entries.pop(sweep_id, None)
+            self._active_count = None

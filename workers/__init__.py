@@ -1,4 +1,4 @@
-"""The Dask side: clusters and connections, the executor, what runs on a worker, and the worker's checks.
+"""Dask: clusters and connections, the executor, the code that runs on workers, and the worker check.
 
 Imported as `sweep_service.workers`. Imports the core, never `sweep_service.api`.
 """

@@ -1,4 +1,4 @@
-"""Where the workers are: in an embedded cluster of processes, or behind the address of a scheduler."""
+"""Clusters: embedded, with worker processes on this machine, or an external scheduler."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from distributed import Client, LocalCluster, Security
 from distributed.comm.addressing import parse_address
 
 from sweep_service.errors import InvalidInput
-from sweep_service.validation import scheduler_address
-from sweep_service.workers.connection import Connection, Stranger
+from sweep_service.validation import read_scheduler_address
+from sweep_service.workers.connection import Connection, NotAScheduler
 
-NANNY_PROCESS = "Dask Worker process (from Nanny)"  # what Dask calls the process of a worker
-CONNECT = 5.0  # seconds to wait for a scheduler before saying that it is not there
-# A worker that does not answer is given up, and a new process starts with one thread in every library.
-SETTINGS = {
+NANNY_PROCESS = "Dask Worker process (from Nanny)"  # Dask's name for a worker process
+CONNECT_TIMEOUT_SECONDS = 5.0
+DASK_SETTINGS = {
+    # Replace a worker that does not respond.
     "distributed.scheduler.worker-ttl": "2 minutes",
     "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
-    # Where all cores compute, what watches them costs: Dask would sample every stack each 10 ms.
+    # All cores compute, so monitoring is expensive: Dask would sample every stack each 10 ms.
     "distributed.worker.profile.enabled": False,
     "distributed.worker.memory.monitor-interval": "500ms",
     "distributed.admin.tick.interval": "500ms",
     "distributed.admin.system-monitor.interval": "2s",
-    # Ctrl-C in a terminal reaches every process; it is ours to stop the workers. And as they fill all
-    # cores, they step back for who conducts them, so that the service answers while they compute. (That
-    # in dask_setup, as Dask imports this text twice.)
+    # Ctrl-C in a terminal reaches every process, but the parent stops the workers. They also lower their
+    # priority, so that the service stays responsive while they use all cores. (In dask_setup, because Dask
+    # executes this text twice.)
     "distributed.worker.preload": [
         "import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); dask_setup = lambda _: os.nice(5)"
     ],
@@ -38,34 +38,34 @@ SETTINGS = {
 
 class Cluster(Protocol):
     address: str
-    is_ours: bool  # to be closed, however long its start takes
+    is_embedded: bool  # an embedded cluster is started, and must be closed, by this process
 
     def connect(self) -> Client:
-        """A new client; OSError if there is no scheduler now."""
+        """Return a new client; raise OSError if there is no scheduler now."""
 
     def close(self) -> None: ...
 
 
 class Remote:
-    """A scheduler that somebody else runs; its workers may come and go."""
+    """An external scheduler, whose workers may join and leave."""
 
-    is_ours = False
+    is_embedded = False
 
     def __init__(self, address: str) -> None:
-        self.address = scheduler_address(address)
+        self.address = read_scheduler_address(address)
         _require_certificates(self.address)
 
     def connect(self) -> Client:
-        return Connection(self.address, timeout=CONNECT, set_as_default=False, name="sweep")
+        return Connection(self.address, timeout=CONNECT_TIMEOUT_SECONDS, set_as_default=False, name="sweep")
 
     def close(self) -> None:
-        """It is not ours to close."""
+        """Do nothing: the cluster was not started here."""
 
 
 class Embedded:
-    """Processes on this machine, with one thread each."""
+    """A cluster of worker processes on this machine, with one thread each."""
 
-    is_ours = True
+    is_embedded = True
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
@@ -75,13 +75,13 @@ class Embedded:
     def connect(self) -> Client:
         if self.local is None:
             _keep_main_out_of_workers()
-            with dask.config.set(SETTINGS):  # for the scheduler and the nannies
+            with dask.config.set(DASK_SETTINGS):  # for the scheduler and the nannies
                 self.local = LocalCluster(
                     n_workers=self.workers, threads_per_worker=1, processes=True, host="127.0.0.1",
                     dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-                    config=SETTINGS,  # which a nanny has for a new process when the old one has died
+                    config=DASK_SETTINGS,  # for worker processes that nannies start again
                 )  # fmt: skip
-        return Connection(self.local, timeout=CONNECT, set_as_default=False, name="sweep")
+        return Connection(self.local, timeout=CONNECT_TIMEOUT_SECONDS, set_as_default=False, name="sweep")
 
     def close(self) -> None:
         if self.local is not None:
@@ -111,38 +111,40 @@ def _keep_main_out_of_workers() -> None:
 
 
 def _require_certificates(address: str) -> None:
-    """What Dask is told of TLS must fit the address: it must not come out as a plain connection."""
-    security = Security()  # as the settings of Dask have it
+    """Refuse an address that contradicts Dask's TLS settings, so that no connection is plain by mistake."""
+    security = Security()  # reads the configuration of Dask
     is_plain = parse_address(address)[0] not in ("tls", "wss")
     if is_plain and security.require_encryption:
-        raise InvalidInput("scheduler", address, "is not encrypted, but Dask is told to be: tls://host:8786")
+        raise InvalidInput(
+            "scheduler", address, "must be encrypted, as Dask's settings require: use tls://host:8786"
+        )
     try:
-        is_known = security.get_connection_args("client")["ssl_context"] is not None
+        has_certificates = security.get_connection_args("client")["ssl_context"] is not None
     except OSError as error:
-        told = security.get_tls_config_for_role("client")
-        files = f"{told['ca_file']} and {told['cert']}"
+        tls = security.get_tls_config_for_role("client")
+        files = f"{tls['ca_file']} and {tls['cert']}"
         raise InvalidInput("scheduler", address, f"needs {files}: {error.strerror or error}") from None
-    if not is_plain and not is_known:
+    if not is_plain and not has_certificates:
         raise InvalidInput(
             "scheduler",
             address,
-            "needs certificates: `sweep certificates FOLDER` makes them, DASK_CONFIG=FOLDER names them",
+            "needs certificates: create them with `sweep certificates FOLDER` and set DASK_CONFIG=FOLDER",
         )
 
 
-def refusal(error: BaseException | None) -> str:
-    """What about a connection that failed is not just a matter of time, in brackets."""
+def explain_failure(error: BaseException | None) -> str:
+    """Explain, in parentheses, a failed connection that waiting will not cure; "" if it may."""
     while error is not None:
         match error:
             case ssl.SSLCertVerificationError():
-                return f" (it has a certificate that ours do not know: {error.verify_message})"
+                return f" (its certificate is not trusted: {error.verify_message})"
             case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
                 return " (it does not speak TLS)"
             case ssl.SSLError() | FileNotFoundError() | PermissionError():
                 return f" (the certificates cannot be used: {error.strerror or error})"
-            case Stranger():
-                return " (what is there is no Dask scheduler that we understand)"
+            case NotAScheduler():
+                return " (it is no Dask scheduler of a compatible version)"
             case ConnectionResetError():
-                return " (it hangs up: it may want TLS)"
+                return " (it closes the connection; it may require TLS)"
         error = error.__cause__ or error.__context__
     return ""

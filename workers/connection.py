@@ -1,4 +1,4 @@
-"""A client of Dask whose connection is there or fails within a time that is known, and leaves nothing."""
+"""A Dask client that connects or fails within a known time, and leaves no threads behind."""
 
 from __future__ import annotations
 
@@ -7,49 +7,53 @@ from typing import Any
 
 from distributed import Client
 
-CLOSE = 2.0  # seconds for a farewell
-STEPS = 3  # of a connection that Dask gives its timeout each: the socket, who is there, and who we are
+CLOSE_TIMEOUT_SECONDS = 2.0
+# Dask applies its timeout to each step of a connection: the socket, the handshake, and the registration.
+CONNECTION_STEPS = 3
 
 
-class Silent(TimeoutError):
-    """A scheduler is there, as far as is known, but does not answer."""
+class SchedulerTimeout(TimeoutError):
+    """The scheduler does not answer, although the connection seems to exist."""
 
 
-class Stranger(OSError):
-    """What answers is no scheduler that we understand."""
+class NotAScheduler(OSError):
+    """The server at the address does not speak the protocol of this version of Dask."""
 
 
 class Connection(Client):
-    def start(self, **words: Any) -> None:
+    def start(self, **options: Any) -> None:
         try:
-            super().start(**words)
+            super().start(**options)
         except Exception:
-            self._end()  # Dask would leave its thread behind, one for each attempt
+            self._stop_loop()  # otherwise Dask leaves a thread behind for each attempt
             raise
 
-    def close(self, timeout: float = CLOSE) -> None:
+    def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
         try:
             super().close(timeout)
         finally:
-            self._end()  # and here, of a connection that was lost or does not end
+            self._stop_loop()  # also if the connection was lost or does not close in time
 
-    def _end(self) -> None:
-        """Of one that has ended already the garbage may be collected while another begins, under its lock."""
+    def _stop_loop(self) -> None:
+        """Stop the event loop if it runs.
+
+        The check avoids Dask's lock, which another client may hold while this one is garbage-collected.
+        """
         if self._loop_runner.is_started():
             self._loop_runner.stop()
 
     async def _reconnect(self) -> None:
-        """Never: who is there next may be another scheduler, whose workers nobody has looked at."""
+        """Close instead of reconnecting: the next scheduler may be another one, with unchecked workers."""
         await self._close()
 
     async def _ensure_connected(self, timeout: float | None = None) -> None:
-        """Dask would wait for ever for the first word of who has taken the connection."""
-        limit = None if timeout is None else STEPS * timeout
+        """Connect with an overall timeout: Dask waits without limit for the first message of the server."""
+        limit = None if timeout is None else CONNECTION_STEPS * timeout
         try:
             await asyncio.wait_for(super()._ensure_connected(timeout), limit)
         except TimeoutError:
-            raise Silent(f"no answer in {limit} s") from None
+            raise SchedulerTimeout(f"no answer in {limit} s") from None
         except (OSError, RuntimeError, ImportError):
             raise
-        except Exception as error:  # of any kind: other words are read as lengths, frames and messages
-            raise Stranger(f"{type(error).__name__}: {error}") from error
+        except Exception as error:  # any type: other protocols are misread as lengths, frames and messages
+            raise NotAScheduler(f"{type(error).__name__}: {error}") from error

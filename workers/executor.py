@@ -1,7 +1,7 @@
-"""Bundles as Dask tasks.
+"""Executes bundles as Dask tasks.
 
-A future only tells that its task has ended: what was computed is in the store. So whatever Dask forgets,
-with a worker, a scheduler or a connection, is asked for again, and nothing is lost.
+A future only says that its task has ended: the result is in the store. So tasks that Dask forgets, with a
+worker, a scheduler or a connection, are submitted again, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -23,63 +23,73 @@ from urllib.parse import urlsplit
 import distributed
 from distributed import Client
 
-from sweep_service.errors import Stopped, is_passing
+from sweep_service.errors import Stopped, is_temporary
 from sweep_service.execution.executors import Receipt
 from sweep_service.execution.task import Task
 from sweep_service.store.folder import DataFolder
-from sweep_service.workers.cluster import CONNECT, Cluster, refusal
-from sweep_service.workers.connection import Silent
-from sweep_service.workers.worker_check import passport
-from sweep_service.workers.worker_side import UNFIT, Welcome, run_bundle, shipped
+from sweep_service.workers.cluster import CONNECT_TIMEOUT_SECONDS, Cluster, explain_failure
+from sweep_service.workers.connection import SchedulerTimeout
+from sweep_service.workers.worker_check import worker_requirements
+from sweep_service.workers.worker_side import (
+    REFUSAL_TOPIC,
+    WorkerCheckPlugin,
+    WorkerRequirements,
+    pickle_by_value,
+    run_bundle,
+)
 
 log = logging.getLogger(__name__)
 
-LEAST = 2  # tasks for each thread: one that runs, one that follows
-# Predicted seconds of work for each thread, where tasks are short. An adaptive cluster asks for the workers
-# that end in 5 s what is submitted: with less it would stay as small as it is, with this it doubles.
-AHEAD = 10.0
-MOST = 20  # tasks for each thread
-PATIENCE = 0.2  # seconds that a poll waits for something to end
-LOOK = 2.0  # seconds between two looks at who is there
-# Seconds that a worker asks for the store before it leaves: it may be away, or not mounted there. One of ours
-# stays, as nobody would start it again.
-UNREAD = 60.0
-ANSWER = 5.0  # seconds that a scheduler has for an answer, in which nothing else can be done
-NOT_TO_BLAME = ("Stopped", "Unfit")  # of a worker that leaves, or that should not have got the task
+MIN_TASKS_PER_THREAD = 2  # one that runs and one that follows
+# Predicted work submitted per thread if tasks are short. An adaptive cluster requests the workers that would
+# finish all submitted tasks in 5 s: with 10 s of work per thread it doubles, with less it would not grow.
+QUEUE_SECONDS_PER_THREAD = 10.0
+MAX_TASKS_PER_THREAD = 20
+POLL_SECONDS = 0.2  # that a poll waits for a task to end
+CLUSTER_CHECK_INTERVAL_SECONDS = 2.0
+# How long a worker waits for a store that it cannot read, because of an outage or a missing mount, before it
+# leaves. Embedded workers wait without limit, because they would not be started again.
+STORE_WAIT_SECONDS = 60.0
+SCHEDULER_TIMEOUT_SECONDS = 5.0  # for an answer of the scheduler, during which the conductor is blocked
+# Errors for which a bundle is not to blame: its worker is leaving, or should not have got the task.
+WORKER_ERRORS = ("Stopped", "WorkerCheckFailed")
 
 
 @dataclass(frozen=True)
-class Flight:
+class InFlight:
+    """A submitted task."""
+
     task: Task
     future: distributed.Future[None]
 
 
 class DaskExecutor:
-    """Holds a window of tasks on a cluster; connects again when it is lost."""
+    """Keeps a window of tasks submitted to a cluster, and reconnects when the connection is lost."""
 
     def __init__(
         self,
         cluster: Cluster,
         folder: DataFolder,
         stopped: Callable[[], bool] = lambda: False,
-        patience: float | None = None,
+        connect_wait_seconds: float | None = None,
     ) -> None:
-        """`patience` in seconds is for a connection; without it, until it is there or fails."""
-        self.cluster, self.folder, self.stopped, self.patience = cluster, folder, stopped, patience
-        self.coming: Future[Client] | None = None
-        self.asked = 0.0  # when it was asked to come
+        """`connect_wait_seconds` limits each wait for a connection; None waits until it succeeds or fails."""
+        self.cluster, self.folder, self.stopped = cluster, folder, stopped
+        self.connect_wait_seconds = connect_wait_seconds
+        self.connecting: Future[Client] | None = None
+        self.connect_started = 0.0
         self.client: Client | None = None
-        self.passport: dict[str, Any] | None = None
-        self.flights: dict[str, Flight] = {}
+        self.requirements: WorkerRequirements | None = None
+        self.in_flight: dict[str, InFlight] = {}
         self.ended: SimpleQueue[str] = SimpleQueue()
-        self.numbers = count()  # a task that is sent again is another one to Dask
-        self.run = shipped(run_bundle)
-        self.threads, self.looked, self.trouble = 0, -LOOK, ""
-        self.dashboard = ""  # where the scheduler shows what it does
-        self.refusals: list[dict[str, Any]] = []  # workers that had to leave, and why
-        self.there: set[str] = set()  # addresses of workers
+        self.submission_numbers = count()  # Dask needs a new key for a task that is submitted again
+        self.run = pickle_by_value(run_bundle)
+        self.threads, self.last_check, self.problem = 0, -CLUSTER_CHECK_INTERVAL_SECONDS, ""
+        self.dashboard = ""  # URL of the scheduler's dashboard
+        self.refusals: list[dict[str, Any]] = []  # workers that failed the check, and why
+        self.worker_addresses: set[str] = set()
         self.receipts: list[Receipt] = []
-        self.passing: OSError | None = None
+        self.temporary_error: OSError | None = None
 
     @property
     def address(self) -> str:
@@ -87,127 +97,140 @@ class DaskExecutor:
 
     @property
     def worker_count(self) -> int:
-        return len(self.there)
+        return len(self.worker_addresses)
 
-    def room(self, sweep: str) -> bool:
-        """In a window over all sweeps; beyond it each may have the least that keeps threads busy."""
-        self.look()
+    def has_room(self, sweep_id: str) -> bool:
+        """Whether another task fits the window that all sweeps share.
+
+        A sweep may exceed the window by as many tasks as keep all threads busy, so that it does not wait for
+        a sweep that fills the window.
+        """
+        self.refresh()
         if self.client is None:
             return False
-        flights, threads = len(self.flights), max(1, self.threads)  # an adaptive cluster waits for tasks
-        ahead = sum(flight.task.bundle.cost for flight in self.flights.values())
-        mine = sum(flight.task.sweep == sweep for flight in self.flights.values())
-        is_open = flights < LEAST * threads or (flights < MOST * threads and ahead < AHEAD * threads)
-        return is_open or mine < LEAST * threads  # none waits for room while another has all of it
+        submitted = self.tasks()
+        threads = max(1, self.threads)  # an adaptive cluster starts workers only when there are tasks
+        queued_seconds = sum(task.bundle.cost for task in submitted)
+        own = sum(task.sweep_id == sweep_id for task in submitted)
+        is_open = len(submitted) < MIN_TASKS_PER_THREAD * threads or (
+            len(submitted) < MAX_TASKS_PER_THREAD * threads
+            and queued_seconds < QUEUE_SECONDS_PER_THREAD * threads
+        )
+        return is_open or own < MIN_TASKS_PER_THREAD * threads
 
     def submit(self, task: Task, priority: int) -> None:
         assert self.client is not None
-        key = f"{label(task)}-{task.bundle.key}-{next(self.numbers)}"
+        key = f"{dashboard_label(task)}-{task.bundle.key}-{next(self.submission_numbers)}"
+        arguments = (self.requirements, task.sweep_id, task.bundle.jobs_json)
         try:
-            future = self.client.submit(
-                self.run, self.passport, task.sweep, task.bundle.text, key=key, pure=False, priority=priority
-            )
+            future = self.client.submit(self.run, *arguments, key=key, pure=False, priority=priority)
         except (OSError, RuntimeError) as error:  # the scheduler has just gone
             log.debug("not submitted: %s", error)
-            self.receipts.append(Receipt(task.sweep, task.bundle.key, lost=True))
+            self.receipts.append(Receipt(task.sweep_id, task.bundle.key, lost=True))
             self._disconnect()
             return
-        self.flights[key] = Flight(task, future)
+        self.in_flight[key] = InFlight(task, future)
         future.add_done_callback(lambda _: self.ended.put(key))
 
     def poll(self) -> list[Receipt]:
         if self.stopped():
             raise Stopped("asked to stop")
-        if self.passing is not None:
-            problem, self.passing = self.passing, None
-            raise problem
-        self.look()
-        for key in self._ended():
-            if key in self.flights:  # and not lost with another one
-                self._land(key)
-        found, self.receipts = self.receipts, []
-        return found
+        if self.temporary_error is not None:
+            error, self.temporary_error = self.temporary_error, None
+            raise error
+        self.refresh()
+        for key in self._ended_keys():
+            if key in self.in_flight:  # it may have been cancelled, or lost with the connection
+                self._finish(key)
+        receipts, self.receipts = self.receipts, []
+        return receipts
 
     def tasks(self) -> list[Task]:
-        return [flight.task for flight in list(self.flights.values())]
+        return [entry.task for entry in list(self.in_flight.values())]
 
     def workers(self) -> list[dict[str, Any]]:
-        """Who is there, and what each does; from any thread."""
+        """Return the workers and their load; callable from any thread."""
         client = self.client
         if client is None:
             return []
         try:
-            found = _asked(client, "identity", n_workers=-1)["workers"]
-        except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
+            workers = _ask_scheduler(client, "identity", n_workers=-1)["workers"]
+        except (OSError, RuntimeError, TimeoutError) as error:  # the scheduler has just gone
             log.debug("no scheduler: %s", error)
             return []
-        return [_worker(one) for one in found.values()]
+        return [_describe_worker(info) for info in workers.values()]
 
-    def cancel(self, sweep: str) -> None:
-        mine = [key for key, flight in self.flights.items() if flight.task.sweep == sweep]
-        futures = [self.flights.pop(key).future for key in mine]
+    def cancel(self, sweep_id: str) -> None:
+        keys = [key for key, entry in self.in_flight.items() if entry.task.sweep_id == sweep_id]
+        futures = [self.in_flight.pop(key).future for key in keys]
         if self.client is not None and futures:
-            with suppress(Exception):  # a scheduler that is gone runs nothing
+            with suppress(Exception):  # without a scheduler nothing runs
                 self.client.cancel(futures, force=True)
 
-    def note(self) -> str:
-        return self.trouble
+    def describe_problem(self) -> str:
+        return self.problem
 
     def wake(self) -> None:
-        self.ended.put("")  # no task of ours has this name
+        self.ended.put("")  # not the key of any task
 
-    def rest(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         if self.stopped():
             raise Stopped("asked to stop")
         clock.sleep(seconds)
 
     def close(self) -> None:
-        for sweep in {flight.task.sweep for flight in self.flights.values()}:
-            self.cancel(sweep)
-        if self.coming is not None:
-            if self.cluster.is_ours:  # what has half begun cannot be closed
-                wait([self.coming])
-            self.coming.add_done_callback(_let_go)
+        for sweep_id in {task.sweep_id for task in self.tasks()}:
+            self.cancel(sweep_id)
+        if self.connecting is not None:
+            if self.cluster.is_embedded:  # a cluster can only be closed after it has started
+                wait([self.connecting])
+            self.connecting.add_done_callback(_close_client)
         self._disconnect(lost=False)
         self.cluster.close()
 
-    def refused(self) -> list[dict[str, Any]]:
-        """Workers that had to leave, and why."""
+    def read_refusals(self) -> list[dict[str, Any]]:
+        """Return the workers that failed the worker check, and why."""
         if self.client is None:
             return []
-        return [content for _, content in _asked(self.client, "events", topic=UNFIT)]
+        return [content for _, content in _ask_scheduler(self.client, "events", topic=REFUSAL_TOPIC)]
 
-    def _ended(self) -> list[str]:
-        """Keys of tasks that have ended; waits a moment for the first."""
-        found: list[str] = []
+    def _ended_keys(self) -> list[str]:
+        """Return the keys of ended tasks; wait a moment for the first."""
+        keys: list[str] = []
         with suppress(Empty):
-            found.append(self.ended.get(timeout=PATIENCE))
+            keys.append(self.ended.get(timeout=POLL_SECONDS))
             while True:
-                found.append(self.ended.get_nowait())
-        return found
+                keys.append(self.ended.get_nowait())
+        return keys
 
-    def _land(self, key: str) -> None:
-        """How a task ended. One that Dask calls lost has ended too: what is lost is the answer, with its
-        worker. Who merges sees whether the part is there.
+    def _finish(self, key: str) -> None:
+        """Make the receipt of an ended task.
+
+        A task that Dask calls lost has ended too: only the answer is lost, with its worker. The merger sees
+        whether the part exists.
         """
-        flight = self.flights.pop(key)
-        task, status = flight.task, flight.future.status
-        if status not in ("finished", "error", "lost"):  # with the scheduler, or somebody cancelled it there
-            self.receipts.append(Receipt(task.sweep, task.bundle.key, lost=True))
+        entry = self.in_flight.pop(key)
+        task, status = entry.task, entry.future.status
+        if status not in (
+            "finished",
+            "error",
+            "lost",
+        ):  # cancelled: scheduler or client
+            self.receipts.append(Receipt(task.sweep_id, task.bundle.key, lost=True))
             if self.client is not None and self.client.status != "running":
                 self._disconnect()
             return
-        error = flight.future.exception() if status == "error" else None
-        passing = isinstance(error, OSError) and is_passing(error)
-        if passing:  # a full disk, or none
-            self.passing = error
+        error = entry.future.exception() if status == "error" else None
+        temporary = isinstance(error, OSError) and is_temporary(error)
+        if temporary:  # the disk is full, or the store is away
+            self.temporary_error = error
         text = "" if error is None else f"{type(error).__name__}: {error}"
-        lost = passing or type(error).__name__ in NOT_TO_BLAME
-        self.receipts.append(Receipt(task.sweep, task.bundle.key, text, lost))
+        lost = temporary or type(error).__name__ in WORKER_ERRORS
+        self.receipts.append(Receipt(task.sweep_id, task.bundle.key, text, lost))
 
-    def look(self) -> None:
-        """Now and then: is the scheduler there, and who works for it?"""
-        if clock.monotonic() - self.looked < LOOK:
+    def refresh(self) -> None:
+        """Check the connection and the workers, if the last check was long enough ago."""
+        if clock.monotonic() - self.last_check < CLUSTER_CHECK_INTERVAL_SECONDS:
             return
         try:
             if self.client is not None and self.client.status != "running":
@@ -215,128 +238,134 @@ class DaskExecutor:
             if self.client is None and not self._connect():
                 return
             assert self.client is not None
-            there = _asked(self.client, "ncores", workers=None)
-            self.threads = sum(there.values())
-            self._count(set(there), self.refused())
-            self.trouble = "" if self.threads else self._why_nobody()
-        except Silent:  # it may be busy, or cut off: what is lost with it is known when the connection is
-            self.trouble = f"waiting for the scheduler at {self.cluster.address}, which does not answer"
-        except (OSError, RuntimeError, TimeoutError) as error:  # a scheduler that goes away while it is asked
+            threads = _ask_scheduler(self.client, "ncores", workers=None)
+            self.threads = sum(threads.values())
+            self._update_workers(set(threads), self.read_refusals())
+            self.problem = "" if self.threads else self._describe_missing_workers()
+        except SchedulerTimeout:  # busy or cut off: tasks are lost only when the connection is
+            self.problem = f"waiting for the scheduler at {self.cluster.address}, which does not answer"
+        except (OSError, RuntimeError, TimeoutError) as error:  # the scheduler has just gone
             log.debug("no scheduler: %s", error)
             self._disconnect()
-            self.trouble = f"waiting for the scheduler at {self.cluster.address}{refusal(error)}"
-        self.looked = clock.monotonic()
+            self.problem = f"waiting for the scheduler at {self.cluster.address}{explain_failure(error)}"
+        self.last_check = clock.monotonic()
 
-    def _count(self, there: set[str], refusals: list[dict[str, Any]]) -> None:
-        """Who came, who has gone and who had to leave, also in the log."""
-        for one in sorted(there - self.there):
-            log.info("worker %s joined", one, extra={"event": "worker_joined", "worker": one})
-        for one in sorted(self.there - there):
-            log.warning("worker %s is gone", one, extra={"event": "worker_lost", "worker": one})
-        for told in refusals:
-            if told not in self.refusals:
-                about = {"event": "worker_refused", "worker": told["worker"], "reason": told["why"]}
-                log.warning("worker %s had to leave: %s", told["worker"], told["why"], extra=about)
-        self.there, self.refusals = there, refusals
+    def _update_workers(self, addresses: set[str], refusals: list[dict[str, Any]]) -> None:
+        """Store the workers and the refused ones, and log what has changed."""
+        for address in sorted(addresses - self.worker_addresses):
+            log.info("worker %s joined", address, extra={"event": "worker_joined", "worker": address})
+        for address in sorted(self.worker_addresses - addresses):
+            log.warning("worker %s is gone", address, extra={"event": "worker_lost", "worker": address})
+        for refusal in refusals:
+            if refusal not in self.refusals:
+                worker, reason = refusal["worker"], refusal["why"]
+                extra = {"event": "worker_refused", "worker": worker, "reason": reason}
+                log.warning("worker %s was refused: %s", worker, reason, extra=extra)
+        self.worker_addresses, self.refusals = addresses, refusals
 
-    def _why_nobody(self) -> str:
+    def _describe_missing_workers(self) -> str:
         last = self.refusals[-1:]
-        why = "".join(f" ({one['worker']} had to leave: {one['why']})" for one in last)
-        return f"waiting for workers at {self.cluster.address}{why}"
+        reason = "".join(f" ({refusal['worker']} was refused: {refusal['why']})" for refusal in last)
+        return f"waiting for workers at {self.cluster.address}{reason}"
 
     def _connect(self) -> bool:
-        """In a thread: a cluster needs seconds to start, in which the service has other things to do."""
-        if self.passport is None:  # not before there is something to do, and the folder is locked
-            self.passport = {**passport(self.folder), "patience": inf if self.cluster.is_ours else UNREAD}
-        if self.coming is None:
-            self.coming, self.asked = Future(), clock.monotonic()
-            threading.Thread(target=_settle, args=(self.coming, self.cluster.connect), daemon=True).start()
-        if not self._has_come(self.coming):
+        """Connect in a thread, because a cluster takes seconds to start; return whether it is done."""
+        if self.requirements is None:  # not in __init__: the folder must be locked first
+            wait_seconds = inf if self.cluster.is_embedded else STORE_WAIT_SECONDS
+            self.requirements = {**worker_requirements(self.folder), "store_wait_seconds": wait_seconds}
+        if self.connecting is None:
+            self.connecting, self.connect_started = Future(), clock.monotonic()
+            target = (self.connecting, self.cluster.connect)
+            threading.Thread(target=_resolve, args=target, daemon=True).start()
+        if not self._wait_for_connection(self.connecting):
             return False
-        coming, self.coming = self.coming, None
-        client = self.client = coming.result()
-        about = {"event": "scheduler_found", "scheduler": self.cluster.address}
-        log.info("connected to the scheduler at %s", self.cluster.address, extra=about)
-        # Returns when all workers have done what a plugin asks of them, which few need wait for.
-        threading.Thread(target=_welcome, args=(client, self.passport), daemon=True).start()
-        self.dashboard = _dashboard(_asked(client, "identity", n_workers=0))
+        connecting, self.connecting = self.connecting, None
+        client = self.client = connecting.result()
+        extra = {"event": "scheduler_found", "scheduler": self.cluster.address}
+        log.info("connected to the scheduler at %s", self.cluster.address, extra=extra)
+        # In a thread, because it returns only when the slowest worker has set up the plugin.
+        threading.Thread(target=_register_plugin, args=(client, self.requirements), daemon=True).start()
+        self.dashboard = _dashboard_url(_ask_scheduler(client, "identity", n_workers=0))
         return True
 
-    def _has_come(self, coming: Future[Client]) -> bool:
-        while not wait([coming], PATIENCE if self.patience is None else self.patience).done:
+    def _wait_for_connection(self, connecting: Future[Client]) -> bool:
+        timeout = POLL_SECONDS if self.connect_wait_seconds is None else self.connect_wait_seconds
+        while not wait([connecting], timeout).done:
             if self.stopped():
                 raise Stopped("asked to stop")
-            if self.patience is not None:
-                if not self.cluster.is_ours and clock.monotonic() - self.asked > CONNECT:
-                    raise Silent
+            if self.connect_wait_seconds is not None:
+                elapsed = clock.monotonic() - self.connect_started
+                if not self.cluster.is_embedded and elapsed > CONNECT_TIMEOUT_SECONDS:
+                    raise SchedulerTimeout
                 return False
         return True
 
     def _disconnect(self, lost: bool = True) -> None:
         if self.client is not None and lost:
-            about = {"scheduler": self.cluster.address, "bundles": len(self.flights)}
-            told = "lost the scheduler at %s"
-            log.warning(told, self.cluster.address, extra={"event": "scheduler_lost", **about})
-        for flight in self.flights.values():
-            self.receipts.append(Receipt(flight.task.sweep, flight.task.bundle.key, lost=True))
-        self.flights.clear()
+            address = self.cluster.address
+            extra = {"event": "scheduler_lost", "scheduler": address, "bundles": len(self.in_flight)}
+            log.warning("lost the scheduler at %s", address, extra=extra)
+        for task in self.tasks():
+            self.receipts.append(Receipt(task.sweep_id, task.bundle.key, lost=True))
+        self.in_flight.clear()
         if self.client is not None:
             with suppress(Exception):
                 self.client.close()
-        self.client, self.threads, self.dashboard, self.there = None, 0, "", set()
+        self.client, self.threads, self.dashboard, self.worker_addresses = None, 0, "", set()
 
 
-def _asked(client: Client, question: str, **words: Any) -> Any:
-    """What a scheduler answers: one that is stopped, or cut off without a word, would never do so."""
+def _ask_scheduler(client: Client, method: str, **arguments: Any) -> Any:
+    """Call a method of the scheduler, with a timeout: one that is suspended or cut off never answers."""
     if client.scheduler is None:
         raise OSError("the connection is closed")
+    call = getattr(client.scheduler, method)
     try:
-        return client.sync(getattr(client.scheduler, question), callback_timeout=ANSWER, **words)
+        return client.sync(call, callback_timeout=SCHEDULER_TIMEOUT_SECONDS, **arguments)
     except TimeoutError as error:
-        raise Silent(str(error)) from None
+        raise SchedulerTimeout(str(error)) from None
 
 
-def _settle(answer: Future[Client], connect: Callable[[], Client]) -> None:
+def _resolve(future: Future[Client], connect: Callable[[], Client]) -> None:
     try:
-        answer.set_result(connect())
+        future.set_result(connect())
     except BaseException as error:
-        answer.set_exception(error)
+        future.set_exception(error)
 
 
-def _let_go(coming: Future[Client]) -> None:
-    with suppress(Exception):  # it did not come
-        coming.result().close()
+def _close_client(connecting: Future[Client]) -> None:
+    with suppress(Exception):  # the connection failed
+        connecting.result().close()
 
 
-def _welcome(client: Client, shown: dict[str, Any]) -> None:
-    with suppress(Exception):  # the connection was lost: the next one does it again
-        client.register_plugin(Welcome(shown))
+def _register_plugin(client: Client, requirements: WorkerRequirements) -> None:
+    with suppress(Exception):  # the connection was lost; the next one registers it again
+        client.register_plugin(WorkerCheckPlugin(requirements))
 
 
-def _worker(about: dict[str, Any]) -> dict[str, Any]:
-    metrics = about.get("metrics", {})
+def _describe_worker(info: dict[str, Any]) -> dict[str, Any]:
+    metrics = info.get("metrics", {})
     return {
-        "name": str(about.get("name", "")),
-        "host": about.get("host", ""),
-        "threads": about.get("nthreads", 0),
+        "name": str(info.get("name", "")),
+        "host": info.get("host", ""),
+        "threads": info.get("nthreads", 0),
         "cpu_percent": metrics.get("cpu", 0.0),
         "memory_bytes": metrics.get("memory", 0),
-        "memory_limit_bytes": about.get("memory_limit") or None,
+        "memory_limit_bytes": info.get("memory_limit") or None,
         "tasks": sum(metrics.get("task_counts", {}).values()),
     }
 
 
-def _dashboard(scheduler: dict[str, Any]) -> str:
+def _dashboard_url(scheduler: dict[str, Any]) -> str:
     port = scheduler.get("services", {}).get("dashboard")
     host = urlsplit(scheduler.get("address", "")).hostname
     return f"http://{f'[{host}]' if ':' in host else host}:{port}" if port and host else ""
 
 
-def label(task: Task) -> str:
-    """What a task is called on the dashboard: one name, and so one colour, per sweep and engine.
+def dashboard_label(task: Task) -> str:
+    """Return the name of a task on the dashboard: one name, and so one colour, per sweep and engine.
 
-    The engine goes first, as bars of progress show 12 letters.
+    The engine comes first, because progress bars show only 12 characters.
     """
-    kind, _, engine = task.bundle.work.partition("/")
-    words = (engine if kind == "sgd" else kind.upper(), task.name[:30], task.sweep[-8:])
+    kind, _, engine = task.bundle.work_class.partition("/")
+    words = (engine if kind == "sgd" else kind.upper(), task.sweep_name[:30], task.sweep_id[-8:])
     return re.sub(r"[\W_]+", "_", "_".join(words)).strip("_")

@@ -1,5 +1,7 @@
-"""What is sent to workers. It travels as code, not as a name, so that a scheduler needs no package of ours
-and a worker with none, or with another version, can still say so: nothing of ours is imported above.
+"""The code that is sent to workers.
+
+It is pickled by value, so a scheduler does not need this package, and a worker without it, or with another
+version, can still report that. Therefore nothing of this package is imported at module level.
 """
 
 from __future__ import annotations
@@ -16,129 +18,132 @@ from typing import Any
 import cloudpickle
 from distributed import Status, Worker, WorkerPlugin, get_worker
 
-UNFIT = "sweep-unfit"  # the topic under which workers that leave say why
-ASK = 1.0  # seconds between two looks for a store that is away
-Passport = dict[str, Any]
+REFUSAL_TOPIC = "sweep-unfit"  # of the events in which refused workers say why
+STORE_RETRY_SECONDS = 1.0  # between two attempts to read a store that is away
+WorkerRequirements = dict[str, Any]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-class Unfit(Exception):
-    """This worker may not compute for the data folder that sent a task."""
+class WorkerCheckFailed(Exception):
+    """This worker may not compute tasks of the data folder."""
 
 
-def unfit(passport: Passport) -> str:
-    """Why this process may not compute, if it may not. OSError if that may pass: a store may be away."""
+def check_worker(requirements: WorkerRequirements) -> str:
+    """Return why this process fails the worker check, or "". Raise OSError if the reason may be temporary."""
     try:
         from sweep_service.workers.worker_check import problem
     except Exception as error:
         return f"sweep_service cannot be imported: {type(error).__name__}: {error}"
-    return problem(passport)
+    return problem(requirements)
 
 
-def still_unfit(passport: Passport, given_up: Callable[[], bool]) -> str:
-    """The same, when what may pass has passed, or there is no more patience with it."""
-    end = time.monotonic() + passport.get("patience", 0.0)
+def check_worker_with_retries(requirements: WorkerRequirements, give_up: Callable[[], bool]) -> str:
+    """Repeat the check while its failure may be temporary, for at most `store_wait_seconds`."""
+    deadline = time.monotonic() + requirements.get("store_wait_seconds", 0.0)
     while True:
         try:
-            return unfit(passport)
+            return check_worker(requirements)
         except OSError as error:
-            if given_up() or time.monotonic() >= end:
+            if give_up() or time.monotonic() >= deadline:
                 return str(error)
-        time.sleep(ASK)
+        time.sleep(STORE_RETRY_SECONDS)
 
 
-class Welcome(WorkerPlugin):
-    """A worker that joins proves that it is fit, and warms its kernels; else it says why, and leaves."""
+class WorkerCheckPlugin(WorkerPlugin):
+    """Checks a worker that joins. If it passes, its kernels are loaded; otherwise it says why and closes."""
 
     name = "sweep-service"
 
-    def __init__(self, passport: Passport) -> None:
-        self.passport = passport
+    def __init__(self, requirements: WorkerRequirements) -> None:
+        self.requirements = requirements
         self.replaced = False
-        self.asking: asyncio.Task[None] | None = None
+        self.retrying: asyncio.Task[None] | None = None
 
     async def setup(self, worker: Worker) -> None:
-        # In a thread: imports and kernels take seconds, in which the worker would not answer.
+        # In a thread: imports and kernels take seconds, during which the worker must respond.
         try:
-            await self._settle(worker, await asyncio.to_thread(unfit, self.passport))
+            await self._finish(worker, await asyncio.to_thread(check_worker, self.requirements))
         except OSError:
-            # Not here: until this returns, a worker that joins is not heard of.
-            self.asking = asyncio.create_task(self._ask_again(worker))
+            # Retry in the background: the scheduler learns of a worker only after setup returns.
+            self.retrying = asyncio.create_task(self._retry(worker))
 
     def teardown(self, worker: Worker) -> None:
-        self.replaced = True  # or the worker ends
+        self.replaced = True  # by a newer plugin, or the worker is closing
 
-    async def _ask_again(self, worker: Worker) -> None:
-        why = await asyncio.to_thread(still_unfit, self.passport, lambda: self.replaced)
+    async def _retry(self, worker: Worker) -> None:
+        reason = await asyncio.to_thread(check_worker_with_retries, self.requirements, lambda: self.replaced)
         if not self.replaced:
-            await self._settle(worker, why)
+            await self._finish(worker, reason)
 
-    async def _settle(self, worker: Worker, why: str) -> None:
-        if why:
-            logging.getLogger("distributed.worker").error("leaving: %s", why)
-            worker.log_event(UNFIT, {"worker": worker.address, "why": why})
-            # An error raised here would be logged, and the worker would go on to take tasks.
-            worker.loop.add_callback(worker.close, nanny=True, reason=why)
+    async def _finish(self, worker: Worker, reason: str) -> None:
+        if reason:
+            logging.getLogger("distributed.worker").error("closing: %s", reason)
+            worker.log_event(REFUSAL_TOPIC, {"worker": worker.address, "why": reason})
+            # An error raised here would only be logged, and the worker would accept tasks.
+            worker.loop.add_callback(worker.close, nanny=True, reason=reason)
             return
-        await asyncio.to_thread(warm)
+        await asyncio.to_thread(load_kernels)
 
 
-def warm() -> None:
-    from sweep_service.workers.worker_check import warm
+def load_kernels() -> None:
+    from sweep_service.workers.worker_check import load_kernels
 
-    warm()
+    load_kernels()
 
 
-def run_bundle(passport: Passport, sweep: str, jobs: str) -> None:
+def run_bundle(requirements: WorkerRequirements, sweep_id: str, jobs: str) -> None:
     """Compute a bundle; its part is in the store when this returns."""
-    stopped = _cancelled()
-    why = still_unfit(passport, stopped)
-    if why:
-        raise Unfit(why)
+    stopped = _stop_check()
+    reason = check_worker_with_retries(requirements, stopped)
+    if reason:
+        raise WorkerCheckFailed(reason)
     from sweep_service.execution.task import Task, run_task
     from sweep_service.planning.bundles import Bundle
 
-    run_task(Task(passport["root"], sweep, Bundle.of(jobs)), stopped)
+    run_task(Task(requirements["root"], sweep_id, Bundle.from_json(jobs)), stopped)
 
 
-def _cancelled() -> Callable[[], bool]:
-    """Is this task no longer wanted, or its worker about to leave? Dask stops no thread by itself."""
+def _stop_check() -> Callable[[], bool]:
+    """Return a function that says whether this task was cancelled or its worker is closing.
+
+    Dask does not stop threads, so the task must call it.
+    """
     worker = get_worker()
     key = worker.get_current_task()
 
-    def ask() -> bool:
-        mine = worker.state.tasks.get(key)
-        leaving = worker.status not in (Status.running, Status.paused)
-        return leaving or mine is None or mine.state not in ("executing", "long-running")
+    def should_stop() -> bool:
+        task = worker.state.tasks.get(key)
+        is_closing = worker.status not in (Status.running, Status.paused)
+        return is_closing or task is None or task.state not in ("executing", "long-running")
 
-    return ask
+    return should_stop
 
 
-def installed(packages: Iterable[str]) -> dict[str, str]:
-    """Versions, none of what is not there."""
-    found = {"python": platform.python_version()}
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of Python and these packages, "" for those that are not installed."""
+    versions = {"python": platform.python_version()}
     for name in packages:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = ""
-    return found
+            versions[name] = ""
+    return versions
 
 
-def now() -> float:
+def read_clock() -> float:
     return time.time()
 
 
-def unhurried(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for what takes a worker seconds, in which it goes on answering."""
+def run_in_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a slow function so that a worker runs it in a thread and stays responsive."""
 
-    async def asked(*arguments: Any) -> Any:
+    async def run(*arguments: Any) -> Any:
         return await asyncio.to_thread(function, *arguments)
 
-    return asked
+    return run
 
 
-def shipped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that pickles as code wherever it is in a graph, where a plain one would go by its name."""
+def pickle_by_value(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that it is pickled as code anywhere in a graph; a plain one is sent by name."""
     return lambda *arguments: function(*arguments)

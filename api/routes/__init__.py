@@ -1,1 +1,1 @@
-"""The REST routes and the pages, one module per group. Each has a `router` that the application includes."""
+"""The REST routes and the pages, one module per group, each with a `router`."""

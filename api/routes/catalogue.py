@@ -1,4 +1,4 @@
-"""What a spec can name, read from the registries, and specs to start from."""
+"""The names that a spec can use, from the registries, and the presets."""
 
 from __future__ import annotations
 
@@ -17,51 +17,66 @@ from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS, InitKind
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS, Parameter
-from sweep_service.planning.grids import EXPONENTS, INIT
-from sweep_service.presets import PRESETS, preset
+from sweep_service.planning.grids import EXPONENTS, INIT_PREFIX
+from sweep_service.presets import PRESETS, read_preset
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())
-AUTO = Named(name="auto", about="the regime that fits a point, chosen for each")
+AUTO = Named(name="auto", about="the regime that fits, chosen for each point")
 
 
 @router.get("/presets")
 def presets() -> Presets:
-    """Specs to start from."""
-    found = {name: preset(name) for name in PRESETS}
+    """List the presets."""
+    specs = {name: read_preset(name) for name in PRESETS}
     return Presets(
-        presets=[Preset(name=name, title=spec.name, spec=spec.written()) for name, spec in found.items()]
+        presets=[Preset(name=name, title=spec.name, spec=spec.as_written()) for name, spec in specs.items()]
     )
 
 
 @router.get("/catalogue")
 def catalogue() -> Catalogue:
-    """All that a spec or a query can name, read from the registries."""
-    regimes = [Named(name=one.name, about=f"{one.title}: {one.valid_when}") for one in REGIMES.values()]
+    """List all names that a spec or a query can use."""
+    regimes = [
+        Named(name=regime.name, about=f"{regime.title}: {regime.valid_when}") for regime in REGIMES.values()
+    ]
     return Catalogue(
-        activations=[Named(name=one.name, about=one.formula) for one in ACTIVATIONS.values()],
+        activations=[
+            Named(name=activation.name, about=activation.formula) for activation in ACTIVATIONS.values()
+        ],
         regimes=[*regimes, AUTO],
         observables=[
-            Option(name=one.name, about=one.about, default=one.default) for one in OBSERVABLES.values()
+            Option(name=observable.name, about=observable.about, default=observable.default)
+            for observable in OBSERVABLES.values()
         ],
-        inits=[_init(one) for one in INITS.values()],
-        parameters=[*PARAMETERS, *EXPONENTS, *(f"{INIT}{name}" for name in _scales())],
-        parameter_details=[_parameter(one) for one in PARAMETERS.values()],
+        inits=[_init(kind) for kind in INITS.values()],
+        parameters=[*PARAMETERS, *EXPONENTS, *(f"{INIT_PREFIX}{name}" for name in _init_parameters())],
+        parameter_details=[_parameter(parameter) for parameter in PARAMETERS.values()],
         regime_options=[
-            Option(name=one.name, about=one.metadata["about"], default=getattr(RegimeOptions(), one.name))
-            for one in fields(RegimeOptions)
+            Option(
+                name=field.name, about=field.metadata["about"], default=getattr(RegimeOptions(), field.name)
+            )
+            for field in fields(RegimeOptions)
         ],
-        formats=[Named(name=name, about=one.media_type) for name, one in FORMATS.items()],
-        views=[Named(name=name, about=one.about) for name, one in VIEWS.items()],
-        values=[Named(name=name, about=one.long_name) for name, one in VALUES.items()],
+        formats=[Named(name=name, about=entry.media_type) for name, entry in FORMATS.items()],
+        views=[Named(name=name, about=view.description) for name, view in VIEWS.items()],
+        values=[Named(name=name, about=value.long_name) for name, value in VALUES.items()],
     )
 
 
-def _parameter(one: Parameter) -> ParameterOut:
+def _parameter(parameter: Parameter) -> ParameterOut:
+    minimum = parameter.above if parameter.least is None else parameter.least
     return ParameterOut(
-        name=one.name, symbol=one.symbol, latex=one.latex, long_name=one.long_name, kind=one.kind,
-        default=one.default, minimum=one.above if one.least is None else one.least, maximum=one.most,
-        choices=list(one.choices()), logarithmic=one.logarithmic,
-    )  # fmt: skip
+        name=parameter.name,
+        symbol=parameter.symbol,
+        latex=parameter.latex,
+        long_name=parameter.long_name,
+        kind=parameter.kind,
+        default=parameter.default,
+        minimum=minimum,
+        maximum=parameter.most,
+        choices=list(parameter.choices()),
+        logarithmic=parameter.logarithmic,
+    )
 
 
 def _init(kind: InitKind) -> InitOut:
@@ -72,6 +87,6 @@ def _init(kind: InitKind) -> InitOut:
     )  # fmt: skip
 
 
-def _scales() -> list[str]:
-    """Numbers of initial conditions, which may be axes."""
+def _init_parameters() -> list[str]:
+    """Return the names of all numbers of initial conditions, which may be axes."""
     return list(dict.fromkeys(name for kind in INITS.values() for name in kind.parameters))

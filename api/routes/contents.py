@@ -1,4 +1,4 @@
-"""What is in a sweep, and how far each of its points is."""
+"""Routes for the contents of a dataset and the progress of each point."""
 
 from __future__ import annotations
 
@@ -8,43 +8,44 @@ import numpy as np
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sweep_service.analysis.contents import contents as found_in
-from sweep_service.api.conductor_thread import Engine, long
-from sweep_service.api.error_responses import Json, responses
+from sweep_service.analysis.contents import describe_contents
+from sweep_service.api.conductor_thread import ConductorThread, limited_concurrency
+from sweep_service.api.error_responses import SafeJsonResponse, responses
 from sweep_service.api.models import Contents, Map
-from sweep_service.api.routes.figures import is_known, state_tag
-from sweep_service.api.routes.sweeps import Here, Id
+from sweep_service.api.routes.figures import compute_etag, matches_etag
+from sweep_service.api.routes.sweeps import Id, Service
 from sweep_service.status import Status
-from sweep_service.text import json_ready
+from sweep_service.text import replace_nonfinite
 
 router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(404))
 
 
 @router.get("/contents")
-@long
-def contents(engine: Here, id: Id) -> Contents:
-    """Axes and their values, what can be drawn, where it comes from: all that a selection can name."""
-    engine.ledger.sweep(id)
-    with engine.dataset(id) as dataset:
-        return Contents(**json_ready(found_in(dataset)))
+@limited_concurrency
+def contents(service: Service, id: Id) -> Contents:
+    """Describe a dataset: axes and their values, what can be plotted, and its provenance."""
+    service.ledger.sweep(id)
+    with service.open_dataset(id) as dataset:
+        return Contents(**replace_nonfinite(describe_contents(dataset)))
 
 
 @router.get("/map", response_model=None, responses={200: {"model": Map}})
-@long
-def map(engine: Here, request: Request, id: Id) -> Response:
-    """Runs of each point by status; it has an ETag, and costs little where nothing has changed."""
+@limited_concurrency
+def map(service: Service, request: Request, id: Id) -> Response:
+    """Count the runs of each point by status. An ETag makes polling cheap while nothing changes."""
     under_way = sorted(
-        {job.point for task in engine.executor.tasks() if task.sweep == id for job in task.bundle.jobs}
+        {job.point for task in service.executor.tasks() if task.sweep_id == id for job in task.bundle.jobs}
     )
-    tag = state_tag(engine, id, "map", under_way)
+    tag = compute_etag(service, id, "map", under_way)
     headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache"}
-    if is_known(request, tag):
+    if matches_etag(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return Json({**counted(engine, id), "under_way": under_way}, headers=headers)
+    return SafeJsonResponse({**count_runs(service, id), "under_way": under_way}, headers=headers)
 
 
-def counted(engine: Engine, id: str) -> dict[str, Any]:
-    dataset = engine.folder.dataset(id)
+def count_runs(service: ConductorThread, id: str) -> dict[str, Any]:
+    """Count the runs of each point by status."""
+    dataset = service.folder.dataset(id)
     grid, runs = dataset.plan.grid, dataset.plan.runs
     statuses = np.concatenate([dataset.status(kind).reshape(len(grid), -1) for kind in runs.kinds], axis=1)
     counts = {status.label: np.count_nonzero(statuses == status, axis=1) for status in Status}

@@ -1,4 +1,4 @@
-"""The Dask dashboard behind the same door: its pages, and the websockets by which they live."""
+"""A proxy for the Dask dashboard, pages and websockets, behind the access control of the service."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 from websockets.typing import Origin, Subprotocol
 
-from sweep_service.api.conductor_thread import Engine
+from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.errors import NotFound, Stopped
 
 router = APIRouter(include_in_schema=False)
 
-# What a connection is about itself is not passed on; nor are secrets of this service.
-OURS = (
+# Headers that are not forwarded: those of the connection itself, and secrets of this service.
+DROPPED_HEADERS = (
     "host",
     "connection",
     "keep-alive",
@@ -34,18 +34,16 @@ OURS = (
     "date",
     "server",
 )
+# Paths of the dashboard that forward to other machines.
+PROXY_PATH = re.compile(r"/*proxy(/.*)?", re.DOTALL)
 
 
-# With which a scheduler leads to other machines.
-ELSEWHERE = re.compile(r"/*proxy(/.*)?", re.DOTALL)
-
-
-def _target(engine: Engine) -> str:
-    """Where the dashboard is now; it moves when the scheduler is another."""
-    found = engine.dashboard
-    if not found:
-        raise Stopped("there is no scheduler, and so no dashboard, at the moment")
-    return found
+def _dashboard_url(service: ConductorThread) -> str:
+    """Return the dashboard's current URL; it changes with the scheduler."""
+    url = service.dashboard
+    if not url:
+        raise Stopped("no dashboard, because there is no scheduler at the moment")
+    return url
 
 
 @router.get("/dask", response_model=None)
@@ -57,22 +55,27 @@ async def front() -> Response:
 @router.get("/dask/{path:path}", response_model=None)
 async def page(request: Request, path: str) -> Response:
     client: httpx.AsyncClient = request.app.state.http
-    engine: Engine = request.app.state.engine
-    headers = [(name, value) for name, value in request.headers.items() if name not in OURS]
-    if ELSEWHERE.fullmatch(path):
+    service: ConductorThread = request.app.state.conductor_thread
+    headers = [(name, value) for name, value in request.headers.items() if name not in DROPPED_HEADERS]
+    if PROXY_PATH.fullmatch(path):
         raise NotFound("no such page of the dashboard")
     try:
-        url = httpx.URL(_target(engine)).copy_with(path=f"/{path}", query=request.url.query.encode())
+        url = httpx.URL(_dashboard_url(service)).copy_with(path=f"/{path}", query=request.url.query.encode())
     except httpx.InvalidURL:
         raise NotFound("no such page of the dashboard") from None
     try:
         answer = await client.send(client.build_request("GET", url, headers=headers), stream=True)
-    except (httpx.HTTPError, httpx.InvalidURL):  # the latter of where it would send us
-        raise Stopped("the dashboard does not answer") from None
-    there = {name: value for name, value in answer.headers.items() if name not in OURS}
-    if "location" in there:  # of its own root, which is not ours
-        there["location"] = f"/dask/{_path(there['location']).lstrip('/')}"
-    return StreamingResponse(answer.aiter_raw(), answer.status_code, there, background=_closing(answer))
+    except (httpx.HTTPError, httpx.InvalidURL):  # an invalid URL comes from a redirect
+        raise Stopped("the dashboard does not respond") from None
+    response_headers = {name: value for name, value in answer.headers.items() if name not in DROPPED_HEADERS}
+    if "location" in response_headers:  # relative to the dashboard's root, which is /dask here
+        response_headers["location"] = f"/dask/{_path(response_headers['location']).lstrip('/')}"
+    return StreamingResponse(
+        answer.aiter_raw(),
+        answer.status_code,
+        response_headers,
+        background=BackgroundTask(answer.aclose),
+    )
 
 
 def _path(url: str) -> str:
@@ -82,56 +85,52 @@ def _path(url: str) -> str:
         return ""
 
 
-def _closing(answer: httpx.Response) -> BackgroundTask:
-    return BackgroundTask(answer.aclose)
-
-
 @router.websocket("/dask/{path:path}")
 async def live(socket: WebSocket, path: str) -> None:
-    engine: Engine = socket.app.state.engine
-    if ELSEWHERE.fullmatch(path):
+    service: ConductorThread = socket.app.state.conductor_thread
+    if PROXY_PATH.fullmatch(path):
         await socket.close(1008)
         return
-    if not engine.dashboard:
+    if not service.dashboard:
         await socket.close(1013)  # try again later
         return
-    target = urlsplit(engine.dashboard)
-    asked = [part.strip() for part in socket.headers.get("sec-websocket-protocol", "").split(",") if part]
+    target = urlsplit(service.dashboard)
+    protocols = [name.strip() for name in socket.headers.get("sec-websocket-protocol", "").split(",") if name]
     query = f"?{socket.url.query}" if socket.url.query else ""
     try:
         async with connect(
             f"ws://{target.netloc}/{path}{query}",
-            subprotocols=[Subprotocol(part) for part in asked] or None,
+            subprotocols=[Subprotocol(name) for name in protocols] or None,
             origin=Origin(f"http://{target.netloc}"),
             max_size=None,
-        ) as other:
-            await socket.accept(other.subprotocol)
-            await _both_ways(socket, other)
+        ) as upstream:
+            await socket.accept(upstream.subprotocol)
+            await _relay(socket, upstream)
     except (OSError, WebSocketException):
         with suppress(RuntimeError):
             await socket.close(1011)
 
 
-async def _both_ways(socket: WebSocket, other: ClientConnection) -> None:
-    """Until one of them ends it."""
+async def _relay(socket: WebSocket, upstream: ClientConnection) -> None:
+    """Forward messages in both directions until either side closes."""
 
-    async def out() -> None:
-        async for message in other:
+    async def forward_to_client() -> None:
+        async for message in upstream:
             await (socket.send_text(message) if isinstance(message, str) else socket.send_bytes(message))
 
-    async def back() -> None:
+    async def forward_to_dashboard() -> None:
         while True:
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            await other.send(message["bytes"] if message.get("bytes") is not None else message["text"])
+            await upstream.send(message["bytes"] if message.get("bytes") is not None else message["text"])
 
-    ways = [asyncio.create_task(out()), asyncio.create_task(back())]
+    tasks = [asyncio.create_task(forward_to_client()), asyncio.create_task(forward_to_dashboard())]
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     with suppress(RuntimeError, WebSocketDisconnect):
         await socket.close()

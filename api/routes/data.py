@@ -1,4 +1,4 @@
-"""What is stored, by HTTP: the Zarr store itself, and exports of a selection."""
+"""Stored data over HTTP: the Zarr store itself, and exports of a selection."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from sweep_service.analysis.export import FORMATS, export, export_bytes
-from sweep_service.analysis.selection import select, variables
-from sweep_service.api.conductor_thread import long
+from sweep_service.analysis.selection import select, select_variables
+from sweep_service.api.conductor_thread import limited_concurrency
 from sweep_service.api.error_responses import responses
-from sweep_service.api.routes.figures import CHOICE, options_of
-from sweep_service.api.routes.sweeps import Here, Id
+from sweep_service.api.routes.figures import SELECTION_HELP, matches_etag, query_options
+from sweep_service.api.routes.sweeps import Id, Service
 from sweep_service.errors import LimitExceeded, NotFound
 
 if TYPE_CHECKING:
-    from sweep_service.store.s3 import Found
+    from sweep_service.store.s3 import BucketObject
 
 router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(404))
 
-PART = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,200}")
-LONGEST = 20  # parts of a path
-BLOCK = 1 << 20  # bytes of a file at once
+PATH_SEGMENT = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,200}")
+MAX_PATH_SEGMENTS = 20
+BLOCK_BYTES = 1 << 20  # larger responses are sent in blocks of this size
 FILE = {"type": "string", "format": "binary"}
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 @router.api_route("/zarr/{path:path}", methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
-def zarr(engine: Here, request: Request, id: Id, path: str) -> Response:
-    """The store, read-only: xr.open_zarr opens it here, also while it grows."""
-    engine.board.read(id)
-    parts = path.split("/")
-    if len(parts) > LONGEST or not all(PART.fullmatch(part) for part in parts):
+def zarr(service: Service, request: Request, id: Id, path: str) -> Response:
+    """The Zarr store, read-only: xr.open_zarr can open this URL, even while the sweep runs."""
+    service.status_cache.read(id)
+    segments = path.split("/")
+    if len(segments) > MAX_PATH_SEGMENTS or not all(PATH_SEGMENT.fullmatch(name) for name in segments):
         raise NotFound("no such object")
-    root = engine.folder.dataset_path(id)
+    root = service.folder.dataset_path(id)
     if isinstance(root, str):
         from sweep_service.store.s3 import Bucket
 
-        return _answer(InBucket(Bucket(root).find(path)), request)
-    return _answer(_opened(root, parts), request)
+        return _respond(BucketSource(Bucket(root).fetch(path)), request)
+    return _respond(_open_file(root, segments), request)
 
 
 class Source(Protocol):
-    """An object as it was when it was opened: it may be replaced at any moment."""
+    """An object as it was when opened; it may be replaced in the store at any moment."""
 
     size: int
     tag: str
@@ -65,12 +65,12 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class InFile:
-    """All that is said is of what was opened."""
+class FileSource:
+    """An open file; size and tag are of this handle, not of the path."""
 
-    def __init__(self, handle: int, about: os.stat_result) -> None:
-        self.handle, self.size, self.modified = handle, about.st_size, about.st_mtime
-        self.tag = f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
+    def __init__(self, handle: int, stats: os.stat_result) -> None:
+        self.handle, self.size, self.modified = handle, stats.st_size, stats.st_mtime
+        self.tag = f'"{stats.st_ino:x}-{stats.st_mtime_ns:x}-{stats.st_size:x}"'
 
     def read(self, first: int, length: int) -> bytes:
         return os.pread(self.handle, length, first)
@@ -79,79 +79,78 @@ class InFile:
         os.close(self.handle)
 
 
-class InBucket:
-    """A chunk is some megabytes: read whole, it is of one moment."""
+class BucketSource:
+    """An object of a bucket, read at once to be consistent; chunks have a few megabytes."""
 
-    def __init__(self, found: Found) -> None:
-        self.content, self.size = found.content, len(found.content)
-        self.tag, self.modified = found.tag, found.modified.timestamp()
+    def __init__(self, stored: BucketObject) -> None:
+        self.content, self.size = stored.content, len(stored.content)
+        self.tag, self.modified = stored.tag, stored.modified.timestamp()
 
     def read(self, first: int, length: int) -> bytes:
         return self.content[first : first + length]
 
     def close(self) -> None:
-        """It is in memory."""
+        """Nothing to close: the content is in memory."""
 
 
-def _opened(root: Path, parts: list[str]) -> InFile:
-    place = root.joinpath(*parts)
+def _open_file(root: Path, segments: list[str]) -> FileSource:
+    path = root.joinpath(*segments)
     try:
-        if place.parent.resolve() != root.resolve().joinpath(*parts[:-1]):  # a link leads elsewhere
+        if path.parent.resolve() != root.resolve().joinpath(*segments[:-1]):  # through a symbolic link
             raise NotFound("no such object")
-        handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         raise NotFound("no such object") from None
-    about = os.fstat(handle)
-    if not stat.S_ISREG(about.st_mode):
+    stats = os.fstat(handle)
+    if not stat.S_ISREG(stats.st_mode):
         os.close(handle)
         raise NotFound("no such object")
-    return InFile(handle, about)
+    return FileSource(handle, stats)
 
 
-def _answer(source: Source, request: Request) -> Response:
-    """Closes the source, now or when all was sent."""
+def _respond(source: Source, request: Request) -> Response:
+    """Return the source, or the requested range of it; closes the source now or after sending."""
     with ExitStack() as stack:
         stack.callback(source.close)
-        size, tag, asked = source.size, source.tag, request.headers
+        size, tag, request_headers = source.size, source.tag, request.headers
         headers = {
             "ETag": tag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes",
             "Last-Modified": formatdate(source.modified, usegmt=True),
         }  # fmt: skip
-        seen = [one.strip().removeprefix("W/") for one in asked.get("if-none-match", "").split(",")]
-        if tag in seen or "*" in seen:
+        if matches_etag(request, tag):
             return Response(status_code=304, headers=headers)
         first, last, status = 0, size - 1, 200
-        ranged = request.method == "GET" and asked.get("if-range", tag) == tag
-        wanted = _RANGE.fullmatch(asked.get("range", "")) if ranged else None
-        if wanted is not None and _is_range(wanted[1], wanted[2]):
-            first, last = _bounds(wanted[1], wanted[2], size)
+        allows_range = request.method == "GET" and request_headers.get("if-range", tag) == tag
+        byte_range = _RANGE.fullmatch(request_headers.get("range", "")) if allows_range else None
+        if byte_range is not None and _is_valid_range(byte_range[1], byte_range[2]):
+            first, last = _range_bounds(byte_range[1], byte_range[2], size)
             if first > last:
-                raise HTTPException(416, "beyond the end", {"Content-Range": f"bytes */{size}"})
+                raise HTTPException(416, "the range is beyond the end", {"Content-Range": f"bytes */{size}"})
             status, headers["Content-Range"] = 206, f"bytes {first}-{last}/{size}"
         length = last - first + 1
         headers["Content-Length"] = str(length)
-        kind = "application/octet-stream"
-        if request.method == "HEAD" or length <= BLOCK:
+        media_type = "application/octet-stream"
+        if request.method == "HEAD" or length <= BLOCK_BYTES:
             content = b"" if request.method == "HEAD" else source.read(first, length)
-            return Response(content, status, headers, kind)
+            return Response(content, status, headers, media_type)
         stack.pop_all()
-        return Blocks(source, first, last, status, headers, kind)
+        return SourceResponse(source, first, last, status, headers, media_type)
 
 
-def _is_range(begin: str, end: str) -> bool:
-    """What is none is not to be obeyed, and no error either (RFC 9110, 14.2)."""
+def _is_valid_range(begin: str, end: str) -> bool:
+    """Whether a range is valid; an invalid one is ignored, not an error (RFC 9110, 14.2)."""
     return int(begin) <= int(end) if begin and end else bool(begin or end)
 
 
-def _bounds(begin: str, end: str, size: int) -> tuple[int, int]:
-    """The first and the last byte of a range; without a beginning, so many at the end."""
+def _range_bounds(begin: str, end: str, size: int) -> tuple[int, int]:
+    """Return the first and last byte of a range; without `begin`, of the last `end` bytes."""
     if not begin:
         return max(0, size - int(end)), size - 1
     return int(begin), min(int(end), size - 1) if end else size - 1
 
 
-class Blocks(StreamingResponse):
-    """Part of what is open, which is closed also if who asked has gone before the first block."""
+class SourceResponse(StreamingResponse):
+    """Streams a range of a source, and closes it even if the client disconnects before the first block."""
 
     def __init__(self, source: Source, first: int, last: int, *rest: Any) -> None:
         super().__init__(_blocks(source, first, last), *rest)
@@ -166,60 +165,66 @@ class Blocks(StreamingResponse):
 
 def _blocks(source: Source, first: int, last: int) -> Iterator[bytes]:
     while first <= last:
-        block = source.read(first, min(BLOCK, last - first + 1))
+        block = source.read(first, min(BLOCK_BYTES, last - first + 1))
         if not block:
             return
         first += len(block)
         yield block
 
 
-def _where(request: Request) -> dict[str, str]:
-    """What is chosen along dimensions of the sweep."""
-    return {name: value for name, value in options_of(request).items() if name not in ("format", "variables")}
+def _selection(request: Request) -> dict[str, str]:
+    """Return the query parameters that select along dimensions of the dataset."""
+    return {
+        name: value for name, value in query_options(request).items() if name not in ("format", "variables")
+    }
 
 
 @router.get(
     "/data",
-    description=f"A selection as one file. {CHOICE}",
+    description=f"Export a selection as one file. {SELECTION_HELP}",
     response_model=None,
     responses={
         200: {
             "description": "A file",
             "content": {
-                kind.media_type: {"schema": FILE if name != "json" else {"type": "object"}}
-                for name, kind in FORMATS.items()
+                entry.media_type: {"schema": FILE if name != "json" else {"type": "object"}}
+                for name, entry in FORMATS.items()
             },
         }
     },
 )
-@long
+@limited_concurrency
 def data(
-    engine: Here,
+    service: Service,
     request: Request,
     id: Id,
     format: Annotated[Literal[tuple(FORMATS)], Query()] = "netcdf",  # type: ignore[valid-type]
     names: Annotated[
-        str | None, Query(alias="variables", max_length=2000, description="Names, by commas")
+        str | None, Query(alias="variables", max_length=2000, description="Names, separated by commas")
     ] = None,
 ) -> Response:
-    engine.ledger.sweep(id)
-    with engine.dataset(id) as stored:
-        chosen = select(stored, _where(request))
+    service.ledger.sweep(id)
+    with service.open_dataset(id) as stored:
+        chosen = select(stored, _selection(request))
         if names is not None:
-            chosen = variables(chosen, names)
-        size, most = export_bytes(chosen), engine.settings.max_export_bytes
-        if size > most:
+            chosen = select_variables(chosen, names)
+        size, max_bytes = export_bytes(chosen), service.settings.max_export_bytes
+        if size > max_bytes:
             raise LimitExceeded(
-                "selection", f"{size} bytes", f"must be at most {most} bytes: choose less, or xr.open_zarr"
+                "selection",
+                f"{size} bytes",
+                f"must be at most {max_bytes} bytes: select less, or use xr.open_zarr",
             )
-        kind = FORMATS[format]
-        room = tempfile.TemporaryDirectory(prefix="sweep-")
+        folder = tempfile.TemporaryDirectory(prefix="sweep-")
         try:
-            file = Path(room.name) / f"{id}{kind.suffix}"
+            file = Path(folder.name) / f"{id}{FORMATS[format].suffix}"
             export(chosen, file, format)
         except BaseException:
-            room.cleanup()
+            folder.cleanup()
             raise
     return FileResponse(
-        file, media_type=kind.media_type, filename=file.name, background=BackgroundTask(room.cleanup)
+        file,
+        media_type=FORMATS[format].media_type,
+        filename=file.name,
+        background=BackgroundTask(folder.cleanup),
     )

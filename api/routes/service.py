@@ -1,4 +1,4 @@
-"""The service itself: is it well, who may come in, what is where."""
+"""Health, metrics and login sessions of the service."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from sweep_service.api.error_responses import Json, responses
+from sweep_service.api.error_responses import SafeJsonResponse, responses
 from sweep_service.api.models import Health, Ready, Session
-from sweep_service.api.routes.sweeps import Body, Here, takes
-from sweep_service.api.security import COOKIE, LASTS, Keys
+from sweep_service.api.routes.sweeps import Body, Service, request_body
+from sweep_service.api.security import COOKIE, SESSION_SECONDS, Authenticator
 from sweep_service.errors import Denied, InvalidInput
 from sweep_service.version import __version__
 
@@ -22,23 +22,23 @@ router = APIRouter(tags=["service"])
 @router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def health() -> Health:
-    """The process answers."""
+    """Check that the process responds."""
     return Health(status="ok")
 
 
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", response_model=None, responses={200: {"model": Ready}, 503: {"model": Ready}})
-async def ready(engine: Here) -> Response:
-    """It takes sweeps; and whether something keeps them from going on."""
-    alive = engine.is_alive
-    about = Ready(
-        status="ready" if alive else "stopping",
+async def ready(service: Service) -> Response:
+    """Check that the service accepts sweeps, and say whether they can progress."""
+    is_alive = service.is_alive
+    content = Ready(
+        status="ready" if is_alive else "stopping",
         version=__version__,
-        threads=engine.threads,
-        waiting=engine.waiting,
-        refused=engine.refused,
+        threads=service.threads,
+        waiting=service.wait_reason,
+        refused=service.refused_workers,
     )
-    return Json(about.model_dump(), 200 if alive else 503)
+    return SafeJsonResponse(content.model_dump(), 200 if is_alive else 503)
 
 
 @router.get(
@@ -47,45 +47,45 @@ async def ready(engine: Here) -> Response:
     responses=responses() | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(request: Request) -> Response:
-    """For Prometheus."""
+    """Return metrics for Prometheus."""
     return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-def keys_of(request: Request) -> Keys:
-    return request.app.state.keys
-
-
-Locks = Annotated[Keys, Depends(keys_of)]
+def get_authenticator(request: Request) -> Authenticator:
+    return request.app.state.authenticator
 
 
 @router.post(
     "/v1/session",
-    openapi_extra=takes("Token", {"token": "one of SWEEP_TOKENS"}),
+    openapi_extra=request_body("Token", {"token": "one of SWEEP_TOKENS"}),
     response_model=None,
-    responses=responses(415) | {200: {"model": Session, "description": "With a cookie"}},
+    responses=responses(415) | {200: {"model": Session, "description": "Sets a session cookie"}},
 )
-def log_in(request: Request, keys: Locks, body: Body) -> Response:
-    """A token becomes a cookie, for the page, its events and the dashboard."""
-    token = keys.find(_token(body))
+def log_in(
+    request: Request, authenticator: Annotated[Authenticator, Depends(get_authenticator)], body: Body
+) -> Response:
+    """Exchange a token for a cookie, which the page, its events and the dashboard use."""
+    token = authenticator.find_token(_read_token(body))
     if token is None:
-        raise Denied("that is no token of this service")
-    response = Json(Session(may_change=token.may_change).model_dump())
+        raise Denied("unknown token")
+    response = SafeJsonResponse(Session(may_change=token.may_change).model_dump())
     secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https:")
-    response.set_cookie(COOKIE, keys.session(token), LASTS, httponly=True, samesite="strict", secure=secure)
+    session = authenticator.create_session(token)
+    response.set_cookie(COOKIE, session, SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
     return response
 
 
 @router.delete("/v1/session", status_code=204, responses=responses())
 def log_out(response: Response) -> None:
-    """Forget the cookie."""
+    """Delete the cookie."""
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
 
 
-def _token(body: bytes) -> str:
+def _read_token(body: bytes) -> str:
     try:
-        found: Any = json.loads(body)
+        content: Any = json.loads(body)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("token"), str):
-        raise InvalidInput("token", None, "must be a text in a JSON object")
-    return found["token"]
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("token"), str):
+        raise InvalidInput("token", None, "must be a string in a JSON object")
+    return content["token"]

@@ -1,4 +1,4 @@
-"""Sweeps by REST: submit, look, steer."""
+"""REST routes of sweeps: submit, show, control, follow."""
 
 from __future__ import annotations
 
@@ -15,56 +15,60 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from sweep_service.api import events
-from sweep_service.api.conductor_thread import Engine, long
-from sweep_service.api.error_responses import Json, responses
+from sweep_service.api.conductor_thread import ConductorThread, limited_concurrency
+from sweep_service.api.error_responses import SafeJsonResponse, responses
 from sweep_service.api.models import EstimateOut, Failures, Links, Page, SpecOut, SweepOut
 from sweep_service.errors import InvalidInput, NotFound
-from sweep_service.execution.conductor import IS_ID, Conductor
+from sweep_service.execution.conductor import SWEEP_ID_PATTERN, Conductor
 from sweep_service.execution.submission import Submission
-from sweep_service.execution.summary import failures
+from sweep_service.execution.summary import read_failures
 from sweep_service.planning.spec import SweepSpec
-from sweep_service.store.ledger import Request as Repeatable
-from sweep_service.store.ledger import State, Sweep
+from sweep_service.store.ledger import Request as KeyedRequest
+from sweep_service.store.ledger import State, SweepRecord
 
 router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
 
-PATTERN = {"pattern": f"^{IS_ID.pattern}$"}  # for the document: what is no id is not found, like any other
+# Only documented, not validated by FastAPI: a malformed id gives 404 like any unknown id, not 422.
+ID_SCHEMA = {"pattern": f"^{SWEEP_ID_PATTERN.pattern}$"}
 
 
-def sweep_id(id: Annotated[str, Path(description="A sweep's id", json_schema_extra=PATTERN)]) -> str:
-    if not IS_ID.fullmatch(id):
-        raise NotFound("no sweep has such an id")
+def check_sweep_id(id: Annotated[str, Path(description="A sweep's id", json_schema_extra=ID_SCHEMA)]) -> str:
+    if not SWEEP_ID_PATTERN.fullmatch(id):
+        raise NotFound("no sweep has this id")
     return id
 
 
-Id = Annotated[str, Depends(sweep_id)]
-Key = Annotated[str | None, Header(min_length=1, max_length=200, description="Makes a repeated request safe")]
-Priority = Annotated[int, Query(ge=-1000, le=1000, description="Higher goes first")]
-LARGEST_ID = 2**63 - 1
+Id = Annotated[str, Depends(check_sweep_id)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(min_length=1, max_length=200, description="A repeated request with the same key has no effect"),
+]
+Priority = Annotated[int, Query(ge=-1000, le=1000, description="Sweeps of higher priority go first")]
+MAX_EVENT_ID = 2**63 - 1  # the largest integer of SQLite
 
 
-def engine_of(request: Request) -> Engine:
-    return request.app.state.engine
+def get_service(request: Request) -> ConductorThread:
+    return request.app.state.conductor_thread
 
 
-Here = Annotated[Engine, Depends(engine_of)]
-READABLE = ("application/json", "application/yaml", "application/x-yaml", "text/yaml")
+Service = Annotated[ConductorThread, Depends(get_service)]
+SPEC_MEDIA_TYPES = ("application/json", "application/yaml", "application/x-yaml", "text/yaml")
 
 
-async def body_of(request: Request) -> bytes:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in READABLE:
-        raise HTTPException(415, f"Content-Type must be one of {', '.join(READABLE)}")
+async def read_body(request: Request) -> bytes:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in SPEC_MEDIA_TYPES:
+        raise HTTPException(415, f"Content-Type must be one of {', '.join(SPEC_MEDIA_TYPES)}")
     return await request.body()
 
 
-Body = Annotated[bytes, Depends(body_of)]
+Body = Annotated[bytes, Depends(read_body)]
 
 
-def takes(schema: str, example: dict[str, Any]) -> dict[str, Any]:
-    """The body of a request, which is read by the readers of specs rather than by FastAPI's."""
+def request_body(schema: str, example: dict[str, Any]) -> dict[str, Any]:
+    """Document the body of a request that FastAPI does not parse."""
     content = {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}
-    return {"requestBody": {"required": True, "content": dict.fromkeys(READABLE[:2], content)}}
+    return {"requestBody": {"required": True, "content": dict.fromkeys(SPEC_MEDIA_TYPES[:2], content)}}
 
 
 EXAMPLE = {
@@ -77,171 +81,177 @@ EXAMPLE = {
 CHANGE = {"axes": {"gamma": [2.0, 4.0]}, "seeds": 16}
 
 
-@router.post("/spec", openapi_extra=takes("SweepSpec", EXAMPLE), responses=responses(415))
+@router.post("/spec", openapi_extra=request_body("SweepSpec", EXAMPLE), responses=responses(415))
 def read(body: Body) -> SpecOut:
-    """A spec, JSON or YAML, in its shortest form as JSON. Nothing is stored, and no point is looked at."""
-    return SpecOut(spec=SweepSpec.read(body).written())
+    """Convert a spec from JSON or YAML to its shortest form as JSON. Nothing is stored or expanded."""
+    return SpecOut(spec=SweepSpec.read(body).as_written())
 
 
-@router.post("/estimate", openapi_extra=takes("SweepSpec", EXAMPLE), responses=responses(415))
-@long
-def estimate(engine: Here, body: Body) -> EstimateOut:
-    """What a sweep would cost, and what to think twice about."""
-    return _estimate(engine, Submission(SweepSpec.read(body)))
+@router.post("/estimate", openapi_extra=request_body("SweepSpec", EXAMPLE), responses=responses(415))
+@limited_concurrency
+def estimate(service: Service, body: Body) -> EstimateOut:
+    """Estimate the cost of a sweep, with warnings."""
+    return _estimate(service, Submission(SweepSpec.read(body)))
 
 
-def _estimate(engine: Engine, submission: Submission) -> EstimateOut:
-    return EstimateOut(**submission.price(engine.folder, engine.ledger, engine.settings.limits))
+def _estimate(service: ConductorThread, submission: Submission) -> EstimateOut:
+    return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, service.settings.limits))
 
 
 @router.post(
     "/sweeps",
     status_code=202,
     response_model=None,
-    openapi_extra=takes("SweepSpec", EXAMPLE),
+    openapi_extra=request_body("SweepSpec", EXAMPLE),
     responses=responses(409, 415)
     | {
-        202: {"model": SweepOut, "description": "A new sweep; Location says where"},
+        202: {"model": SweepOut, "description": "A new sweep; Location has its path"},
         200: {
             "model": SweepOut | EstimateOut,
-            "description": "It is there already, or with dry_run its estimate",
+            "description": "An existing sweep; with dry_run, the estimate",
         },
     },
 )
-@long
+@limited_concurrency
 def submit(
-    engine: Here,
+    service: Service,
     body: Body,
-    dry_run: Annotated[bool, Query(description="Only say what it would cost")] = False,
+    dry_run: Annotated[bool, Query(description="Only estimate the cost")] = False,
     priority: Priority = 0,
-    idempotency_key: Key = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Submit a sweep. The same spec again, whatever its name, is the same sweep."""
+    """Submit a sweep. An equivalent spec, whatever its name, returns the existing sweep."""
     if dry_run:
-        return Json(_estimate(engine, Submission(SweepSpec.read(body))).model_dump())
+        return SafeJsonResponse(_estimate(service, Submission(SweepSpec.read(body))).model_dump())
     request = _request("submit", body, idempotency_key)
-    answer = engine.ledger.answer_to(request) if request else None
-    return _accepted(engine, answer or _submit(engine, SweepSpec.read(body), None, priority, request))
+    earlier = service.ledger.find_answer(request) if request else None
+    return _accepted(service, earlier or _submit(service, SweepSpec.read(body), None, priority, request))
 
 
-def _request(what: str, body: bytes, key: str | None) -> Repeatable | None:
-    digest = hashlib.sha256(what.encode() + b"\n" + body).hexdigest()
-    return None if key is None else Repeatable(key, digest)
+def _request(operation: str, body: bytes, key: str | None) -> KeyedRequest | None:
+    digest = hashlib.sha256(operation.encode() + b"\n" + body).hexdigest()
+    return None if key is None else KeyedRequest(key, digest)
 
 
 def _submit(
-    engine: Engine, spec: SweepSpec, extends: str | None, priority: int, request: Repeatable | None
-) -> tuple[Sweep, bool]:
-    """All that takes long is done here, and not by the conductor, for whom all sweeps would wait."""
+    service: ConductorThread,
+    spec: SweepSpec,
+    extends: str | None,
+    priority: int,
+    request: KeyedRequest | None,
+) -> tuple[SweepRecord, bool]:
+    """Submit a spec, preparing it in this thread, because all sweeps would wait for the conductor."""
     submission = Submission(spec)
-    if submission.existing(engine.ledger) is None:
-        submission.look(engine.folder, engine.ledger, engine.settings.limits)
-    return engine.ask(Conductor.submit, submission, extends, priority, request)
+    if submission.find_existing(service.ledger) is None:
+        submission.prepare(service.folder, service.ledger, service.settings.limits)
+    return service.call(Conductor.submit, submission, extends, priority, request)
 
 
-def _accepted(engine: Engine, answer: tuple[Sweep, bool]) -> Response:
-    sweep, is_new = answer
-    about = SweepOut.of(engine.view(sweep.id))
-    return Json(about.model_dump(), 202 if is_new else 200, {"Location": about.links.self})
+def _accepted(service: ConductorThread, result: tuple[SweepRecord, bool]) -> Response:
+    sweep, is_new = result
+    content = SweepOut.of(service.describe(sweep.id))
+    return SafeJsonResponse(content.model_dump(), 202 if is_new else 200, {"Location": content.links.self})
 
 
 @router.get("/sweeps")
 def sweeps(
-    engine: Here,
-    state: Annotated[list[State] | None, Query(description="Only those in one of these states")] = None,
+    service: Service,
+    state: Annotated[list[State] | None, Query(description="Only sweeps in one of these states")] = None,
     name: Annotated[
-        str | None, Query(max_length=200, description="Only those with this in name or id")
+        str | None, Query(max_length=200, description="Only sweeps whose name or id contains this text")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    cursor: Annotated[str | None, Query(max_length=200, description="`next` of the page before")] = None,
+    cursor: Annotated[str | None, Query(max_length=200, description="`next` of the previous page")] = None,
 ) -> Page:
-    """The sweeps, newest first."""
-    before = _read_cursor(cursor) if cursor is not None else None
-    found = engine.views(states=state, name=name, before=before, limit=limit + 1)
-    following = _cursor(found[limit - 1]) if len(found) > limit else None
-    return Page(sweeps=[SweepOut.of(about) for about in found[:limit]], next=following)
+    """List sweeps, newest first."""
+    before = _decode_cursor(cursor) if cursor is not None else None
+    descriptions = service.describe_all(states=state, name=name, before=before, limit=limit + 1)
+    next_cursor = _encode_cursor(descriptions[limit - 1]) if len(descriptions) > limit else None
+    return Page(sweeps=[SweepOut.of(description) for description in descriptions[:limit]], next=next_cursor)
 
 
-def _cursor(about: dict[str, Any]) -> str:
-    return base64.urlsafe_b64encode(f"{about['created']} {about['id']}".encode()).decode()
+def _encode_cursor(description: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(f"{description['created']} {description['id']}".encode()).decode()
 
 
-def _read_cursor(cursor: str) -> tuple[str, str]:
+def _decode_cursor(cursor: str) -> tuple[str, str]:
     try:
-        created, _, sweep = (
+        created, _, sweep_id = (
             base64.b64decode(cursor.encode("ascii"), b"-_", validate=True).decode().partition(" ")
         )
     except (binascii.Error, UnicodeError):
-        created = sweep = ""
-    if not sweep:
+        created = sweep_id = ""
+    if not sweep_id:
         raise InvalidInput("cursor", cursor, "must be `next` of an earlier page")
-    return created, sweep
+    return created, sweep_id
 
 
 @router.get("/sweeps/{id}", response_model=None, responses=responses(404) | {200: {"model": SweepOut}})
-async def show(engine: Here, id: Id) -> Response:
-    """One sweep: its state, its counts, how far it is."""
-    about = engine.known(id)
-    if about is None:
-        about = await run_in_threadpool(engine.view, id)
-    return Json({**about, "links": Links.of(id).model_dump()})
+async def show(service: Service, id: Id) -> Response:
+    """Show a sweep: its state, its runs by status, its progress."""
+    description = service.describe_cached(id)
+    if description is None:
+        description = await run_in_threadpool(service.describe, id)
+    return SafeJsonResponse({**description, "links": Links.of(id).model_dump()})
 
 
 @router.get("/sweeps/{id}/spec", responses=responses(404))
-def spec(engine: Here, id: Id) -> dict[str, Any]:
-    """What was asked for, with every default filled in."""
-    engine.ledger.sweep(id)
-    return engine.folder.spec(id).model_dump(mode="json")
+def spec(service: Service, id: Id) -> dict[str, Any]:
+    """Return the spec of a sweep, including default values."""
+    service.ledger.sweep(id)
+    return service.folder.spec(id).model_dump(mode="json")
 
 
-ACTIONS: dict[str, tuple[Callable[[Conductor, str], Sweep], str]] = {
-    "cancel": (Conductor.cancel, "Give up what is not computed yet; what is there stays."),
-    "pause": (Conductor.pause, "Let it rest; what runs is stopped at its last checkpoint."),
-    "resume": (Conductor.resume, "Go on with a sweep that was paused."),
+ACTIONS: dict[str, tuple[Callable[[Conductor, str], SweepRecord], str]] = {
+    "cancel": (Conductor.cancel, "Cancel the runs that are not computed yet; computed runs are kept."),
+    "pause": (Conductor.pause, "Pause the sweep; running jobs stop and leave a checkpoint."),
+    "resume": (Conductor.resume, "Resume a paused sweep."),
     "retry": (Conductor.retry, "Compute failed and cancelled runs again."),
 }
 
 
-def _action(name: str) -> None:
-    act, text = ACTIONS[name]
+def _add_action(name: str) -> None:
+    action, description = ACTIONS[name]
 
-    def steer(engine: Here, id: Id) -> SweepOut:
-        engine.ledger.sweep(id)
-        return SweepOut.of(engine.view(engine.ask(act, id).id))
+    def act(service: Service, id: Id) -> SweepOut:
+        service.ledger.sweep(id)
+        return SweepOut.of(service.describe(service.call(action, id).id))
 
-    router.post(f"/sweeps/{{id}}/{name}", name=name, description=text, responses=responses(404))(steer)
+    router.post(f"/sweeps/{{id}}/{name}", name=name, description=description, responses=responses(404))(act)
 
 
 for _name in ACTIONS:
-    _action(_name)
+    _add_action(_name)
 
 
 @router.post(
     "/sweeps/{id}/extend",
     status_code=202,
     response_model=None,
-    openapi_extra=takes("Change", CHANGE),
+    openapi_extra=request_body("Change", CHANGE),
     responses=responses(404, 409, 415)
     | {
         code: {"model": SweepOut, "description": text}
-        for code, text in ((202, "A new sweep"), (200, "It is there"))
+        for code, text in ((202, "A new sweep"), (200, "An existing sweep"))
     },
 )
-@long
-def extend(engine: Here, id: Id, body: Body, priority: Priority = 0, idempotency_key: Key = None) -> Response:
-    """A new sweep with more values of axes, points or seeds. What this one has is copied; it stays."""
-    engine.ledger.sweep(id)
+@limited_concurrency
+def extend(
+    service: Service, id: Id, body: Body, priority: Priority = 0, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Create a new sweep with more values of axes, points or seeds, reusing the runs of this one."""
+    service.ledger.sweep(id)
     request = _request(f"extend {id}", body, idempotency_key)
-    answer = engine.ledger.answer_to(request) if request else None
+    earlier = service.ledger.find_answer(request) if request else None
     return _accepted(
-        engine, answer or _submit(engine, engine.folder.spec(id).extended(body), id, priority, request)
+        service, earlier or _submit(service, service.folder.spec(id).extend(body), id, priority, request)
     )
 
 
 @router.delete("/sweeps/{id}", status_code=204, responses=responses(404))
-def remove(engine: Here, id: Id) -> None:
-    """Cancel it, and remove everything of it."""
-    engine.ask(Conductor.remove, id)
+def remove(service: Service, id: Id) -> None:
+    """Cancel a sweep and delete its data."""
+    service.call(Conductor.remove, id)
 
 
 EVENT = {
@@ -249,7 +259,10 @@ EVENT = {
     "properties": {
         "id": {"type": "string"},
         "event": {"enum": ["state", "progress", "removed"]},
-        "data": {"type": "string", "description": "The sweep as JSON, as of now but for its state"},
+        "data": {
+            "type": "string",
+            "description": "The sweep as JSON: its current values, with the state at the event",
+        },
     },
     "required": ["event", "data"],
 }
@@ -262,37 +275,37 @@ EVENT = {
     | {
         200: {
             "content": {"text/event-stream": {"schema": EVENT}},
-            "description": "Until it ends",
+            "description": "Events until the sweep ends",
         },
-        204: {"description": "It has ended, and all of it was seen"},
+        204: {"description": "The sweep has ended and there are no further events"},
     },
 )
 def follow(
-    engine: Here,
+    service: Service,
     id: Id,
-    last_event_id: Annotated[str | None, Header(max_length=40, description="Only what came after")] = None,
+    last_event_id: Annotated[str | None, Header(max_length=40, description="Only later events")] = None,
 ) -> Response:
-    """Server-sent events: `state` and `progress`, each with the sweep as data."""
+    """Stream server-sent events, `state` and `progress`, each with the sweep as data."""
     after = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else 0
-    found, ended = events.news(engine, id, min(after, LARGEST_ID))
-    if after and ended and not found:
+    pending, is_complete = events.read_events(service, id, min(after, MAX_EVENT_ID))
+    if after and is_complete and not pending:
         return Response(status_code=204)
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy may keep them back
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies must not buffer events
     return StreamingResponse(
-        events.stream(engine, id, min(after, LARGEST_ID)), media_type="text/event-stream", headers=headers
+        events.stream(service, id, min(after, MAX_EVENT_ID)), media_type="text/event-stream", headers=headers
     )
 
 
 @router.get("/sweeps/{id}/failures", responses=responses(404))
-def failed(
-    engine: Here,
+def failures(
+    service: Service,
     id: Id,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(pattern=r"^(sgd|ode)-\d{1,18}$")] = None,
 ) -> Failures:
-    """Each failed run with its error, and a command that computes it alone."""
-    engine.ledger.sweep(id)
-    found = list(islice(failures(engine.folder, id, after=cursor), limit + 1))
-    last = found[limit - 1] if len(found) > limit else None
-    following = f"{last['kind']}-{last['number']}" if last is not None else None
-    return Failures(failures=found[:limit], next=following)  # type: ignore[arg-type]
+    """List failed runs with their errors, and commands that compute each one alone."""
+    service.ledger.sweep(id)
+    records = list(islice(read_failures(service.folder, id, after=cursor), limit + 1))
+    last = records[limit - 1] if len(records) > limit else None
+    next_cursor = f"{last['kind']}-{last['number']}" if last is not None else None
+    return Failures(failures=records[:limit], next=next_cursor)  # type: ignore[arg-type]

@@ -1,20 +1,21 @@
-"""What all tests share."""
+"""Markers and order of all tests."""
 
 import pytest
 
 from tests.slow import slow_patterns
 
-FIRST = ("workers", "chaos", "page", "api", "cli")  # files that take long, so that none is left for the end
-SLOW = 900  # seconds: of the long suites, on a machine that has other things to do
-COLLECTED = pytest.StashKey[dict[str, set[str]]]()  # node ids, each with the patterns of slow tests it fits
+# Run first, so that no long file is left for the end.
+LONG_FOLDERS = ("workers", "chaos", "page", "api", "cli")
+SLOW_TIMEOUT_SECONDS = 900  # generous, for a machine that is busy
+COLLECTED = pytest.StashKey[dict[str, set[str]]]()  # node ids with the patterns of slow tests that they match
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m deselects
+@pytest.hookimpl(tryfirst=True)  # before -m deselects tests
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: item.path.parent.name not in FIRST)  # the sort keeps the order otherwise
-    found = config.stash[COLLECTED] = {item.nodeid: slow_patterns(item.nodeid) for item in items}
+    items.sort(key=lambda item: item.path.parent.name not in LONG_FOLDERS)  # a stable sort
+    patterns = config.stash[COLLECTED] = {item.nodeid: slow_patterns(item.nodeid) for item in items}
     for item in items:
-        if found[item.nodeid]:
+        if patterns[item.nodeid]:
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(SLOW))
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))

@@ -1,4 +1,4 @@
-"""The benchmarks compare like with like, and report what they found. Nothing here looks at a clock."""
+"""The benchmarks compare equal computations and report their results; no assertion depends on time."""
 
 import json
 
@@ -15,27 +15,27 @@ from benchmarks.baselines import (
     three_point_flow,
 )
 from benchmarks.cases import CASES
-from benchmarks.euler import POINT, STEP, small_flow
-from benchmarks.harness import Row, interleaved, table
-from benchmarks.mean_field import loop, node_flow
-from benchmarks.sampling import start
-from benchmarks.sgd_baselines import ACTIVATIONS, numpy_sgd, weights
+from benchmarks.euler import EULER_STEP, POINT, make_small_flow
+from benchmarks.harness import Row, format_table, time_interleaved
+from benchmarks.mean_field import make_node_flow, sum_over_pairs
+from benchmarks.sampling import start_overlaps
+from benchmarks.sgd_baselines import ACTIVATIONS, numpy_sgd, start_weights
 from benchmarks.simulators import Case
-from benchmarks.simulators import row as sgd_row
+from benchmarks.simulators import make_row as make_sgd_row
 from sweep_service.dynamics.mean_field import PairwiseFlow
 from sweep_service.dynamics.overlap_flow import pack
 from sweep_service.dynamics.variance import erf_variance
 from sweep_service.model.activations import ACTIVATIONS as PACKAGE_ACTIVATIONS
 from sweep_service.simulators.simulate import simulate, stream_key
-from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill
+from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill_normals
 
-# Two ways to sum the same few hundred terms of order one.
+# Two orders of summation of the same few hundred terms of order one.
 ROUNDING = {"rtol": 1e-12, "atol": 1e-14}
 
 
 @pytest.mark.parametrize("teacher", ["orthonormal", {"rho": 0.3, "norms": [1.0, 1.5]}])
-def test_three_point_flow_is_the_flow(teacher):
-    flow = small_flow({**POINT, "init": {"kind": "gaussian", "teacher": teacher}})
+def test_three_point_flow_agrees_with_package(teacher):
+    flow = make_small_flow({**POINT, "init": {"kind": "gaussian", "teacher": teacher}})
     o = flow.overlaps(flow.y0)
     dM, dQ = np.empty_like(o.M), np.empty_like(o.Q)
     assert flow.noise > 0.0
@@ -45,33 +45,33 @@ def test_three_point_flow_is_the_flow(teacher):
 
 @pytest.mark.slow
 def test_both_euler_forms_take_euler_steps():
-    flow = small_flow(POINT)
+    flow = make_small_flow(POINT)
     y = flow.y0.copy()
     for _ in range(20):
-        y = y + STEP * flow(y)
+        y = y + EULER_STEP * flow(y)
     o = flow.overlaps(flow.y0)
     stops = np.array([5, 20])
-    closed = euler_closed(flow.code, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, STEP, stops)
+    closed = euler_closed(flow.code, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, EULER_STEP, stops)
     np.testing.assert_allclose(closed[-1], y, **ROUNDING)
     np.testing.assert_allclose(
-        pack(*euler_three_point(o.M, o.Q, o.P, flow.noise, STEP, 20)), closed[-1], **ROUNDING
+        pack(*euler_three_point(o.M, o.Q, o.P, flow.noise, EULER_STEP, 20)), closed[-1], **ROUNDING
     )
 
 
 @pytest.mark.parametrize("sums", [pair_sums, half_pair_sums], ids=["all", "half"])
 @pytest.mark.parametrize("D", [3, None])
 @pytest.mark.parametrize("k", [1, 2])
-def test_loop_over_pairs_is_the_mean_field(k, D, sums):
-    flow = node_flow(400, k, D)
-    found = loop(flow, sums, flow.y0, nodes=32)
-    np.testing.assert_allclose(found, PairwiseFlow(flow.system, *flow.start, 32)(flow.y0), **ROUNDING)
-    # the nodes of λ* err by a few 1e-7 at D = 3
-    np.testing.assert_allclose(found, flow(flow.y0), atol=1e-6 * np.max(np.abs(found)))
+def test_loop_over_pairs_agrees_with_package(k, D, sums):
+    flow = make_node_flow(400, k, D)
+    result = sum_over_pairs(flow, sums, flow.y0, nodes=32)
+    np.testing.assert_allclose(result, PairwiseFlow(flow.system, *flow.start, 32)(flow.y0), **ROUNDING)
+    # the error of the nodes of λ* is a few 1e-7 at D = 3
+    np.testing.assert_allclose(result, flow(flow.y0), atol=1e-6 * np.max(np.abs(result)))
 
 
 @pytest.mark.parametrize(("p", "k"), [(1, 1), (7, 2), (12, 3)])
-def test_four_point_sum_is_the_variance(p, k):
-    o = start(p, k)
+def test_four_point_sum_agrees_with_package(p, k):
+    o = start_overlaps(p, k)
     np.testing.assert_allclose(four_point_variance(o.M, o.Q, o.P), erf_variance(o.M, o.Q, o.P), rtol=1e-10)
 
 
@@ -81,7 +81,7 @@ LONG = ("cluster", "service", "page", "estimates")  # start processes, or comput
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CASES]
 )
-def test_quick_form_writes_json_lines(name, tmp_path, capsys):
+def test_quick_benchmark_writes_json_lines(name, tmp_path, capsys):
     output = tmp_path / "results.jsonl"
     assert main([name, "--quick", "--output", str(output)]) == 0
     rows = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
@@ -120,10 +120,10 @@ def test_bars(bar, passed):
     row = Row("case/row", "ours", 1.0, "theirs", np.float64(4.0), ours_error=1e-6, **bar)
     assert row.passed is passed
     assert json.loads(json.dumps(row.content()))["passed"] is passed
-    assert ("MISSED" in table([row])) is (passed is False)
+    assert ("MISSED" in format_table([row])) is (passed is False)
 
 
-def test_turns_end_with_the_budget():
+def test_timing_respects_budget():
     now, turns = [0.0], []
 
     def takes(seconds, name):
@@ -131,7 +131,7 @@ def test_turns_end_with_the_budget():
         now[0] += seconds
         return name
 
-    best = interleaved(
+    best = time_interleaved(
         lambda: takes(1.0, "a"), lambda: takes(4.0, "b"), repeats=3, budget=3.0, clock=lambda: now[0]
     )
     assert turns == ["a", "b", "a", "a"]
@@ -140,13 +140,13 @@ def test_turns_end_with_the_budget():
 
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
 @pytest.mark.parametrize(("p", "k", "d"), [(10, 2, 3), (3, 4, 17)])
-def test_numpy_loop_is_the_step_loop(name, p, k, d):
+def test_numpy_loop_agrees_with_step_loop(name, p, k, d):
     steps, point = 200, Case(p, k, d, name).point
     key = chain_key(stream_key(point, 0, 0))
     x, z = np.empty(-(-steps * d // CHUNK) * CHUNK), np.empty(-(-steps // CHUNK) * CHUNK)
-    fill(key, INPUT, 0, 1.0 / np.sqrt(d), x)
-    fill(key, NOISE, 0, 1.0, z)
-    W, W_star = weights(point)
+    fill_normals(key, INPUT, 0, 1.0 / np.sqrt(d), x)
+    fill_normals(key, NOISE, 0, 1.0, z)
+    W, W_star = start_weights(point)
     began = W.copy()
     numpy_sgd(point, W, W_star, zip(x[: steps * d].reshape(steps, d), z[:steps], strict=True))
     ds = simulate(point, times=[steps * point.delta_t], engine="S1", overlaps=True)
@@ -156,25 +156,25 @@ def test_numpy_loop_is_the_step_loop(name, p, k, d):
     assert np.max(np.abs(W - began)) > 0.01  # it moved
 
 
-def test_baseline_has_every_activation():
+def test_baseline_covers_every_activation():
     assert set(ACTIVATIONS) == set(PACKAGE_ACTIVATIONS)
 
 
-def test_steps_of_a_case_cost_something():
-    row = sgd_row(Case(5, 1, 4, seeds=2), quick=True)
+def test_sgd_row_has_cost_per_step():
+    row = make_sgd_row(Case(5, 1, 4, seeds=2), quick=True)
     assert row.name == "sgd/p5-k1-d4-x2"
     assert row.ns_per_step == pytest.approx(1e9 * row.ours_seconds)
     assert row.gemm_fraction is None
     assert "S1" in row.ours
-    shown = table([row])
+    shown = format_table([row])
     assert "ns/step" in shown
     assert "of gemm" not in shown
 
 
-def test_row_of_products_tells_its_share_of_gemm():
-    row = sgd_row(Case(40, 2, 40, engine="S2", gemm=True), quick=True)
+def test_sgd_row_has_gemm_fraction():
+    row = make_sgd_row(Case(40, 2, 40, engine="S2", gemm=True), quick=True)
     assert 0.0 < row.gemm_fraction < 1.0
-    assert f"{row.gemm_fraction:.0%}" in table([row])
+    assert f"{row.gemm_fraction:.0%}" in format_table([row])
 
 
 def test_chart_is_drawn(tmp_path):

@@ -1,4 +1,4 @@
-"""What is handed to Prometheus and Grafana names numbers that a service really has."""
+"""The files for Prometheus and Grafana use metrics that the service has."""
 
 import json
 import re
@@ -9,103 +9,108 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from sweep_service.api.settings import Settings
-from tests.api.served import TINY, serving
+from tests.api.served import serving
+from tests.specs import TINY_SPEC
 
 ROOT = Path(__file__).resolve().parents[1]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "sweep.json").read_text("utf-8"))
 RULES = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 EXPRESSIONS = {
-    **{f"{one['title']} {at['refId']}": at["expr"] for one in PANELS for at in one["targets"]},
+    **{
+        f"{panel['title']} {target['refId']}": target["expr"]
+        for panel in PANELS
+        for target in panel["targets"]
+    },
     **{rule["alert"]: rule["expr"] for rule in RULES},
 }
-OF_PROMETHEUS = {"instance", "job"}  # labels that it adds
-WORDS = {"by", "and", "or", "unless", "on", "ignoring"}
+PROMETHEUS_LABELS = {"instance", "job"}  # added by Prometheus
+KEYWORDS = {"by", "and", "or", "unless", "on", "ignoring"}
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory):
-    """Labels of all samples by name, after a sweep and an error."""
+def samples(tmp_path_factory):
+    """The labels of all samples by metric, after a sweep and an error."""
     with serving(tmp_path_factory.mktemp("watched")) as service:
-        service.done(TINY)
+        service.complete(TINY_SPEC)
         service.get("/v1/sweeps/nothing")
         text = service.get("/metrics").text
-    found = {"up": [{"job": "sweep"}]}
+    samples = {"up": [{"job": "sweep"}]}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found.setdefault(sample.name, []).append(sample.labels)
-    return found
+            samples.setdefault(sample.name, []).append(sample.labels)
+    return samples
 
 
-def selectors(expression):
-    """Names of metrics, each with its matchers; and the labels that are summed by."""
-    kept = re.sub(r"\b(by|on|ignoring) \([^)]*\)|\[[^\]]*\]", "", expression)
-    found = re.findall(r"\b([a-zA-Z_]\w*)\b(\{[^}]*\})?(?!\w*\s*\()", re.sub(r"\d[\de.]*", "", kept))
-    names = [(name, matchers) for name, matchers in found if name not in WORDS]
+def parse_selectors(expression):
+    """Return the metrics of an expression with their matchers, and the labels of its sums."""
+    stripped = re.sub(r"\b(by|on|ignoring) \([^)]*\)|\[[^\]]*\]", "", expression)
+    names = re.findall(r"\b([a-zA-Z_]\w*)\b(\{[^}]*\})?(?!\w*\s*\()", re.sub(r"\d[\de.]*", "", stripped))
+    names = [(name, matchers) for name, matchers in names if name not in KEYWORDS]
     by = re.findall(r"\bby \(([^)]*)\)", expression)
     return names, {label.strip() for group in by for label in group.split(",")}
 
 
-def test_selectors_are_found():
-    names, by = selectors('sum by (le, route) (rate(some_total{a="b", c=~"d.*"}[5m])) / 1.5e3 > other and x')
+def test_selectors_are_parsed():
+    names, by = parse_selectors(
+        'sum by (le, route) (rate(some_total{a="b", c=~"d.*"}[5m])) / 1.5e3 > other and x'
+    )
     assert names == [("some_total", '{a="b", c=~"d.*"}'), ("other", ""), ("x", "")]
     assert by == {"le", "route"}
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
-def test_what_is_watched_exists(there, expression):
-    names, by = selectors(expression)
+def test_metrics_of_expressions_exist(samples, expression):
+    names, by = parse_selectors(expression)
     assert names
     for name, matchers in names:
-        assert name in there, f"{name} is no number of ours"
-        for label, kind, value in re.findall(r'(\w+)(=~|!~|=|!=)"([^"]*)"', matchers):
-            if label not in OF_PROMETHEUS:
-                values = {labels.get(label) for labels in there[name]}
+        assert name in samples, f"{name} is not a metric of the service"
+        for label, operator, value in re.findall(r'(\w+)(=~|!~|=|!=)"([^"]*)"', matchers):
+            if label not in PROMETHEUS_LABELS:
+                values = {labels.get(label) for labels in samples[name]}
                 assert None not in values, f"{name} has no label {label}"
-                assert kind != "=" or value in values, f"{name} has no {label} {value}"
-        assert by - OF_PROMETHEUS <= {label for labels in there[name] for label in labels}
+                assert operator != "=" or value in values, f"{name} has no {label} {value}"
+        assert by - PROMETHEUS_LABELS <= {label for labels in samples[name] for label in labels}
 
 
-def test_the_dashboard_can_be_imported_anywhere():
+def test_dashboard_can_be_imported_anywhere():
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-    for one in PANELS:
-        assert {one["datasource"]["uid"], *(at["datasource"]["uid"] for at in one["targets"])} == {
-            "${datasource}"
-        }
-    places = [
+    for panel in PANELS:
+        sources = {panel["datasource"]["uid"], *(target["datasource"]["uid"] for target in panel["targets"])}
+        assert sources == {"${datasource}"}
+    cells = [
         (x, y)
         for panel in DASHBOARD["panels"]
         for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
     ]
-    assert len(set(places)) == len(places)  # none lies on another
-    assert max(x for x, _ in places) == 23
+    assert len(set(cells)) == len(cells)  # panels do not overlap
+    assert max(x for x, _ in cells) == 23
 
 
-def test_every_alert_says_what_to_do():
+def test_every_alert_has_a_severity_and_a_description():
     for rule in RULES:
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"].keys() == {"summary", "description"}
 
 
-def test_prometheus_finds_the_rules_and_the_service():
+def test_prometheus_configuration_names_the_rules_and_the_service():
     config = yaml.safe_load((ROOT / "deploy" / "prometheus.yml").read_text("utf-8"))
     assert all((ROOT / "deploy" / name).is_file() for name in config["rule_files"])
     (job,) = config["scrape_configs"]
-    assert job["job_name"] == "sweep"  # as the alerts have it
+    assert job["job_name"] == "sweep"  # as in the alerts
     assert job["metrics_path"] == "/metrics"
     assert set(job["authorization"]) == {"type", "credentials_file"}  # never the secret itself
 
 
-def test_operations_names_every_number(there):
-    """And no other."""
+def test_operations_page_names_exactly_the_metrics(samples):
     text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Metrics\n")[2]
     named = set(re.findall(r"\bsweep_[a-z_]+", text.partition("\n## ")[0]))
-    ours = {re.sub("_(bucket|sum|count)$", "", name) for name in there if name.startswith("sweep_")}
-    assert named == ours
+    metrics = {re.sub("_(bucket|sum|count)$", "", name) for name in samples if name.startswith("sweep_")}
+    assert named == metrics
 
 
-def test_every_limit_can_be_set_in_the_stack():
+def test_every_limit_can_be_set_in_docker_compose():
     lines = {line.strip() for line in (ROOT / "docker-compose.yml").read_text("utf-8").splitlines()}
     limits = [name for name in Settings.model_fields if name.startswith(("max_", "rate", "proxies"))]
     assert len(limits) >= 10

@@ -1,6 +1,6 @@
-"""Every Python block of the README and of docs/ runs as it stands, and every block of shell with curl.
+"""Every Python block of the README and of docs/ runs, and every shell block with curl.
 
-One namespace for each page; what needs a service finds one.
+The blocks of a page share a namespace. Those that need a service get one.
 """
 
 import json
@@ -24,15 +24,15 @@ from tests.service import start_service
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ADDRESS = "http://127.0.0.1:8000"  # of a service, in all examples
+EXAMPLE_URL = "http://127.0.0.1:8000"  # the service in all examples
 
 
 @pytest.fixture
 def registries():
-    """The recipes add entries; other tests walk the registries and must not meet them."""
-    kept = [(registry, dict(registry)) for registry in (ACTIVATIONS, REGIMES, INITS, OBSERVABLES, VALUES)]
+    """Restore the registries, because examples add entries that other tests must not see."""
+    saved = [(registry, dict(registry)) for registry in (ACTIVATIONS, REGIMES, INITS, OBSERVABLES, VALUES)]
     yield
-    for registry, entries in kept:
+    for registry, entries in saved:
         registry.clear()
         registry.update(entries)
 
@@ -44,46 +44,48 @@ def service(tmp_path_factory):
     service.stop()
 
 
-def examples(page):
+def find_examples(page):
     text = page.read_text("utf-8")
     return [block for block in BLOCK.finditer(text) if block[1] == "python" or "curl" in block[2]]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if find_examples(page)], ids=lambda page: page.name)
 @pytest.mark.usefixtures("registries")
 def test_examples_run(page, request, monkeypatch):
     if "Client(" in page.read_text("utf-8"):
         monkeypatch.setenv("SWEEP_URL", request.getfixturevalue("service").url)
     namespace = {"__name__": page.stem}
-    for block in examples(page):
+    for block in find_examples(page):
         line = page.read_text("utf-8").count("\n", 0, block.start(2))
         if block[1] == "python":
             exec(compile("\n" * line + block[2], str(page), "exec"), namespace)
         elif shutil.which("curl"):
             url = request.getfixturevalue("service").url
-            code = block[2].replace(ADDRESS, url)
-            ran = subprocess.run(
+            code = block[2].replace(EXAMPLE_URL, url)
+            result = subprocess.run(
                 ["bash", "-ec", code], capture_output=True, text=True, timeout=60, check=True
             )
-            answers = [json.loads(line) for line in re.findall(r"\{.*?\}(?=\{|$)", ran.stdout, re.DOTALL)]
-            assert answers
-            assert all("status" not in one for one in answers), answers  # which only a problem has
-        else:  # what follows needs what would have been submitted
+            responses = [
+                json.loads(line) for line in re.findall(r"\{.*?\}(?=\{|$)", result.stdout, re.DOTALL)
+            ]
+            assert responses
+            assert all("status" not in response for response in responses), responses  # a problem has one
+        else:  # later blocks need the sweep that curl would submit
             pytest.skip("curl is not installed")
 
 
-def test_theory_names_every_regime():
+def test_theory_page_names_every_regime():
     text = (ROOT / "docs" / "theory.md").read_text("utf-8")
     assert [name for name in REGIMES if f"`{name}`" not in text] == []
 
 
-def test_simulators_names_every_engine_and_observable():
+def test_simulators_page_names_every_simulator_and_observable():
     text = (ROOT / "docs" / "simulators.md").read_text("utf-8")
     assert [name for name in (*SIMULATORS, *OBSERVABLES) if f"`{name}`" not in text] == []
 
 
-def test_the_gallery_shows_every_figure_and_all_pass():
-    """As `sweep gallery docs/gallery` wrote it last."""
+def test_gallery_shows_every_figure_and_all_pass():
+    """The page was written by `sweep gallery docs/gallery`."""
     text = (ROOT / "docs" / "gallery" / "README.md").read_text("utf-8")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == list(FIGURES)
     assert all(f"({name}.png)" in text for name in FIGURES)
@@ -92,14 +94,14 @@ def test_the_gallery_shows_every_figure_and_all_pass():
     assert sum(file.stat().st_size for file in (ROOT / "docs" / "gallery").iterdir()) < 3e6
 
 
-def test_analysis_names_every_value_and_view():
+def test_analysis_page_names_every_value_and_view():
     text = (ROOT / "docs" / "analysis.md").read_text("utf-8")
     assert [name for name in VIEWS if f"`{name}`" not in text] == []
     short = {re.sub("^(sgd|ode)_(?!over_ode)", "…_", name) for name in VALUES}
     assert [name for name in short if f"`{name}`" not in text] == []
 
 
-def test_relative_links_lead_somewhere():
+def test_relative_links_exist():
     broken = [
         f"{page.name}: {target}"
         for page in [*PAGES, ROOT / "CONTRIBUTING.md"]

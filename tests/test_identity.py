@@ -1,4 +1,4 @@
-"""Keys, streams and starts: the same content gives the same numbers, any other content gives others."""
+"""Keys, streams and starts: equal content gives equal numbers, different content different ones."""
 
 import hashlib
 import subprocess
@@ -8,35 +8,35 @@ import numpy as np
 import pytest
 
 from sweep_service.errors import InvalidInput
-from sweep_service.identity import Key, canonical, stream
+from sweep_service.identity import Key, canonicalise, stream
 from sweep_service.model.initial import INITS, Shape
 from sweep_service.model.point import Point
 
 CONTENT = {"d": 6, "init": {"kind": "gaussian", "scale": 0.1, "shared": False}, "M": [[0.1, -2.0]], "seed": 0}
-# Written down once: a stored sweep is found again by it.
+# Recorded once: stored sweeps are identified by it.
 GOLDEN = "74c3a057e065fff55ef979408a47f45fa9da138157339b3de7f7fa79c86f3dee"
 GOLDEN_WORDS = [6515078979911697032, 2095430895099155488, 14895984604170109598]
 
 
-def test_a_key_is_a_hash_of_canonical_json():
+def test_key_is_hash_of_canonical_json():
     text = '{"M":[[0.1,-2.0]],"d":6,"init":{"kind":"gaussian","scale":0.1,"shared":false},"seed":0}'
     assert Key.of(**CONTENT).digest == hashlib.sha256(text.encode()).hexdigest() == GOLDEN
 
 
-def test_a_stream_is_golden():
-    """Stored results are reproduced only while these words stay."""
+def test_stream_has_golden_numbers():
+    """Stored results are reproducible only while these words do not change."""
     words = stream(Key.of(**CONTENT), "students").bit_generator.random_raw(3)
     assert words.tolist() == GOLDEN_WORDS
 
 
-def test_keys_do_not_depend_on_the_order_of_a_mapping():
+def test_keys_do_not_depend_on_order_of_mapping():
     backwards = {name: CONTENT[name] for name in reversed(CONTENT)}
     backwards["init"] = dict(reversed(CONTENT["init"].items()))
     assert Key.of(**backwards) == Key.of(**CONTENT)
 
 
 def test_keys_agree_between_processes():
-    """Python hashes strings differently in each process; a key may not."""
+    """Python hashes strings differently in each process; keys must not depend on that."""
     code = f"from sweep_service.identity import Key; print(Key.of(**{CONTENT!r}).digest)"
     digests = {
         subprocess.run(
@@ -88,25 +88,25 @@ def test_all_changes_differ():
     ],
 )
 def test_canonical_unwraps_numpy(value, plain):
-    found = canonical(value)
-    assert repr(found) == repr(plain)  # types too: np.float64(0.1) == 0.1, but its repr is another
+    result = canonicalise(value)
+    assert repr(result) == repr(plain)  # types too: np.float64(0.1) == 0.1, but its repr is another
     assert Key.of(x=value) == Key.of(x=plain)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, np.array([1.0, -np.inf])])
-def test_a_key_of_a_non_finite_number_is_refused(value):
+def test_key_of_non_finite_number_is_refused(value):
     with pytest.raises(ValueError, match="JSON"):
         Key.of(x=value)
 
 
-def test_streams_of_a_key_repeat():
+def test_streams_of_key_are_reproducible():
     key = Key.of(**CONTENT)
     again = stream(key, "students").standard_normal(5)
     np.testing.assert_array_equal(stream(key, "students").standard_normal(5), again)
 
 
 def test_streams_are_independent():
-    """Of two purposes, of neighbouring seeds, and of neighbouring purposes of neighbouring seeds."""
+    """Streams of two purposes, of neighbouring seeds, and of both."""
     n = 100_000
     draws = [
         stream(Key.of(seed=seed), purpose).standard_normal(n)
@@ -135,7 +135,7 @@ def omega(init, seed=0, **rest):
 
 
 @kinds
-def test_shared_overlaps_are_those_of_every_d(kind):
+def test_shared_overlaps_are_equal_for_every_d(kind):
     init = {"kind": kind.name, "shared": True if kind.fixed_overlaps else {"d0": 12}}
     first = start(init, 3, d=100)
     rank = first.overlaps.rank
@@ -147,7 +147,7 @@ def test_shared_overlaps_are_those_of_every_d(kind):
 
 
 @kinds
-def test_other_starts_depend_on_what_names_them(kind):
+def test_starts_depend_on_parameters_in_key(kind):
     """A start that draws differs with d, p, k, its numbers and the seed."""
     base = {"kind": kind.name}
     shape = Shape(20, 3, 2)
@@ -164,7 +164,7 @@ def test_other_starts_depend_on_what_names_them(kind):
 
 
 @kinds
-def test_a_start_is_the_same_for_every_gamma_noise_and_activation(kind):
+def test_start_does_not_depend_on_gamma_noise_and_activation(kind):
     base = omega({"kind": kind.name}, 5)
     for rest in ({"gamma": 2.0}, {"noise": 0.3}, {"activation": "relu"}, {"teacher_activation": "square"}):
         np.testing.assert_array_equal(omega({"kind": kind.name}, 5, **rest), base)
@@ -180,10 +180,10 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SPELLINGS)
-def test_two_spellings_of_one_start(one, other):
-    assert point(one).init.key(SHAPE, 0) == point(other).init.key(SHAPE, 0)
-    np.testing.assert_array_equal(omega(one), omega(other))
+@pytest.mark.parametrize(("first", "second"), SPELLINGS)
+def test_spellings_of_start_are_equal(first, second):
+    assert point(first).init.key(SHAPE, 0) == point(second).init.key(SHAPE, 0)
+    np.testing.assert_array_equal(omega(first), omega(second))
 
 
 def test_seeds_are_independent():

@@ -1,4 +1,4 @@
-"""The layers: each package imports only those above it, by one name, and the core loads nothing heavy."""
+"""The order of packages: imports go one way, use one name, and the core loads nothing heavy."""
 
 import ast
 import os
@@ -12,22 +12,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "sweep_service"
-# Top to bottom, as in docs/architecture.md: a package may import what stands above it, and itself.
+# As in docs/architecture.md: a package may import itself and those before it.
 ORDER = (
     "numerics", "model", "dynamics", "simulators", "planning", "store", "execution", "analysis", "presets",
     "figures", "client", "doctor", "runner", "cli", "workers", "api",
 )  # fmt: skip
-OUTSIDE = ("workers", "api")  # of the core; their folders stand beside it in the repository
-REACHES = ("cli", "runner")  # may import these two, inside functions
-FACADE = NAME  # the package itself, whose names are those of all others
+SERVICE_PACKAGES = ("workers", "api")  # their folders are at the top level of the repository
+MAY_IMPORT_SERVICE = ("cli", "runner")  # inside functions only
+FACADE = NAME  # the package itself imports from all others
 WEB = ("fastapi", "starlette", "uvicorn")
 DASK = ("distributed", "dask.distributed")
-HEAVY = ("matplotlib", "numba", "scipy", "xarray")
-LARGEST_FOLDER = 17  # modules, beside __init__
+HEAVY_MODULES = ("matplotlib", "numba", "scipy", "xarray")
+MAX_MODULES_PER_FOLDER = 17  # without __init__
 
 
-def imported(node: ast.AST, in_function: bool = False) -> Iterator[tuple[str, int, bool]]:
-    """(module, line, inside a function) for every import below node, dynamic ones included."""
+def iter_imports(node: ast.AST, in_function: bool = False) -> Iterator[tuple[str, int, bool]]:
+    """Yield (module, line, inside a function) for every import below node, including dynamic ones."""
     match node:
         case ast.Import(names=names):
             yield from ((alias.name, node.lineno, in_function) for alias in names)
@@ -42,74 +42,76 @@ def imported(node: ast.AST, in_function: bool = False) -> Iterator[tuple[str, in
             yield module, node.lineno, in_function
     inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     for child in ast.iter_child_nodes(node):
-        yield from imported(child, inside)
+        yield from iter_imports(child, inside)
 
 
-def within(module: str, packages: tuple[str, ...]) -> bool:
+def is_within(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in packages)
 
 
 def package_of(module: str) -> str:
-    """The part of the order that a module belongs to; "" for those that all share, and for others' code."""
+    """Return the package of a module; "" for shared modules and for other libraries."""
     first, _, rest = module.partition(".")
     part = rest.partition(".")[0]
     return part if first == NAME and part in ORDER else ""
 
 
-def violations(source: str, module: str) -> list[str]:
-    """What a module of ours imports although it may not."""
-    mine = package_of(module)
+def find_violations(source: str, module: str) -> list[str]:
+    """List the imports that a module of this package must not have."""
+    package = package_of(module)
     return [
         f"{module}:{line} imports {other}"
-        for other, line, in_function in imported(ast.parse(source))
-        if _is_wrong(module, mine, other, in_function)
+        for other, line, in_function in iter_imports(ast.parse(source))
+        if _is_forbidden(module, package, other, in_function)
     ]
 
 
-def _is_wrong(module: str, mine: str, other: str, in_function: bool) -> bool:
-    if other.startswith("."):  # one way to name a module
+def _is_forbidden(module: str, package: str, other: str, in_function: bool) -> bool:
+    if other.startswith("."):  # modules are named absolutely
         return True
-    if within(other, OUTSIDE):  # a user's folder of that name would be found first
+    if is_within(other, SERVICE_PACKAGES):  # a user's folder of that name would be found first
         return True
-    if mine != "api" and within(other, WEB):
+    if package != "api" and is_within(other, WEB):
         return True
-    if mine not in OUTSIDE and within(other, DASK):
+    if package not in SERVICE_PACKAGES and is_within(other, DASK):
         return True
-    theirs = package_of(other)
-    if not theirs or module == FACADE:
+    other_package = package_of(other)
+    if not other_package or module == FACADE:
         return False
-    if theirs in OUTSIDE and mine not in OUTSIDE:
-        return not (mine in REACHES and in_function)
-    return not mine or ORDER.index(theirs) > ORDER.index(mine)
+    if other_package in SERVICE_PACKAGES and package not in SERVICE_PACKAGES:
+        return not (package in MAY_IMPORT_SERVICE and in_function)
+    return not package or ORDER.index(other_package) > ORDER.index(package)
 
 
-def sources() -> dict[str, Path]:
-    """Every module by its import name."""
-    found = {}
-    for top in (NAME, *OUTSIDE):
+def find_sources() -> dict[str, Path]:
+    """Map the import name of every module to its file."""
+    modules = {}
+    for top in (NAME, *SERVICE_PACKAGES):
         for file in sorted((ROOT / top).rglob("*.py")):
             parts = file.relative_to(ROOT).with_suffix("").parts
-            if parts[:2] in [(NAME, one) for one in OUTSIDE]:  # through the link: once is enough
+            if parts[:2] in [(NAME, package) for package in SERVICE_PACKAGES]:  # the link to the same folder
                 continue
             parts = parts if top == NAME else (NAME, *parts)
-            found[".".join(parts).removesuffix(".__init__")] = file
-    return found
+            modules[".".join(parts).removesuffix(".__init__")] = file
+    return modules
 
 
-SOURCES = sources()
+SOURCES = find_sources()
 
 
-def test_packages_import_only_those_above_them():
+def test_packages_import_only_earlier_packages():
     assert {package_of(name) for name in SOURCES} == {"", *ORDER}
-    found = [line for name, file in SOURCES.items() for line in violations(file.read_text("utf-8"), name)]
-    assert found == []
+    forbidden = [
+        line for name, file in SOURCES.items() for line in find_violations(file.read_text("utf-8"), name)
+    ]
+    assert forbidden == []
 
 
 def test_no_cycle_among_modules():
-    """Lazy imports included: what imports in a circle cannot be understood piece by piece."""
+    """Imports inside functions count too: modules of a cycle cannot be understood separately."""
     graph = {name: set[str]() for name in SOURCES}
     for name, file in SOURCES.items():
-        for other, _, _ in imported(ast.parse(file.read_text("utf-8"))):
+        for other, _, _ in iter_imports(ast.parse(file.read_text("utf-8"))):
             target = other if other in SOURCES else other.rpartition(".")[0]
             if target in SOURCES and name != FACADE and target != FACADE:
                 graph[name].add(target)
@@ -125,24 +127,24 @@ def test_tests_and_benchmarks_use_the_one_import_name():
     wrong = [
         f"{file.relative_to(ROOT)}:{line} imports {module}"
         for file in files
-        for module, line, _ in imported(ast.parse(file.read_text("utf-8")))
-        if within(module, OUTSIDE)
+        for module, line, _ in iter_imports(ast.parse(file.read_text("utf-8")))
+        if is_within(module, SERVICE_PACKAGES)
     ]
     assert wrong == []
 
 
-def test_every_package_says_what_belongs_there():
-    silent = [
+def test_every_package_has_a_docstring():
+    undocumented = [
         name for name, file in SOURCES.items()
         if file.name == "__init__.py" and not ast.get_docstring(ast.parse(file.read_text("utf-8")))
     ]  # fmt: skip
-    assert silent == []
+    assert undocumented == []
 
 
 def test_folders_stay_small():
     folders = {file.parent for file in SOURCES.values()}
     sizes = {folder.relative_to(ROOT).as_posix(): len(list(folder.glob("*.py"))) - 1 for folder in folders}
-    assert {name: size for name, size in sizes.items() if size > LARGEST_FOLDER} == {}
+    assert {name: size for name, size in sizes.items() if size > MAX_MODULES_PER_FOLDER} == {}
 
 
 @pytest.mark.parametrize(
@@ -171,8 +173,8 @@ def test_folders_stay_small():
         ("api.app", "from api.settings import Settings"),
     ],
 )
-def test_crossing_import_is_found(module, source):
-    assert len(violations(source, f"{NAME}.{module}")) == 1
+def test_forbidden_import_is_found(module, source):
+    assert len(find_violations(source, f"{NAME}.{module}")) == 1
 
 
 @pytest.mark.parametrize(
@@ -186,25 +188,25 @@ def test_crossing_import_is_found(module, source):
     ],
 )
 def test_allowed_import_passes(module, source):
-    assert violations(source, f"{NAME}.{module}") == []
+    assert find_violations(source, f"{NAME}.{module}") == []
 
 
 def test_importing_the_core_loads_nothing_heavy():
-    code = f"import sys, sweep_service; print(*sorted({set(HEAVY)} & set(sys.modules)))"
-    run = subprocess.run(
+    code = f"import sys, sweep_service; print(*sorted({set(HEAVY_MODULES)} & set(sys.modules)))"
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
-    assert run.stdout.split() == []
+    assert result.stdout.split() == []
 
 
-def test_a_users_folders_do_not_stand_in_the_way(tmp_path):
-    """Folders named like ours in the repository are found first on PYTHONPATH, and are not ours."""
-    for name in OUTSIDE:
+def test_folders_of_a_user_do_not_hide_packages(tmp_path):
+    """Folders `api` and `workers` of a user come first on PYTHONPATH, but must not be imported."""
+    for name in SERVICE_PACKAGES:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('a user has such a folder')\n")
     code = "import sweep_service.api as a, sweep_service.workers as w; print(a.__name__, w.__name__)"
-    run = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
-    assert run.stdout.split() == [f"{NAME}.api", f"{NAME}.workers"], run.stderr
+    assert result.stdout.split() == [f"{NAME}.api", f"{NAME}.workers"], result.stderr

@@ -1,4 +1,4 @@
-"""What is installed: one import name with all of its files, by whichever way a wheel was built."""
+"""The wheel: one import name with all files, built from a checkout or from an sdist."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "sweep_service"
-SAMPLES = (
+EXPECTED_FILES = (
     "sweep_service/api/app.py",
     "sweep_service/api/routes/sweeps.py",
     "sweep_service/api/static/vendor/plotly.min.js",
@@ -26,13 +26,13 @@ def build(target, source, output):
         [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", output],
         cwd=source, check=True, capture_output=True, timeout=100,
     )  # fmt: skip
-    (built,) = output.iterdir()
-    return built
+    (archive,) = output.iterdir()
+    return archive
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """From the checkout, and from the source distribution of it."""
+    """Wheels built from the checkout and from its source distribution."""
     folder = tmp_path_factory.mktemp("built")
     sdist = build("sdist", ROOT, folder / "sdist")
     with tarfile.open(sdist) as archive:
@@ -44,24 +44,24 @@ def wheels(tmp_path_factory):
     }
 
 
-def content(wheel):
-    """Files of the package by name, and the top-level names."""
+def read_package(wheel):
+    """Return the files of the package by name, and the top-level names."""
     with zipfile.ZipFile(wheel) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     tops = {name.partition("/")[0] for name in files}
     return {name: data for name, data in files.items() if name.startswith(f"{NAME}/")}, tops
 
 
-@pytest.mark.parametrize("way", ["checkout", "sdist"])
-def test_a_wheel_has_one_top_level_name(wheels, way):
-    files, tops = content(wheels[way])
+@pytest.mark.parametrize("source", ["checkout", "sdist"])
+def test_wheel_has_one_top_level_name(wheels, source):
+    files, tops = read_package(wheels[source])
     assert {name for name in tops if not name.endswith(".dist-info")} == {NAME}
-    assert [name for name in SAMPLES if name not in files] == []
+    assert [name for name in EXPECTED_FILES if name not in files] == []
     assert [name for name in files if name.endswith(".pyc")] == []
 
 
-def test_both_ways_give_the_same_files(wheels):
-    assert content(wheels["checkout"])[0] == content(wheels["sdist"])[0]
+def test_both_wheels_have_the_same_files(wheels):
+    assert read_package(wheels["checkout"])[0] == read_package(wheels["sdist"])[0]
 
 
 def test_every_tracked_file_of_the_package_is_in_the_wheel(wheels):
@@ -70,12 +70,12 @@ def test_every_tracked_file_of_the_package_is_in_the_wheel(wheels):
     command = ["git", "ls-files", "-z", NAME, "api", "workers"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     files = [name for name in names if (ROOT / name).is_file()]
-    wanted = {name if name.startswith(NAME) else f"{NAME}/{name}" for name in files}
-    assert wanted - set(content(wheels["checkout"])[0]) == set()
+    expected = {name if name.startswith(NAME) else f"{NAME}/{name}" for name in files}
+    assert expected - set(read_package(wheels["checkout"])[0]) == set()
 
 
-def test_an_installed_wheel_works_beside_a_users_folders(wheels, tmp_path):
-    """Folders `api` and `workers` of a user come first on the path, and are not ours."""
+def test_installed_wheel_works_beside_folders_of_a_user(wheels, tmp_path):
+    """Folders `api` and `workers` of a user come first on the path, but must not be imported."""
     with zipfile.ZipFile(wheels["sdist"]) as archive:
         archive.extractall(tmp_path / "installed")
     for name in ("api", "workers"):
@@ -87,11 +87,11 @@ def test_an_installed_wheel_works_beside_a_users_folders(wheels, tmp_path):
         "print(sweep_service.api.app.__file__, len(PRESETS))"
     )
     path = os.pathsep.join([str(tmp_path / "user"), str(tmp_path / "installed")])
-    run = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "user", capture_output=True, text=True, timeout=100,
         check=False, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    where, presets = run.stdout.split()
-    assert Path(where).is_relative_to(tmp_path / "installed")
+    assert result.returncode == 0, result.stderr
+    module, presets = result.stdout.split()
+    assert Path(module).is_relative_to(tmp_path / "installed")
     assert int(presets) > 10

@@ -1,4 +1,4 @@
-"""What the repository promises about itself: its lock, its paths, its commands, its citation."""
+"""The repository: lock file, paths, commands of the documents, and citation."""
 
 import os
 import re
@@ -18,21 +18,21 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
 
-# An absolute path of somebody's machine, a file outside the repository, or one particular package index.
-FOREIGN = re.compile(
+# A path on a particular machine, a file outside the repository, or a particular package index.
+FOREIGN_REFERENCE = re.compile(
     r"""(?<![\w.-])/(?:home|Users|root|work)/\w | \.\./shared | /\s*["']shared\b
       | pypi\.org | pythonhosted\.org | npmjs\.(?:org|com)""",
     re.VERBOSE,
 )
 
 
-def locked() -> list[str]:
-    """One line per locked requirement, hashes included."""
+def list_locked() -> list[str]:
+    """Return one line per locked requirement, with its hashes."""
     lines = LOCK.replace("\\\n", " ").splitlines()
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def repository_files() -> list[Path]:
+def list_repository_files() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -44,58 +44,64 @@ SCRIPTS = sorted((ROOT / "api" / "static" / "js").rglob("*.js"))  # vendored one
 SCRIPT_LINE_LENGTH = 110
 
 
-def commands(text: str) -> list[str]:
-    """Shell lines that call make, without their comments."""
+def find_make_commands(text: str) -> list[str]:
+    """Return the shell lines that call make, without comments."""
     return [line.split("#")[0].strip() for line in text.splitlines() if line.startswith("make ")]
 
 
-def test_lock_fixes_every_version_with_a_hash():
-    loose = [line for line in locked() if not re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)]
+def test_lock_pins_every_version_with_a_hash():
+    loose = [
+        line for line in list_locked() if not re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)
+    ]
     assert loose == []
 
 
 def test_lock_names_no_index_and_no_path():
-    options = [line for line in locked() if line.lstrip().startswith("-")]
+    options = [line for line in list_locked() if line.lstrip().startswith("-")]
     assert options == []
     assert re.findall(r"\S*://\S*|(?<=\s)\.{0,2}/\S+", LOCK) == []
 
 
 def test_lock_satisfies_pyproject():
     versions: dict[str, list[str]] = {}
-    for line in locked():
+    for line in list_locked():
         name, version = line.split()[0].split("==")
         versions.setdefault(canonicalize_name(name), []).append(version)
     groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
-    for wanted in (Requirement(text) for group in groups for text in group):
-        found = versions.get(canonicalize_name(wanted.name), [])
-        assert found, f"{wanted} is not in requirements.lock: run make lock"
-        assert all(wanted.specifier.contains(version) for version in found), f"{wanted}: locked {found}"
+    for requirement in (Requirement(text) for group in groups for text in group):
+        locked = versions.get(canonicalize_name(requirement.name), [])
+        assert locked, f"{requirement} is not in requirements.lock: run make lock"
+        assert all(requirement.specifier.contains(version) for version in locked), f"{requirement}: {locked}"
 
 
 @pytest.mark.parametrize(
     "text", ["open('/" + "home/ann/x')", "cd /" + "work/main", "../" + "shared/x", "root / '" + "shared'"]
 )
 def test_foreign_reference_is_found(text):
-    assert FOREIGN.search(text)
+    assert FOREIGN_REFERENCE.search(text)
 
 
-def test_no_file_refers_to_one_machine():
-    files = repository_files()
+def test_no_file_refers_to_a_particular_machine():
+    files = list_repository_files()
     assert ROOT / "pyproject.toml" in files
-    found = [
+    references = [
         f"{file.relative_to(ROOT)}:{number} {line.strip()[:80]}"
         for file in files
         for number, line in enumerate(file.read_text("utf-8", errors="ignore").splitlines(), 1)
-        if FOREIGN.search(line)
+        if FOREIGN_REFERENCE.search(line)
     ]
-    assert found == []
+    assert references == []
 
 
-def test_readme_and_ci_test_alike():
+def test_readme_and_ci_run_the_same_tests():
     ci = ROOT / ".ci" / "run"
     assert os.access(ci, os.X_OK)
-    in_readme = commands((ROOT / "README.md").read_text("utf-8"))
-    assert [line for line in in_readme if "test" in line] == commands(ci.read_text("utf-8")) == ["make test"]
+    in_readme = find_make_commands((ROOT / "README.md").read_text("utf-8"))
+    assert (
+        [line for line in in_readme if "test" in line]
+        == find_make_commands(ci.read_text("utf-8"))
+        == ["make test"]
+    )
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
@@ -113,8 +119,8 @@ def test_citation_names_the_release_and_both_papers():
         assert text in citation
 
 
-def test_every_pattern_of_slow_tests_names_a_test(request):
-    """A test that is renamed must not come back into `make test` unnoticed."""
+def test_every_pattern_of_slow_tests_matches_a_test(request):
+    """Otherwise a renamed slow test would return to `make test` unnoticed."""
     collected = request.config.stash[COLLECTED]
     if len({node.partition("::")[0] for node in collected}) < 100:
         pytest.skip("not all tests were collected")

@@ -34,15 +34,15 @@ YAML = json.dumps(SPEC, indent=1)  # JSON is YAML
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch, tmp_path):
-    """No variable of whoever runs the tests, and a folder of our own to stand in."""
+def clean_environment(monkeypatch, tmp_path):
+    """Remove the variables of the user who runs the tests, and work in an empty folder."""
     for name in [name for name in os.environ if name.startswith(("SWEEP_", "DASK_SCHEDULER"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
 
-def script(tmp_path, text):
-    """A process that runs a script, with this package to import."""
+def start_script(tmp_path, text):
+    """Start a process that runs a script."""
     path = tmp_path / "script.py"
     path.write_text(text)
     environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
@@ -50,7 +50,7 @@ def script(tmp_path, text):
     return subprocess.Popen([sys.executable, str(path)], cwd=tmp_path, env=environment, **pipes)
 
 
-def test_a_sweep_is_computed_and_opened(tmp_path):
+def test_sweep_is_computed_and_opened(tmp_path):
     with ss.run(SPEC, workers=0) as dataset:
         assert dict(dataset.sizes) | {"d": 2, "gamma": 2, "seed": 2, "time": 5} == dict(dataset.sizes)
         assert (dataset.sgd_status == 1).all()
@@ -58,22 +58,22 @@ def test_a_sweep_is_computed_and_opened(tmp_path):
         direct = ss.simulate({"d": 8, "p": 4, "k": 2, "gamma": 0.2}, times=dataset.time.values, seed=1)
         stored = dataset.sgd_risk.sel(d=8, p=4, gamma=0.2, seed=1, repeat=0)
         np.testing.assert_array_equal(stored, direct.risk)
-    (listed,) = ss.sweeps()
-    assert (listed["name"], listed["state"], listed["counts"]) == ("small", "completed", {"done": 16})
-    assert Path(listed["path"]).parent == tmp_path / "sweep-data" / "sweeps"
-    with ss.open(listed["path"]) as again:
+    (sweep,) = ss.sweeps()
+    assert (sweep["name"], sweep["state"], sweep["counts"]) == ("small", "completed", {"done": 16})
+    assert Path(sweep["path"]).parent == tmp_path / "sweep-data" / "sweeps"
+    with ss.open(sweep["path"]) as again:
         assert again.sizes["d"] == 2
 
 
-def test_a_sweep_that_is_there_is_opened_without_computing(monkeypatch):
+def test_stored_sweep_is_opened_without_computing(monkeypatch):
     ss.run(SPEC, workers=0).close()
     monkeypatch.setattr(computing, "run_chains", lambda *_, **__: pytest.fail("computed again"))
-    ss.run({**SPEC, "name": "of another name"}, workers=0).close()
+    ss.run({**SPEC, "name": "another name"}, workers=0).close()
     assert len(ss.sweeps()) == 1
 
 
 @pytest.mark.parametrize("form", ["mapping", "text", "bytes", "path", "string of a path", "spec"])
-def test_a_spec_may_be_given_in_several_forms(tmp_path, form):
+def test_spec_is_accepted_in_several_forms(tmp_path, form):
     (tmp_path / "small.yaml").write_text(YAML)
     forms = {
         "mapping": SPEC, "text": YAML, "bytes": YAML.encode(), "path": tmp_path / "small.yaml",
@@ -82,9 +82,9 @@ def test_a_spec_may_be_given_in_several_forms(tmp_path, form):
     assert read_spec(forms[form]) == read_spec(SPEC)
 
 
-def test_a_preset_is_named(tmp_path):
+def test_preset_is_found_by_name(tmp_path):
     assert read_spec("phase-diagram").name
-    (tmp_path / "phase-diagram").write_text(YAML)  # a file of that name goes first
+    (tmp_path / "phase-diagram").write_text(YAML)  # a file of that name has priority
     assert read_spec("phase-diagram").name == "small"
 
 
@@ -99,7 +99,7 @@ def test_a_preset_is_named(tmp_path):
     ],
     ids=str,
 )
-def test_an_unusable_spec_is_refused_and_leaves_nothing(tmp_path, spec, words):
+def test_invalid_spec_is_rejected_and_leaves_no_files(tmp_path, spec, words):
     with pytest.raises(ss.InvalidInput) as caught:
         ss.run(spec, workers=0)
     assert all(word in str(caught.value) for word in words), caught.value
@@ -107,53 +107,54 @@ def test_an_unusable_spec_is_refused_and_leaves_nothing(tmp_path, spec, words):
 
 
 @pytest.mark.parametrize(
-    "given", [{"workers": -1}, {"workers": 1.5}, {"workers": 1, "scheduler": "tcp://x:1"}, {"scheduler": "x"}]
+    "arguments",
+    [{"workers": -1}, {"workers": 1.5}, {"workers": 1, "scheduler": "tcp://x:1"}, {"scheduler": "x"}],
 )
-def test_unusable_arguments_are_refused(tmp_path, given):
+def test_invalid_arguments_are_rejected(tmp_path, arguments):
     with pytest.raises(ss.InvalidInput):
-        ss.run(SPEC, **given)
+        ss.run(SPEC, **arguments)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sweep_beyond_the_limits_leaves_nothing(tmp_path):
+def test_sweep_over_the_limits_leaves_no_files(tmp_path):
     with pytest.raises(LimitExceeded):
         ss.run({**SPEC, "time": {"max": 1e15, "samples": 4}}, workers=0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_there_are_no_sweeps_where_no_folder_is(tmp_path):
+def test_missing_folder_has_no_sweeps(tmp_path):
     assert ss.sweeps(tmp_path / "nowhere") == []
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_the_environment_names_the_folder(tmp_path, monkeypatch):
+def test_environment_selects_the_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("SWEEP_DATA", str(tmp_path / "other"))
     ss.run(SPEC, workers=0).close()
     assert len(ss.sweeps()) == len(ss.sweeps(tmp_path / "other")) == 1
 
 
-def test_a_folder_in_use_is_refused(tmp_path):
+def test_folder_in_use_is_refused(tmp_path):
     with Conductor(DataFolder(tmp_path / "sweep-data"), SerialExecutor()), pytest.raises(InUse):
         ss.run(SPEC, workers=0)
 
 
-def test_a_cancelled_sweep_goes_on(tmp_path):
+def test_cancelled_sweep_is_continued(tmp_path):
     with Conductor(DataFolder(tmp_path / "sweep-data"), SerialExecutor()) as conductor:
         conductor.cancel(conductor.submit(read_spec(SPEC))[0].id)
     with ss.run(SPEC, workers=0) as dataset:
         assert (dataset.sgd_status == 1).all()
 
 
-def test_failed_runs_are_warned_of(monkeypatch):
-    plain = computing.run_chains
+def test_failed_runs_cause_a_warning(monkeypatch):
+    original = computing.run_chains
 
     def broken(point, **options):
         if point.d == 6:
             raise ZeroDivisionError("broken")
-        return plain(point, **options)
+        return original(point, **options)
 
     monkeypatch.setattr(computing, "run_chains", broken)
-    with pytest.warns(RuntimeWarning, match="4 of 16 runs failed: `sweep show") as caught:
+    with pytest.warns(RuntimeWarning, match="4 of 16 runs failed; see `sweep show") as caught:
         dataset = ss.run(SPEC, workers=0)
     assert caught[0].filename == __file__
     assert (dataset.sgd_status.sel(d=6) == 3).all()
@@ -161,13 +162,13 @@ def test_failed_runs_are_warned_of(monkeypatch):
     dataset.close()
 
 
-def test_it_runs_in_a_thread_beside_the_main_one():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(ss.run(SPEC, workers=0)))
+def test_run_works_in_another_thread():
+    datasets = []
+    thread = threading.Thread(target=lambda: datasets.append(ss.run(SPEC, workers=0)))
     thread.start()
     thread.join()
-    assert (found[0].ode_status == 1).all()
-    found[0].close()
+    assert (datasets[0].ode_status == 1).all()
+    datasets[0].close()
 
 
 UNGUARDED = f"""
@@ -178,18 +179,18 @@ print(int((dataset.sgd_status == 1).sum()), int((dataset.ode_status == 1).sum())
 """
 
 
-def test_a_script_needs_no_guard_for_its_worker_processes(tmp_path):
-    out, err = (process := script(tmp_path, UNGUARDED)).communicate(timeout=100)
+def test_script_needs_no_main_guard(tmp_path):
+    out, err = (process := start_script(tmp_path, UNGUARDED)).communicate(timeout=100)
     assert (process.returncode, out, err) == (0, "once\n8 8\n", "")
 
 
-# A few seconds of work, in a bundle for each seed.
+# A few seconds of work, with one bundle per seed.
 LONG = {**SPEC, "axes": {"d": 40, "p": 4, "gamma": 1e-2}, "seeds": 24, "time": {"max": 40.0, "samples": 4}}
 LONG_SCRIPT = f"import sweep_service as ss\nss.run({LONG!r}, workers=0)\n"
 
 
-def test_an_interrupted_sweep_is_paused_and_goes_on(tmp_path):
-    process = script(tmp_path, LONG_SCRIPT)
+def test_interrupted_sweep_is_paused_and_continued(tmp_path):
+    process = start_script(tmp_path, LONG_SCRIPT)
     began = clock.monotonic()
     while not any(sweep["state"] == "running" for sweep in ss.sweeps()):
         assert process.poll() is None, process.communicate()
@@ -206,8 +207,8 @@ def test_an_interrupted_sweep_is_paused_and_goes_on(tmp_path):
     assert (completed["id"], completed["state"]) == (paused["id"], "completed")
 
 
-def test_a_bar_shows_below_the_cell_of_a_notebook(tmp_path):
-    """And the notebook's own event loop does not stand in the way of a cluster."""
+def test_notebook_shows_a_progress_bar(tmp_path):
+    """The event loop of the notebook must not disturb the cluster."""
     source = f"import sweep_service as ss\ndataset = ss.run({SPEC!r}, workers=1)\nint(dataset.sizes['d'])"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     resources = {"metadata": {"path": str(tmp_path)}}

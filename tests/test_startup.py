@@ -1,4 +1,4 @@
-"""What a new process pays before its first result."""
+"""Import and start-up of a new process."""
 
 import subprocess
 import sys
@@ -12,8 +12,8 @@ def run(code: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_names_are_found_without_being_imported():
-    """`test_imports` holds that the import is light; here, that laziness hides nothing."""
+def test_dir_lists_names_without_importing_them():
+    """That the import is light is tested in `test_imports`."""
     code = (
         "import sys, time\n"
         "began = time.perf_counter()\n"
@@ -27,7 +27,7 @@ def test_names_are_found_without_being_imported():
     assert (hidden, dynamics_loaded) == ("", "False")
 
 
-def test_a_lazy_name_is_imported_once_and_a_wrong_one_is_an_attribute_error():
+def test_lazy_name_is_imported_once_and_unknown_name_is_an_error():
     code = (
         "import sweep_service as ss\n"
         "assert ss.integrate is ss.integrate is vars(ss)['integrate']\n"
@@ -36,7 +36,7 @@ def test_a_lazy_name_is_imported_once_and_a_wrong_one_is_an_attribute_error():
     assert "integrat" in run(code)
 
 
-def test_a_small_integration_needs_no_plotting_and_no_statistics():
+def test_small_integration_imports_no_plotting_and_no_statistics():
     """scipy.stats alone costs half a second, and only quasi-Monte Carlo needs it."""
     code = (
         "import sys, time\n"

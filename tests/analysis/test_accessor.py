@@ -1,4 +1,4 @@
-"""`ds.sweep`: there whatever is imported first, with every definition and every view."""
+"""`ds.sweep` is registered in any import order and has every definition and view."""
 
 import inspect
 import re
@@ -13,8 +13,8 @@ import xarray as xr
 import sweep_service  # noqa: F401  registers it
 from sweep_service.analysis.accessor import METHODS
 from sweep_service.analysis.views import VIEWS
-from tests.analysis.synthetic import made
-from tests.stored import computed
+from tests.analysis.synthetic import make_dataset
+from tests.stored import compute_dataset
 
 CONTRACT = (
     "phase_diagram", "discrepancy", "final_risk", "plateaus", "specialisation_time", "phase", "bounded",
@@ -41,24 +41,24 @@ def run(code):
         "import sweep_service, xarray; from importlib import reload; reload(sweep_service)",
     ],
 )
-def test_it_is_there_whatever_comes_first(imports):
+def test_accessor_is_registered_in_any_import_order(imports):
     assert "final_risk" in run(f"{imports}\nprint(xarray.Dataset().sweep)")
 
 
-def test_waiting_for_xarray_imports_nothing():
+def test_registration_does_not_import_xarray():
     code = "import sys, sweep_service, json, pathlib\nprint('xarray' in sys.modules, 'numpy' in sys.modules)"
     assert run(code).split() == ["False", "False"]
 
 
-def test_it_has_what_was_promised():
+def test_accessor_has_the_documented_methods():
     assert set(CONTRACT) <= set(METHODS)
     assert {f"plot_{name.replace('-', '_')}" for name in VIEWS} <= set(METHODS)
     text = PAGE.read_text("utf-8")
     assert [name for name in METHODS if not re.search(rf"`\.{name}\b", text)] == []
 
 
-def test_methods_are_the_functions():
-    dataset = made(flat, {"d": [5, 10]}, seeds=2)
+def test_methods_call_the_functions():
+    dataset = make_dataset(flat, {"d": [5, 10]}, seeds=2)
     for name in ("final_risk", "plateaus", "bounded"):
         if name == "bounded":
             dataset = dataset.assign(sgd_largest_norm=dataset["sgd_risk"])
@@ -83,7 +83,7 @@ SCALING = {
     "scaling": {"p0": 4, "gamma0": 1},
 }
 ONE = {"gamma": [0.2], "regime": ["classical"]}
-# What to call each with, and which of the sweeps; the others are called without anything on the grid.
+# Arguments and sweep of each method; the others are called without arguments on the grid.
 CALLS = {
     "phase_diagram": ("grid", {}, {"x": "gamma", "y": "d", "value": "discrepancy", "regime": "classical"}),
     "triangle": ("triangle", {}, {"value": "relative_discrepancy"}),
@@ -105,24 +105,24 @@ CALLS = {
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     specs = {"grid": GRID, "triangle": TRIANGLE, "scaling": SCALING}
-    return {name: computed(tmp_path_factory.mktemp(name), spec) for name, spec in specs.items()}
+    return {name: compute_dataset(tmp_path_factory.mktemp(name), spec) for name, spec in specs.items()}
 
 
-def test_export_takes_what_people_open(stored, tmp_path):
+def test_export_of_datasets_opened_in_every_way(stored, tmp_path):
     dataset = stored["grid"].sel(d=[10])
-    for name, one in (("plain", dataset), ("lazy", dataset.chunk())):
-        one.sweep.export(str(tmp_path / f"{name}.csv"))
+    for name, opened in (("plain", dataset), ("lazy", dataset.chunk())):
+        opened.sweep.export(str(tmp_path / f"{name}.csv"))
     assert (tmp_path / "plain.csv").read_text() == (tmp_path / "lazy.csv").read_text() != ""
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "export"])
-def test_every_method_takes_what_people_open(stored, name):
-    """With Dask's arrays, as plain `xr.open_zarr` makes them, and without; both give the same."""
+def test_every_method_on_datasets_opened_in_every_way(stored, name):
+    """Dask arrays, as `xr.open_zarr` makes them by default, give the same results as plain ones."""
     which, part, words = CALLS.get(name, ("grid", {}, {}))
     dataset = stored[which].sel(part)
-    found, lazy = (getattr(one.sweep, name)(**words) for one in (dataset, dataset.chunk()))
+    result, lazy = (getattr(opened.sweep, name)(**words) for opened in (dataset, dataset.chunk()))
     if name.startswith("plot_"):
-        assert found.axes
+        assert result.axes
         assert lazy.axes
     else:
-        xr.testing.assert_identical(lazy, found)
+        xr.testing.assert_identical(lazy, result)

@@ -1,4 +1,4 @@
-"""Exports: every format reads back as what was stored, of whole sweeps and of any selection."""
+"""Every export format reads back as the stored data, for whole sweeps and selections."""
 
 import json
 
@@ -11,14 +11,14 @@ import xarray as xr
 
 from sweep_service.analysis import export as exporting
 from sweep_service.analysis.export import FORMATS, export, export_bytes
-from sweep_service.analysis.selection import select, variables
+from sweep_service.analysis.selection import select, select_variables
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
-from sweep_service.text import json_ready
+from sweep_service.text import replace_nonfinite
 
 COMMON = {
     "fixed": {"k": 2, "activation": "square"},
@@ -44,12 +44,12 @@ PARTS = {
     "everything": lambda ds: ds,
     "a corner": lambda ds: select(ds, {"d": 8, "gamma": "1:", "seed": 1, "time": 1}),
     "every other": lambda ds: select(ds, {"time": [0, 5], "seed": "0:1"}),
-    "without statuses": lambda ds: variables(ds, "sgd_risk,ode_risk,sgd_cosine"),
-    "SGD": lambda ds: variables(ds, "sgd_risk,sgd_status"),
-    "theory": lambda ds: variables(ds, "ode_risk"),
-    "statuses": lambda ds: variables(ds, "sgd_status,ode_status"),
-    "times of one kind": lambda ds: variables(ds, "sgd_status,ode_risk"),
-    "overlaps beside statuses": lambda ds: variables(ds, "sgd_status,sgd_overlap_student"),
+    "without statuses": lambda ds: select_variables(ds, "sgd_risk,ode_risk,sgd_cosine"),
+    "SGD": lambda ds: select_variables(ds, "sgd_risk,sgd_status"),
+    "theory": lambda ds: select_variables(ds, "ode_risk"),
+    "statuses": lambda ds: select_variables(ds, "sgd_status,ode_status"),
+    "times of one kind": lambda ds: select_variables(ds, "sgd_status,ode_risk"),
+    "overlaps beside statuses": lambda ds: select_variables(ds, "sgd_status,sgd_overlap_student"),
 }
 
 
@@ -68,15 +68,15 @@ def path(request, folder):
 
 @pytest.fixture
 def stored(path):
-    with xr.open_zarr(path, chunks=None) as found:
-        yield found
+    with xr.open_zarr(path, chunks=None) as result:
+        yield result
 
 
-def assert_same_arrays(found, expected):
-    """By name: values, NaN included, and dimensions."""
-    assert set(found) == set(expected.variables)
+def assert_same_arrays(result, expected):
+    """Compare arrays by name: values, including NaN, and dimensions."""
+    assert set(result) == set(expected.variables)
     for name, variable in expected.variables.items():
-        dims, values = found[name]
+        dims, values = result[name]
         assert tuple(dims) == variable.dims
         if variable.dtype.kind in "iuf":
             np.testing.assert_array_equal(np.array(values, dtype=float), variable.values)
@@ -85,12 +85,14 @@ def assert_same_arrays(found, expected):
 
 
 def read_netcdf(path, expected):
-    with xr.open_dataset(path, engine="scipy") as found:
-        assert found.attrs["spec"] == expected.attrs["spec"]
-        assert found.attrs["title"] == expected.attrs["title"]
+    with xr.open_dataset(path, engine="scipy") as result:
+        assert result.attrs["spec"] == expected.attrs["spec"]
+        assert result.attrs["title"] == expected.attrs["title"]
         for name, variable in expected.variables.items():
-            assert found[name].attrs["long_name"] == variable.attrs["long_name"]
-        assert_same_arrays({name: (one.dims, one.values) for name, one in found.variables.items()}, expected)
+            assert result[name].attrs["long_name"] == variable.attrs["long_name"]
+        assert_same_arrays(
+            {name: (array.dims, array.values) for name, array in result.variables.items()}, expected
+        )
 
 
 def refuse(name):
@@ -98,42 +100,43 @@ def refuse(name):
 
 
 def read_json(path, expected):
-    found = json.loads(path.read_text("utf-8"), parse_constant=refuse)
-    assert found["attrs"] == expected.attrs
-    arrays = found["coords"] | found["data_vars"]
-    assert_same_arrays({name: (one["dims"], one["data"]) for name, one in arrays.items()}, expected)
+    result = json.loads(path.read_text("utf-8"), parse_constant=refuse)
+    assert result["attrs"] == expected.attrs
+    arrays = result["coords"] | result["data_vars"]
+    assert_same_arrays({name: (array["dims"], array["data"]) for name, array in arrays.items()}, expected)
 
 
 def assert_table(frame, expected):
-    """Lines of each kind in the order of its runs and times, and no column that says nothing."""
+    """Check the rows of each kind in the order of runs and times, and that no column is empty."""
     used = {"source"}
     for kind in ("sgd", "ode"):
-        mine = {str(name): one for name, one in expected.data_vars.items() if str(name).startswith(kind)}
+        mine = {str(name): array for name, array in expected.data_vars.items() if str(name).startswith(kind)}
         lines = frame[frame["source"] == kind]
         if not mine:
             assert len(lines) == 0
             continue
         longest = max(
-            (one for one in mine.values() if one.dims[-1] in ("time", "seed", "repeat")), key=lambda a: a.ndim
+            (array for array in mine.values() if array.dims[-1] in ("time", "seed", "repeat")),
+            key=lambda a: a.ndim,
         )
         assert len(lines) == longest.size
-        for name, one in mine.items():
-            if set(one.dims) - set(longest.dims):
+        for name, array in mine.items():
+            if set(array.dims) - set(longest.dims):
                 assert name.removeprefix(f"{kind}_") not in frame
                 continue
             column = "regime_chosen" if name == "ode_regime" else name.removeprefix(f"{kind}_")
             used.add(column)
-            values = one.broadcast_like(longest).transpose(*longest.dims).values.reshape(-1)
-            if "flag_meanings" in one.attrs:
-                words = [*one.attrs["flag_meanings"].split(), None]
+            values = array.broadcast_like(longest).transpose(*longest.dims).values.reshape(-1)
+            if "flag_meanings" in array.attrs:
+                words = [*array.attrs["flag_meanings"].split(), None]
                 assert [None if pd.isna(word) else word for word in lines[column]] == [
                     words[n] for n in values
                 ]
             else:
                 np.testing.assert_array_equal(lines[column].to_numpy(dtype=float), values)
-        for name, one in longest.coords.items():
+        for name, array in longest.coords.items():
             used.add(name)
-            values = one.broadcast_like(longest).transpose(*longest.dims).values.reshape(-1)
+            values = array.broadcast_like(longest).transpose(*longest.dims).values.reshape(-1)
             assert lines[name].tolist() == values.tolist()
     assert set(frame.columns) == used
 
@@ -162,7 +165,7 @@ def read_parquet(path, expected):
 READERS = {"netcdf": read_netcdf, "csv": read_csv, "parquet": read_parquet, "json": read_json}
 
 
-def test_the_sweeps_are_hard_enough(stored):
+def test_sweeps_cover_the_difficult_cases(stored):
     assert Status.DIVERGED in stored.sgd_status
     assert stored.sgd_risk.isnull().any()
     if "point" in stored.dims:
@@ -173,7 +176,7 @@ def test_the_sweeps_are_hard_enough(stored):
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_selection_reads_back(stored, tmp_path, name, part):
+def test_exported_selection_reads_back(stored, tmp_path, name, part):
     chosen = PARTS[part](stored)
     output = tmp_path / f"out{FORMATS[name].suffix}"
     export(chosen, output)
@@ -182,14 +185,14 @@ def test_a_selection_reads_back(stored, tmp_path, name, part):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_format_goes_before_the_name(stored, tmp_path, name):
+def test_format_overrides_the_suffix(stored, tmp_path, name):
     export(stored, tmp_path / "out.bin", name)
     READERS[name](tmp_path / "out.bin", stored)
 
 
 @pytest.mark.parametrize("name", ["csv", "parquet"])
-def test_a_table_is_written_block_by_block(stored, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(exporting, "LINES", 50)
+def test_table_is_written_block_by_block(stored, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(exporting, "ROWS_PER_BLOCK", 50)
     export(stored, tmp_path / "out", name)
     READERS[name](tmp_path / "out", stored)
     if name == "parquet":
@@ -198,67 +201,67 @@ def test_a_table_is_written_block_by_block(stored, tmp_path, monkeypatch, name):
 
 
 def test_json_is_written_piece_by_piece(stored, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "NUMBERS", 3)
+    monkeypatch.setattr(exporting, "NUMBERS_PER_WRITE", 3)
     export(stored, tmp_path / "out.json")
     READERS["json"](tmp_path / "out.json", stored)
-    wanted = json.dumps(json_ready(stored.to_dict()), default=str)
+    wanted = json.dumps(replace_nonfinite(stored.to_dict()), default=str)
     assert json.loads((tmp_path / "out.json").read_text("utf-8")) == json.loads(wanted)
 
 
-def test_a_sweep_that_is_not_finished_is_exported_as_it_is(tmp_path):
+def test_unfinished_sweep_is_exported(tmp_path):
     folder = DataFolder(tmp_path / "data")
     with Conductor(folder, SerialExecutor()) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(SPECS["points"]))
     for name, read in READERS.items():
-        with folder.opened(sweep.id) as found:
-            export(found, tmp_path / "out", name)
-            assert np.all(found.sgd_status == Status.PENDING)
-            read(tmp_path / "out", found)
+        with folder.open_dataset(sweep.id) as result:
+            export(result, tmp_path / "out", name)
+            assert np.all(result.sgd_status == Status.PENDING)
+            read(tmp_path / "out", result)
 
 
 def test_bytes_are_known_before_anything_is_read(path):
-    with xr.open_zarr(path, chunks=None) as found:
-        part = variables(select(found, {"time": 5}), "sgd_risk,sgd_status")
-        expected = found.sgd_status.size * (8 + 1)
-        assert expected < export_bytes(part) < 2 * expected + 500  # and coordinates
-        assert not found.sgd_risk.variable._in_memory
-        assert export_bytes(found) == found.nbytes
+    with xr.open_zarr(path, chunks=None) as result:
+        part = select_variables(select(result, {"time": 5}), "sgd_risk,sgd_status")
+        expected = result.sgd_status.size * (8 + 1)
+        assert expected < export_bytes(part) < 2 * expected + 500  # plus coordinates
+        assert not result.sgd_risk.variable._in_memory
+        assert export_bytes(result) == result.nbytes
 
 
-# ---- what is refused
+# ---- invalid exports
 
 
-def test_what_cannot_be_written_is_refused_and_leaves_nothing(stored, tmp_path):
+def test_invalid_output_is_rejected_and_leaves_no_file(stored, tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for output, form, field in (
         ("out.xlsx", None, "output"), ("out", None, "output"), ("no/out.csv", None, "output"),
         ("folder.csv", None, "output"), (".", "csv", "output"), ("out.csv", "cvs", "format"),
     ):  # fmt: skip
-        with pytest.raises(InvalidInput) as found:
+        with pytest.raises(InvalidInput) as error:
             export(stored, tmp_path / output, form)
-        assert found.value.field == field
+        assert error.value.field == field
     with pytest.raises(InvalidInput, match="did you mean 'csv'"):
         export(stored, tmp_path / "out.csv", "cvs")
     assert [file.name for file in tmp_path.iterdir()] == ["folder.csv"]
 
 
 @pytest.mark.parametrize("name", ["csv", "parquet"])
-def test_a_table_of_overlaps_alone_is_refused(stored, tmp_path, name):
+def test_table_of_overlaps_alone_is_rejected(stored, tmp_path, name):
     with pytest.raises(InvalidInput, match="netcdf or json"):
-        export(variables(stored, "sgd_overlap_student"), tmp_path / "out", name)
+        export(select_variables(stored, "sgd_overlap_student"), tmp_path / "out", name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_netcdf_has_its_bounds(stored, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "NETCDF_BYTES", 100)
+def test_netcdf_size_limit(stored, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "MAX_NETCDF_BYTES", 100)
     with pytest.raises(LimitExceeded, match="select less"):
         export(stored, tmp_path / "out.nc")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broken_export_leaves_what_was_there(stored, tmp_path, monkeypatch):
+def test_failed_export_keeps_the_old_file(stored, tmp_path, monkeypatch):
     (tmp_path / "out.csv").write_text("mine")
-    monkeypatch.setattr(exporting, "_words", lambda flags: 1 / 0)
+    monkeypatch.setattr(exporting, "_flag_meanings", lambda flags: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         export(stored, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "mine"

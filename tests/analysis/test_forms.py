@@ -4,10 +4,10 @@ import pytest
 import xarray as xr
 
 from sweep_service.analysis.axes import point_axes
-from sweep_service.analysis.contents import contents
+from sweep_service.analysis.contents import describe_contents
 from sweep_service.analysis.forms import Control, Form
 from sweep_service.analysis.views import VIEWS, View
-from tests.stored import computed
+from tests.stored import compute_dataset
 
 TIME = {"max": 1.0, "samples": 8}
 SPECS = {
@@ -35,12 +35,12 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def product(tmp_path_factory):
-    return computed(tmp_path_factory.mktemp("product"), SPECS["product"])
+    return compute_dataset(tmp_path_factory.mktemp("product"), SPECS["product"])
 
 
 @pytest.fixture(scope="module", params=SPECS)
 def dataset(request, tmp_path_factory):
-    return computed(tmp_path_factory.mktemp(request.param), SPECS[request.param])
+    return compute_dataset(tmp_path_factory.mktemp(request.param), SPECS[request.param])
 
 
 def defaults(form):
@@ -48,11 +48,11 @@ def defaults(form):
 
 
 def test_default_choices_of_every_form_are_accepted(dataset):
-    described = contents(dataset)
+    described = describe_contents(dataset)
     for name in described["views"]:
         form = described["forms"][name]
         if form["rest"] == "middle" and described["points"] is not None:
-            continue  # of a list of points, which do not form a product, a person selects some
+            continue  # points that are no product are selected by hand
         options = defaults(form)
         shown = [*form["covers"], *(options[word] for word in form["axis_controls"])]
         if form["rest"] in ("first", "middle"):
@@ -60,38 +60,38 @@ def test_default_choices_of_every_form_are_accepted(dataset):
             options |= {axis["name"]: axis["values"][0] for axis in rest}
         if form["one_regime"] and described["regimes"] and "source" not in options:
             options["regime"] = described["regimes"][0]
-        VIEWS[name].find(dataset, **options)
+        VIEWS[name].compute(dataset, **options)
 
 
 def test_every_offered_value_can_be_drawn_as_a_phase_diagram(product):
-    described = contents(product)
+    described = describe_contents(product)
     options = defaults(described["forms"]["phase-diagram"])
     rest = {axis["name"]: axis["values"][0] for axis in described["axes"]}
     rest = {name: value for name, value in rest.items() if name not in (options["x"], options["y"])}
     value = next(c for c in described["forms"]["phase-diagram"]["controls"] if c["word"] == "value")
     for choice in value["options"]:
         chosen = {**options, "value": choice["value"], **rest, "regime": "classical"}
-        assert VIEWS["phase-diagram"].find(product, **chosen).ndim == 2
+        assert VIEWS["phase-diagram"].compute(product, **chosen).ndim == 2
 
 
-def test_axes_offered_are_those_with_several_values(dataset):
+def test_offered_axes_have_several_values(dataset):
     several = {name for name, values in point_axes(dataset).items() if len(values) > 1}
-    for form in contents(dataset)["forms"].values():
+    for form in describe_contents(dataset)["forms"].values():
         for control in form["controls"]:
             if control["word"] in ("x", "y"):
                 assert {option["value"] for option in control["options"]} == several
 
 
-def test_a_view_is_declared_in_one_place(dataset, monkeypatch):
-    """An entry of the registry is offered with its form, without a change anywhere else."""
+def test_new_view_needs_only_an_entry_in_views(dataset, monkeypatch):
+    """An entry of the registry is offered with its form, without any other change."""
     view = View(
         "the mean of an observable", lambda dataset, observable: dataset[f"sgd_{observable}"].mean(),
-        lambda found, axes: None, xr.DataArray.to_dict,
+        lambda result, axes: None, xr.DataArray.to_dict,
         Form((Control("observable", "Observable", "observables", "risk"),)),
         lambda dataset: "sgd_risk" in dataset,
     )  # fmt: skip
     monkeypatch.setitem(VIEWS, "mean", view)
-    described = contents(dataset)
+    described = describe_contents(dataset)
     assert "mean" in described["views"]
     (control,) = described["forms"]["mean"]["controls"]
     assert (control["word"], control["default"]) == ("observable", "risk")

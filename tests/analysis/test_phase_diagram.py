@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from sweep_service.analysis import point_values as module
-from sweep_service.analysis.phase_diagram import REDUCTIONS, as_plain
+from sweep_service.analysis.phase_diagram import REDUCTIONS, diagram_to_json
 from sweep_service.analysis.phase_diagram import phase_diagram as labelled_diagram
 from sweep_service.analysis.point_values import VALUES
-from sweep_service.analysis.selection import variables
+from sweep_service.analysis.selection import select_variables
 from sweep_service.errors import InvalidInput, Stopped
-from sweep_service.execution import conductor
-from sweep_service.planning import bundles
 from sweep_service.status import Status
-from tests.analysis.synthetic import made
-from tests.stored import Until, computed
+from tests.analysis.synthetic import make_dataset
+from tests.stored import ONE_RUN_PER_BUNDLE, StoppingExecutor, compute_dataset
 
 WILD = {
     "axes": {
@@ -36,59 +34,57 @@ POINTS = {
 
 @pytest.fixture(scope="module")
 def wild(tmp_path_factory):
-    found = computed(tmp_path_factory.mktemp("wild"), WILD)
-    diverged = (found.sgd_status == Status.DIVERGED).sum(["seed", "repeat"]).values
-    assert {0, 4} <= set(diverged.reshape(-1))  # of four; last bits decide of some that are between
-    return found
+    result = compute_dataset(tmp_path_factory.mktemp("wild"), WILD)
+    diverged = (result.sgd_status == Status.DIVERGED).sum(["seed", "repeat"]).values
+    assert {0, 4} <= set(diverged.reshape(-1))  # of four; rounding decides some others
+    return result
 
 
 @pytest.fixture(scope="module")
 def points(tmp_path_factory):
-    return computed(tmp_path_factory.mktemp("points"), POINTS)
+    return compute_dataset(tmp_path_factory.mktemp("points"), POINTS)
 
 
 @pytest.fixture(scope="module")
 def half(tmp_path_factory):
-    """Stopped when some of its runs were done."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundles, "AIM", 0.0)  # one run in each bundle, merged when it ends
-        patch.setattr(conductor, "MERGE_EVERY", -1.0)
-        found = computed(tmp_path_factory.mktemp("half"), SMALL, Until(6), pytest.raises(Stopped))
-    runs = (found.sgd_status > Status.PENDING).sum(["seed", "repeat"]).values
+    """A sweep that was stopped when some of its runs were done."""
+    executor, outcome = StoppingExecutor(6), pytest.raises(Stopped)
+    result = compute_dataset(tmp_path_factory.mktemp("half"), SMALL, executor, outcome, ONE_RUN_PER_BUNDLE)
+    runs = (result.sgd_status > Status.PENDING).sum(["seed", "repeat"]).values
     assert runs.min() == 0
     assert set(runs.reshape(-1)) - {0, 4}
-    return found
+    return result
 
 
 def phase_diagram(*args, **where):
-    """As JSON has it."""
-    return as_plain(labelled_diagram(*args, **where))
+    """The diagram as plain data."""
+    return diagram_to_json(labelled_diagram(*args, **where))
 
 
 def mean_of(numbers):
-    """Of what is there, and how many that is."""
+    """Mean of the values that are not NaN, and their number."""
     there = numbers[~np.isnan(numbers)]
     return (float(np.mean(there)), len(there)) if len(there) else (np.nan, 0)
 
 
 def expected(dataset, name, at, times):
-    """A mean over time for each run, then over the runs; NumPy's mean is NaN where one value is."""
+    """A mean over time for each run, then over the runs; NumPy's mean is NaN if one value is."""
     array = dataset[name].sel(at)
     values = array.transpose(*array.dims).values[..., np.isin(dataset.time.values, times)]
     ended = np.isin(dataset[f"{name[:3]}_status"].sel(at).values, [Status.DONE, Status.DIVERGED])
     return mean_of(np.where(ended, np.mean(values, axis=-1), np.nan).reshape(-1))
 
 
-def assert_grid(found, dataset, name, at, times):
-    x, y = found["x"]["name"], found["y"]["name"]
-    assert found["form"] == "grid"
-    assert found["x"]["values"] == dataset[x].values.tolist()
-    assert found["y"]["values"] == dataset[y].values.tolist()
-    for row, down in enumerate(found["y"]["values"]):
-        for column, right in enumerate(found["x"]["values"]):
+def assert_grid(result, dataset, name, at, times):
+    x, y = result["x"]["name"], result["y"]["name"]
+    assert result["form"] == "grid"
+    assert result["x"]["values"] == dataset[x].values.tolist()
+    assert result["y"]["values"] == dataset[y].values.tolist()
+    for row, down in enumerate(result["y"]["values"]):
+        for column, right in enumerate(result["x"]["values"]):
             mean, runs = expected(dataset, name, {**at, x: right, y: down}, times)
-            np.testing.assert_allclose(found["value"]["values"][row][column], mean, rtol=1e-13)
-            assert found["value"]["runs"][row][column] == runs
+            np.testing.assert_allclose(result["value"]["values"][row][column], mean, rtol=1e-13)
+            assert result["value"]["runs"][row][column] == runs
 
 
 # ---- products
@@ -97,57 +93,57 @@ def assert_grid(found, dataset, name, at, times):
 @pytest.mark.parametrize(("x", "y"), [("gamma", "d"), ("d", "gamma")])
 @pytest.mark.parametrize("activation", ["erf", "square"])
 def test_sgd_on_a_grid(wild, x, y, activation):
-    found = phase_diagram(wild, x, y, p="4", activation=activation)
+    result = phase_diagram(wild, x, y, p="4", activation=activation)
     last_half = [time for time in wild.time.values.tolist() if time >= 2.0]
     assert len(last_half) >= 5
-    assert_grid(found, wild, "sgd_risk", {"p": 4, "activation": activation}, last_half)
-    assert found["x"]["long_name"] == wild[x].attrs["long_name"]
-    assert (found["value"]["name"], found["value"]["units"]) == ("sgd_risk", "1")
-    assert "excess risk" in found["value"]["long_name"]
-    assert found["at"] == {"p": 4, "activation": activation}
+    assert_grid(result, wild, "sgd_risk", {"p": 4, "activation": activation}, last_half)
+    assert result["x"]["long_name"] == wild[x].attrs["long_name"]
+    assert (result["value"]["name"], result["value"]["units"]) == ("sgd_risk", "1")
+    assert "excess risk" in result["value"]["long_name"]
+    assert result["at"] == {"p": 4, "activation": activation}
     time = {"from": last_half[0], "to": 4.0, "samples": len(last_half)}
-    assert found["reduced"] == {"seed": 2, "repeat": 2, "time": time}
-    json.dumps(found)
+    assert result["reduced"] == {"seed": 2, "repeat": 2, "time": time}
+    json.dumps(result)
     if activation == "square":
-        assert np.isnan(found["value"]["values"]).any()
+        assert np.isnan(result["value"]["values"]).any()
 
 
 @pytest.mark.parametrize("how", REDUCTIONS)
-def test_an_axis_may_be_reduced(wild, how):
-    """Over both p; NaN where no run of any p lasted, and no word about it."""
+def test_axis_may_be_reduced(wild, how):
+    """Over both p; NaN without a warning where every run of every p diverged."""
     rest = {"activation": "square", "p": how}
-    found = labelled_diagram(wild, "gamma", "d", **rest)
+    result = labelled_diagram(wild, "gamma", "d", **rest)
     parts = [labelled_diagram(wild, "gamma", "d", activation="square", p=p) for p in (2, 4)]
     both = np.stack([part.values for part in parts])
     assert np.isnan(both).any()
     there = np.ma.masked_invalid(both)
     expected = (np.ma.median if how == "median" else getattr(np.ma, how))(there, axis=0).filled(np.nan)
-    np.testing.assert_allclose(found.values, expected, rtol=1e-13)
-    np.testing.assert_array_equal(found["runs"], sum(part["runs"] for part in parts))
-    assert np.isnan(found["standard_error"]).all() == (how != "mean")
-    assert found.attrs["at"]["p"] == [2, 4]
-    assert found.attrs["long_name"].startswith(f"{how} over p of ")
-    json.dumps(as_plain(found))
+    np.testing.assert_allclose(result.values, expected, rtol=1e-13)
+    np.testing.assert_array_equal(result["runs"], sum(part["runs"] for part in parts))
+    assert np.isnan(result["standard_error"]).all() == (how != "mean")
+    assert result.attrs["at"]["p"] == [2, 4]
+    assert result.attrs["long_name"].startswith(f"{how} over p of ")
+    json.dumps(diagram_to_json(result))
 
 
-def test_the_error_of_a_mean_over_an_axis_is_that_of_the_means_of_the_starts(wild):
-    """A seed begins at the same start for all gamma: what it adds there does not average out."""
-    found = labelled_diagram(wild, "p", "d", activation="erf", gamma="mean")
+def test_error_of_a_mean_over_an_axis_is_that_of_the_means_per_start(wild):
+    """A seed has the same start for all gamma, so its contribution does not average out."""
+    result = labelled_diagram(wild, "p", "d", activation="erf", gamma="mean")
     late = wild.sgd_risk.sel(activation="erf").where(wild.time >= 2.0, drop=True).mean("time", skipna=False)
     assert np.isfinite(late).all()
     starts = late.mean(["gamma", "repeat"])
-    np.testing.assert_allclose(found, starts.mean("seed").transpose("d", "p"), rtol=1e-12)
+    np.testing.assert_allclose(result, starts.mean("seed").transpose("d", "p"), rtol=1e-12)
     error = starts.std("seed", ddof=1) / np.sqrt(2)
-    np.testing.assert_allclose(found["standard_error"], error.transpose("d", "p"), rtol=1e-9)
+    np.testing.assert_allclose(result["standard_error"], error.transpose("d", "p"), rtol=1e-9)
     both = labelled_diagram(wild, "regime", "d", "ode_risk", activation="erf", gamma="mean", p="mean")
     late = wild.ode_risk.sel(activation="erf").where(wild.time >= 2.0, drop=True).mean(["time", "gamma", "p"])
     error = (late.std("seed", ddof=1) / np.sqrt(2)).transpose("d", "regime")
     np.testing.assert_allclose(both["standard_error"], error, rtol=1e-9)
 
 
-def test_a_mean_over_an_axis_where_runs_are_missing():
-    """Seeds of which no place has what another has are independent; a place with one of them has no error."""
-    dataset = made(
+def test_mean_over_an_axis_with_missing_runs():
+    """Seeds that positions do not share are independent; a position with one seed has no error."""
+    dataset = make_dataset(
         lambda time: 1.0, {"d": [5, 6], "p": [2, 4], "gamma": [0.1, 0.2, 0.3]}, seeds=6, scatter=0.1
     )
     risk = dataset["sgd_risk"]
@@ -157,14 +153,14 @@ def test_a_mean_over_an_axis_where_runs_are_missing():
         dataset["sgd_status"][{"gamma": at, "seed": seeds}] = Status.DONE
     there = each.where(dataset["sgd_status"].isel(repeat=0) == Status.DONE)
     errors = there.std("seed", ddof=1) / np.sqrt(2)
-    found = labelled_diagram(dataset, "p", "d", gamma="mean")
-    np.testing.assert_allclose(found, there.mean("seed").mean("gamma").transpose("d", "p"), rtol=1e-12)
+    result = labelled_diagram(dataset, "p", "d", gamma="mean")
+    np.testing.assert_allclose(result, there.mean("seed").mean("gamma").transpose("d", "p"), rtol=1e-12)
     wanted = ((errors**2).sum("gamma") ** 0.5 / 3).transpose("d", "p")
-    np.testing.assert_allclose(found["standard_error"], wanted, rtol=1e-9)
+    np.testing.assert_allclose(result["standard_error"], wanted, rtol=1e-9)
     dataset["sgd_status"][{"gamma": 0, "seed": 0, "d": 0}] = Status.FAILED
-    found = labelled_diagram(dataset, "p", "d", gamma="mean")
-    assert np.isnan(found["standard_error"]).values.tolist() == [[True, True], [False, False]]
-    assert found["runs"].values.tolist() == [[5, 5], [6, 6]]
+    result = labelled_diagram(dataset, "p", "d", gamma="mean")
+    assert np.isnan(result["standard_error"]).values.tolist() == [[True, True], [False, False]]
+    assert result["runs"].values.tolist() == [[5, 5], [6, 6]]
 
 
 @pytest.mark.parametrize(
@@ -172,45 +168,45 @@ def test_a_mean_over_an_axis_where_runs_are_missing():
     [({"gamma": "mean", "p": 2}, "gamma"), ({"seed": "max", "p": 2}, "seed"),
      ({"p": "mode"}, "p"), ({"p": "mean", "value": "sgd_phase"}, "p")],
 )  # fmt: skip
-def test_what_cannot_be_reduced(wild, where, field):
+def test_invalid_reductions_are_rejected(wild, where, field):
     with pytest.raises(InvalidInput) as problem:
         labelled_diagram(wild, "gamma", "d", activation="erf", **where)
     assert problem.value.field == field
 
 
-def test_a_theory_on_a_grid(wild):
-    found = phase_diagram(wild, "gamma", "p", "ode_cosine", d=8, activation="erf", regime="classical")
+def test_theory_on_a_grid(wild):
+    result = phase_diagram(wild, "gamma", "p", "ode_cosine", d=8, activation="erf", regime="classical")
     last_half = [time for time in wild.time.values.tolist() if time >= 2.0]
-    assert_grid(found, wild, "ode_cosine", {"d": 8, "activation": "erf", "regime": "classical"}, last_half)
-    assert found["at"] == {"d": 8, "regime": "classical", "activation": "erf"}
-    assert set(found["reduced"]) == {"seed", "time"}
+    assert_grid(result, wild, "ode_cosine", {"d": 8, "activation": "erf", "regime": "classical"}, last_half)
+    assert result["at"] == {"d": 8, "regime": "classical", "activation": "erf"}
+    assert set(result["reduced"]) == {"seed", "time"}
 
 
-def test_words_may_be_axes(wild):
-    found = phase_diagram(wild, "regime", "activation", "ode_risk", d=8, gamma=0.1, p=4)
-    assert found["x"]["values"] == ["classical", "high_dimensional"]
+def test_text_axes(wild):
+    result = phase_diagram(wild, "regime", "activation", "ode_risk", d=8, gamma=0.1, p=4)
+    assert result["x"]["values"] == ["classical", "high_dimensional"]
     last_half = [time for time in wild.time.values.tolist() if time >= 2.0]
-    assert_grid(found, wild, "ode_risk", {"d": 8, "gamma": 0.1, "p": 4}, last_half)
+    assert_grid(result, wild, "ode_risk", {"d": 8, "gamma": 0.1, "p": 4}, last_half)
 
 
 def test_times_may_be_selected(wild):
     at = {"p": 4, "activation": "square"}
     times = wild.time.values.tolist()
-    found = phase_diagram(wild, "gamma", "d", time=times[2] * 1.001, **at)
-    assert found["reduced"]["time"] == {"from": times[2], "to": times[2], "samples": 1}
-    assert_grid(found, wild, "sgd_risk", at, times[2:3])
-    found = phase_diagram(wild, "gamma", "d", time=f":{times[3]}", **at)
-    assert_grid(found, wild, "sgd_risk", at, times[:4])
+    result = phase_diagram(wild, "gamma", "d", time=times[2] * 1.001, **at)
+    assert result["reduced"]["time"] == {"from": times[2], "to": times[2], "samples": 1}
+    assert_grid(result, wild, "sgd_risk", at, times[2:3])
+    result = phase_diagram(wild, "gamma", "d", time=f":{times[3]}", **at)
+    assert_grid(result, wild, "sgd_risk", at, times[:4])
 
 
-def test_axes_may_be_cut(wild):
+def test_axes_may_be_restricted(wild):
     whole = phase_diagram(wild, "gamma", "d", p=4, activation="erf")
     part = phase_diagram(wild, "gamma", "d", p=4, activation="erf", gamma="0.3:", d=8)
     assert part["x"]["values"] == [0.3, 20.0]
     assert part["value"]["values"] == [whole["value"]["values"][1][1:]]
 
 
-def test_a_value_without_its_prefix(wild):
+def test_value_without_prefix(wild):
     at = {"p": 4, "activation": "erf"}
     risk = phase_diagram(wild, "gamma", "d", "sgd_risk", **at)["value"]["values"]
     assert phase_diagram(wild, "gamma", "d", "risk", **at)["value"]["values"] == risk
@@ -219,76 +215,76 @@ def test_a_value_without_its_prefix(wild):
     assert phase_diagram(wild, "gamma", "d", "risk", regime="classical", **at)["value"]["values"] == theory
 
 
-def test_what_has_no_time_is_not_reduced_over_it(wild):
-    found = phase_diagram(wild, "gamma", "d", "sgd_steps", p=2, activation="erf")
+def test_values_without_time_are_not_averaged_over_time(wild):
+    result = phase_diagram(wild, "gamma", "d", "sgd_steps", p=2, activation="erf")
     steps = wild.sgd_steps.sel(p=2, activation="erf").mean(["seed", "repeat"]).transpose("d", "gamma")
-    assert found["value"]["values"] == steps.values.tolist()
-    assert found["reduced"] == {"seed": 2, "repeat": 2}
+    assert result["value"]["values"] == steps.values.tolist()
+    assert result["reduced"] == {"seed": 2, "repeat": 2}
 
 
-def test_the_share_of_diverged_runs(wild):
-    found = phase_diagram(wild, "gamma", "d", "sgd_diverged", p=4, activation="square")
+def test_share_of_diverged_runs(wild):
+    result = phase_diagram(wild, "gamma", "d", "sgd_diverged", p=4, activation="square")
     share = (wild.sgd_status.sel(p=4, activation="square") == Status.DIVERGED).mean(["seed", "repeat"])
-    assert found["value"]["values"] == share.transpose("d", "gamma").values.tolist()
-    assert found["value"]["values"][1] == [0.0, 0.0, 1.0]
+    assert result["value"]["values"] == share.transpose("d", "gamma").values.tolist()
+    assert result["value"]["values"][1] == [0.0, 0.0, 1.0]
 
 
 def test_pending_runs_are_left_out(half):
     last_half = [time for time in half.time.values.tolist() if time >= 2.0]
     assert_grid(phase_diagram(half, "gamma", "d"), half, "sgd_risk", {"p": 4}, last_half)
-    found = phase_diagram(half, "gamma", "d", "sgd_diverged")
+    result = phase_diagram(half, "gamma", "d", "sgd_diverged")
     runs = (half.sgd_status > Status.PENDING).sum(["seed", "repeat"]).isel(p=0).values
-    assert found["value"]["runs"] == runs.tolist()
-    np.testing.assert_array_equal(found["value"]["values"], np.where(runs > 0, 0.0, np.nan))
+    assert result["value"]["runs"] == runs.tolist()
+    np.testing.assert_array_equal(result["value"]["values"], np.where(runs > 0, 0.0, np.nan))
 
 
-def test_blocks_change_nothing(wild, monkeypatch):
+def test_block_size_does_not_change_results(wild, monkeypatch):
     whole = phase_diagram(wild, "gamma", "d", p=4, activation="erf")
-    monkeypatch.setattr(module, "ROOM", 20)
+    monkeypatch.setattr(module, "NUMBERS_PER_BLOCK", 20)
     assert phase_diagram(wild, "gamma", "d", p=4, activation="erf") == whole
 
 
 # ---- points
 
 
-def test_points_have_a_list(points):
-    found = phase_diagram(points, "d", "kappa", noise=0.1)
-    assert found["form"] == "points"
-    assert found["x"] == {"name": "d", "long_name": "input dimension", "units": "1"}
-    assert "values" not in found["value"]
-    assert found["at"] == {"delta": 0.5, "noise": 0.1}
+def test_points_are_listed(points):
+    result = phase_diagram(points, "d", "kappa", noise=0.1)
+    assert result["form"] == "points"
+    assert result["x"] == {"name": "d", "long_name": "input dimension", "units": "1"}
+    assert "values" not in result["value"]
+    assert result["at"] == {"delta": 0.5, "noise": 0.1}
     here = np.flatnonzero(points.noise.values == 0.1)
-    assert len(found["points"]) == len(here) == 6
+    assert len(result["points"]) == len(here) == 6
     late = points.time.values >= 2.0
-    for one, place in zip(found["points"], here, strict=True):
-        assert one["x"] == points.d.values[place]
-        assert one["y"] == points.kappa.values[place]
+    for row, place in zip(result["points"], here, strict=True):
+        assert row["x"] == points.d.values[place]
+        assert row["y"] == points.kappa.values[place]
         mean, runs = mean_of(np.mean(points.sgd_risk.values[place][..., late], axis=-1).reshape(-1))
-        assert one["runs"] == runs == 4
-        np.testing.assert_allclose(one["value"], mean, rtol=1e-13)
-    json.dumps(found)
+        assert row["runs"] == runs == 4
+        np.testing.assert_allclose(row["value"], mean, rtol=1e-13)
+    json.dumps(result)
 
 
 def test_points_of_a_theory(points):
-    found = phase_diagram(points, "d", "p", "ode_risk", noise=0, time=4)
-    assert found["at"]["regime"] == "classical"
+    result = phase_diagram(points, "d", "p", "ode_risk", noise=0, time=4)
+    assert result["at"]["regime"] == "classical"
     here = np.flatnonzero(points.noise.values == 0.0)
     values = points.ode_risk.values[here, 0, :, -1].mean(axis=-1)
-    np.testing.assert_allclose([one["value"] for one in found["points"]], values, rtol=1e-13)
+    np.testing.assert_allclose([row["value"] for row in result["points"]], values, rtol=1e-13)
 
 
-def test_points_at_one_place_must_be_told_apart(points):
+def test_points_with_equal_x_and_y_are_rejected(points):
     with pytest.raises(
-        InvalidInput, match=r"differs where d and kappa do not: select one of 0, 0\.1"
-    ) as found:
+        InvalidInput, match=r"differs between points of equal d and kappa: select one of 0, 0\.1"
+    ) as error:
         phase_diagram(points, "d", "kappa")
-    assert found.value.field == "noise"
-    with pytest.raises(InvalidInput) as found:
+    assert error.value.field == "noise"
+    with pytest.raises(InvalidInput) as error:
         phase_diagram(points, "d", "regime", noise=0)
-    assert found.value.field == "y"
+    assert error.value.field == "y"
 
 
-# ---- what is refused
+# ---- invalid diagrams
 
 
 @pytest.mark.parametrize(
@@ -315,15 +311,15 @@ def test_points_at_one_place_must_be_told_apart(points):
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(wild, x, y, value, where, field, words):
-    with pytest.raises(InvalidInput) as found:
+def test_invalid_diagrams_are_rejected(wild, x, y, value, where, field, words):
+    with pytest.raises(InvalidInput) as error:
         phase_diagram(wild, x, y, value, **where)
-    assert found.value.field == field
-    assert words in str(found.value)
+    assert error.value.field == field
+    assert words in str(error.value)
 
 
-def test_values_that_need_what_is_not_there_are_not_offered(wild, half):
-    alone = variables(wild, "sgd_risk")
+def test_values_that_need_missing_variables_are_not_available(wild, half):
+    alone = select_variables(wild, "sgd_risk")
     missing = [name for name, value in VALUES.items() if set(value.needs) - {"sgd_risk"}]
     assert {"discrepancy", "sgd_diverged", "sgd_phase", "sgd_bound"} < set(missing)
     for name in missing:

@@ -1,4 +1,4 @@
-"""What the analyses read: runs by their source, parameters by their name, and the constants of a teacher."""
+"""Runs by source, parameters by name, and constants of a teacher."""
 
 import json
 
@@ -7,12 +7,12 @@ import pytest
 import xarray as xr
 
 from sweep_service.analysis.runs import (
+    average_over_runs,
     late_means,
     noise_coefficient,
     null_risk,
-    over_runs,
     parameter,
-    runs,
+    read_runs,
     teacher_overlap,
 )
 from sweep_service.errors import InvalidInput
@@ -20,7 +20,7 @@ from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from tests.analysis.synthetic import made
+from tests.analysis.synthetic import make_dataset
 
 
 def flat(time):
@@ -28,7 +28,7 @@ def flat(time):
 
 
 def coordinates(**spec):
-    """A dataset without values, as far as parameters are concerned."""
+    """A dataset with the parameters of a sweep, but without values."""
     grid = Grid.of(SweepSpec.parse({"time": {"max": 1.0}, "axes": {"d": 20, "p": 4, "gamma": 1.0}, **spec}))
     coords = {name: (name, np.array(values)) for name, values in grid.axes.items()}
     return xr.Dataset(
@@ -39,47 +39,51 @@ def coordinates(**spec):
 
 def test_sources():
     status = np.array([Status.DONE, Status.PENDING])[:, None]
-    dataset = made(flat, {"d": [5, 10]}, seeds=2, regimes=["classical", "mean_field"], status=status)
-    assert runs(dataset, "ode").dims == ("d", "p", "gamma", "regime", "seed", "time")
-    assert "regime" not in runs(dataset, "mean_field").dims
-    found = runs(dataset)
-    assert np.isnan(found.isel(seed=1)).all()
-    assert np.isfinite(found.isel(seed=0)).all()
-    with pytest.raises(InvalidInput, match="one of classical, mean_field, ode, sgd") as refused:
-        runs(dataset, "odd")
-    assert refused.value.field == "source"
-    with pytest.raises(InvalidInput) as refused:
-        runs(dataset, "sgd", "odd")
-    assert refused.value.field == "observable"
+    dataset = make_dataset(flat, {"d": [5, 10]}, seeds=2, regimes=["classical", "mean_field"], status=status)
+    assert read_runs(dataset, "ode").dims == ("d", "p", "gamma", "regime", "seed", "time")
+    assert "regime" not in read_runs(dataset, "mean_field").dims
+    result = read_runs(dataset)
+    assert np.isnan(result.isel(seed=1)).all()
+    assert np.isfinite(result.isel(seed=0)).all()
+    with pytest.raises(InvalidInput, match="one of classical, mean_field, ode, sgd") as error:
+        read_runs(dataset, "odd")
+    assert error.value.field == "source"
+    with pytest.raises(InvalidInput) as error:
+        read_runs(dataset, "sgd", "odd")
+    assert error.value.field == "observable"
 
 
 def test_mean_error_and_count():
     array = xr.DataArray([[[1.0, 2.0], [3.0, np.nan]], [[np.nan] * 2] * 2], dims=("d", "seed", "repeat"))
-    mean, error, count = over_runs(array)
+    mean, error, count = average_over_runs(array)
     np.testing.assert_allclose(mean, [2.0, np.nan])
-    # two starts, one of them with two runs: √(2 [(1 - 2 + 2 - 2)² + (3 - 2)²])/3
+    # Two starts, one of them with two runs: √(2 [(1 - 2 + 2 - 2)² + (3 - 2)²])/3
     np.testing.assert_allclose(error, [2.0 / 3.0, np.nan])
     assert count.values.tolist() == [3, 0]
-    assert np.isnan(over_runs(array.isel(seed=[0], repeat=[0]))[1][0])
-    assert np.isnan(over_runs(array.where(array != 3.0))[1][0])  # nothing is known of how starts scatter
-    assert over_runs(array.isel(seed=[0]))[1][0] == 0.5  # unless there is no other: beyond that start
+    assert np.isnan(average_over_runs(array.isel(seed=[0], repeat=[0]))[1][0])
+    assert np.isnan(average_over_runs(array.where(array != 3.0))[1][0])  # the scatter of starts is unknown
+    assert (
+        average_over_runs(array.isel(seed=[0]))[1][0] == 0.5
+    )  # with a single seed: the scatter after that start
     values = xr.DataArray(np.random.default_rng(0).standard_normal((5, 3)), dims=("seed", "repeat"))
     every = values.mean("repeat").std("seed", ddof=1) / np.sqrt(5)
-    for one in (values, values.T):
-        np.testing.assert_allclose(over_runs(one)[1], every, rtol=1e-13)
-    np.testing.assert_allclose(over_runs(values[:, 0])[1], values[:, 0].std(ddof=1) / np.sqrt(5), rtol=1e-13)
+    for array in (values, values.T):
+        np.testing.assert_allclose(average_over_runs(array)[1], every, rtol=1e-13)
+    np.testing.assert_allclose(
+        average_over_runs(values[:, 0])[1], values[:, 0].std(ddof=1) / np.sqrt(5), rtol=1e-13
+    )
 
 
-def test_late_means_need_the_end():
+def test_late_means_need_all_samples():
     status = np.array([Status.DONE, Status.DIVERGED])[:, None]
-    dataset = made(lambda time: 1.0 + time, seeds=2, status=status)
+    dataset = make_dataset(lambda time: 1.0 + time, seeds=2, status=status)
     late = dataset["time"].values[dataset["time"].values >= 50.0]
-    found = late_means(dataset).squeeze()
-    assert float(found[0]) == pytest.approx(1.0 + late.mean())
-    assert np.isnan(float(found[1]))
+    result = late_means(dataset).squeeze()
+    assert float(result[0]) == pytest.approx(1.0 + late.mean())
+    assert np.isnan(float(result[1]))
 
 
-def test_parameters_are_axes_or_the_same_everywhere():
+def test_parameters_are_axes_or_constants():
     dataset, _ = coordinates(axes={"d": [5, 10], "p": 4, "gamma": [0.1]}, fixed={"k": 2, "noise": 0.5})
     assert parameter(dataset, "d").values.tolist() == [5, 10]
     assert float(parameter(dataset, "noise")) == 0.5
@@ -100,31 +104,31 @@ def test_parameters_are_axes_or_the_same_everywhere():
     ],
     ids=str,
 )
-def test_teachers_are_those_of_the_runs(init):
+def test_teacher_overlaps_are_those_of_the_runs(init):
     dataset, grid = coordinates(
         axes={"d": [20, 30], "p": 4, "gamma": 1.0, "k": [2, 3]}, init=init, seeds=[0, 7]
     )
-    found = teacher_overlap(dataset)
+    result = teacher_overlap(dataset)
     for index, point in enumerate(grid.points):
         row = grid.row(index)
         for seed in (0, 7):
-            at = {name: value for name, value in {**row, "seed": seed}.items() if name in found.dims}
-            P = found.sel(at).values[: point.k, : point.k]
+            at = {name: value for name, value in {**row, "seed": seed}.items() if name in result.dims}
+            P = result.sel(at).values[: point.k, : point.k]
             np.testing.assert_array_equal(P, point.start(seed).overlaps.P)
     drawn = init.get("teacher") == "random" or init == {"kind": "gaussian"}
-    assert {"d", "seed"} & set(found.dims) == ({"d", "seed"} if drawn else set())
+    assert {"d", "seed"} & set(result.dims) == ({"d", "seed"} if drawn else set())
 
 
-def test_a_scale_that_is_an_axis_is_the_teachers_too():
+def test_scale_as_an_axis_applies_to_the_teacher():
     axes = {"d": 20, "p": 4, "gamma": 1.0, "init.scale": [0.5, 2.0]}
     dataset, grid = coordinates(axes=axes, fixed={"k": 2}, init={"kind": "gaussian"})
     for scale, point in zip((0.5, 2.0), grid.points, strict=True):
-        found = teacher_overlap(dataset).sel({"d": 20, "seed": 0, "init.scale": scale})
-        np.testing.assert_array_equal(found, point.start(0).overlaps.P)
+        result = teacher_overlap(dataset).sel({"d": 20, "seed": 0, "init.scale": scale})
+        np.testing.assert_array_equal(result, point.start(0).overlaps.P)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_constants_by_monte_carlo(name):
+def test_constants_agree_with_monte_carlo(name):
     """R_null = ½ E[f*²] and c = ¼ E[σ'(λ)² ‖x‖²] over a million inputs of three dimensions."""
     act, d = ACTIVATIONS[name], 3
     dataset, _ = coordinates(axes={"d": d, "p": 4, "gamma": 1.0}, fixed={"k": 2, "activation": name},
@@ -133,12 +137,12 @@ def test_constants_by_monte_carlo(name):
     fields = np.sqrt(d) * x[:, :2]  # two orthonormal teachers
     null = 0.5 * np.mean(act.value(fields), axis=1) ** 2
     c = 0.25 * act.slope(fields[:, 0]) ** 2 * np.sum(x**2, axis=1)
-    for found, sample in ((null_risk(dataset), null), (noise_coefficient(dataset), c)):
+    for result, sample in ((null_risk(dataset), null), (noise_coefficient(dataset), c)):
         error = np.std(sample) / np.sqrt(len(sample))
-        assert abs(float(found.squeeze()) - np.mean(sample)) < 5 * error  # five standard errors
+        assert abs(float(result.squeeze()) - np.mean(sample)) < 5 * error  # five standard errors
 
 
-def test_the_law_is_that_of_erf():
+def test_noise_coefficient_of_erf():
     dataset, _ = coordinates(axes={"d": [5, 10, 40], "p": 4, "gamma": 1.0}, fixed={"k": 2},
                              init={"kind": "informed"})  # fmt: skip
     wanted = (1.0 - 2.0 / (3.0 * np.array([5, 10, 40]))) / (2.0 * np.pi * np.sqrt(3.0))
@@ -147,7 +151,7 @@ def test_the_law_is_that_of_erf():
     )  # a difference quotient
 
 
-def test_a_student_of_another_kind_has_no_law():
+def test_no_noise_coefficient_for_different_activations():
     dataset, _ = coordinates(fixed={"k": 2, "activation": "relu", "teacher_activation": "erf"},
                              init={"kind": "informed"})  # fmt: skip
     assert np.isnan(noise_coefficient(dataset)).all()

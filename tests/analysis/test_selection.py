@@ -1,4 +1,4 @@
-"""Selections: by value, by text, by range; what is not there is said, and no array is read."""
+"""Selection by value, text and range: errors name the available values, and no array is read."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -6,7 +6,13 @@ import pytest
 import xarray as xr
 from hypothesis import given, settings
 
-from sweep_service.analysis.selection import MOST_VALUES, blocks, run_dims, select, variables
+from sweep_service.analysis.selection import (
+    MAX_SELECTED_VALUES,
+    iterate_blocks,
+    run_dims,
+    select,
+    select_variables,
+)
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
@@ -15,7 +21,7 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.local import LocalObjects
 
 GAMMAS = [0.01, 0.1, 0.3, 1.0, 3.0]
-BIG = 10**15  # two seeds that differ by less than floats are compared with
+BIG = 10**15  # two seeds that differ by less than the tolerance of floats
 PRODUCT = {
     "axes": {
         "d": [5, 10, 20], "p": [2, 4], "gamma": GAMMAS, "activation": ["erf", "relu"],
@@ -39,10 +45,10 @@ POINTS = {
 
 
 def opened(root, spec):
-    """A stored sweep as it is before its first run, with SGD's risk told apart by its places."""
+    """A stored sweep before its first run, with a different risk at each position."""
     plan = SweepPlan(Grid.of(SweepSpec.parse(spec)))
-    made = SweepDataset.create(LocalObjects(root), "s.zarr", plan, {"title": "t"})
-    array = made.group["sgd_risk"]
+    make_dataset = SweepDataset.create(LocalObjects(root), "s.zarr", plan, {"title": "t"})
+    array = make_dataset.group["sgd_risk"]
     array[...] = np.arange(np.prod(array.shape), dtype=float).reshape(array.shape)
     return xr.open_zarr(root / "s.zarr", chunks=None)
 
@@ -57,11 +63,11 @@ def points(tmp_path_factory):
     return opened(tmp_path_factory.mktemp("points"), POINTS)
 
 
-# ---- what is selected
+# ---- valid selections
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted", "found"),
+    ("name", "wanted", "expected"),
     [
         ("gamma", 0.1, [0.1]),
         ("gamma", "0.1", [0.1]),
@@ -92,15 +98,15 @@ def points(tmp_path_factory):
         ("student", "1:2", [1, 2]),
     ],
 )
-def test_values_are_found(product, name, wanted, found):
+def test_selected_values(product, name, wanted, expected):
     part = select(product, {name: wanted})
-    assert part[name].values.tolist() == found
+    assert part[name].values.tolist() == expected
     assert set(part.dims) == set(product.dims)
     assert part.sgd_risk.dims == product.sgd_risk.dims
-    xr.testing.assert_identical(part.load(), product.sel({name: found}).load())
+    xr.testing.assert_identical(part.load(), product.sel({name: expected}).load())
 
 
-def test_a_single_time_is_the_nearest_sample(product):
+def test_single_time_selects_the_nearest_sample(product):
     times = product.time.values
     for wanted, place in ((0, 0), ("10", -1), (9e9, -1), (-3, 0), (times[3] * 1.01, 3)):
         assert select(product, {"time": wanted}).time.values.tolist() == [times[place]]
@@ -125,13 +131,13 @@ def test_points_are_selected_by_their_coordinates(points):
     assert select(points, {"point": "1:2"}).d.values.tolist() == [10, 10]
 
 
-def test_nothing_is_read_but_coordinates(product):
+def test_only_coordinates_are_read(product):
     fresh = xr.open_zarr(product.encoding["source"], chunks=None)  # other tests have read some of it
     part = select(fresh, {"d": "5,20", "gamma": "0.1:1", "time": 1})
     assert [name for name in part.data_vars if part[name].variable._in_memory] == []
 
 
-def test_neighbours_are_a_slice(product, monkeypatch):
+def test_consecutive_indices_become_a_slice(product, monkeypatch):
     seen = []
     plain = xr.Dataset.isel
     monkeypatch.setattr(xr.Dataset, "isel", lambda self, where: (seen.append(where), plain(self, where))[1])
@@ -141,7 +147,7 @@ def test_neighbours_are_a_slice(product, monkeypatch):
     assert where["d"].tolist() == [0, 2]
 
 
-# ---- what is refused
+# ---- invalid selections
 
 
 @pytest.mark.parametrize(
@@ -170,9 +176,9 @@ def test_neighbours_are_a_slice(product, monkeypatch):
         ("gamma", [[0.1]], ("finite",)),
         ("gamma", np.array([[0.1]]), ("finite",)),
         ("gamma", "erf", ("finite",)),
-        ("gamma", [], ("name a value",)),
-        ("gamma", "", ("name a value",)),
-        ("gamma", "0.1,", ("name a value",)),
+        ("gamma", [], ("at least one value",)),
+        ("gamma", "", ("at least one value",)),
+        ("gamma", "0.1,", ("at least one value",)),
         ("time", "nan", ("finite",)),
         ("time", "20:", ("time", "0.0001")),
         ("d", 7, ("d = 7", "5, 10, 20")),
@@ -183,25 +189,25 @@ def test_neighbours_are_a_slice(product, monkeypatch):
         ("activation", ["erf", None], ("activation",)),
     ],
 )
-def test_what_is_not_there_is_said(product, name, wanted, words):
-    with pytest.raises(InvalidInput) as found:
+def test_errors_name_what_is_available(product, name, wanted, words):
+    with pytest.raises(InvalidInput) as error:
         select(product, {name: wanted})
     for word in words:
-        assert word in str(found.value)
+        assert word in str(error.value)
 
 
-def test_many_values_are_counted_and_not_listed(points):
+def test_many_values_are_counted_instead_of_listed(points):
     many = points.isel(point=[0] * 100).assign_coords(gamma=("point", np.linspace(1.0, 2.0, 100)))
     with pytest.raises(InvalidInput, match="100 values from 1 to 2"):
         select(many, {"gamma": 3})
     with pytest.raises(LimitExceeded, match="or a range"):
-        select(many, {"gamma": [1.0] * (MOST_VALUES + 1)})
+        select(many, {"gamma": [1.0] * (MAX_SELECTED_VALUES + 1)})
 
 
-def test_points_that_have_nothing_in_common_are_refused(points):
-    with pytest.raises(InvalidInput, match="d, gamma") as found:
+def test_selection_without_common_points_is_rejected(points):
+    with pytest.raises(InvalidInput, match="d, gamma") as error:
         select(points, {"d": 5, "gamma": 0.4, "regime": "classical"})
-    assert found.value.value == [5, 0.4]
+    assert error.value.value == [5, 0.4]
 
 
 NUMBERS = st.sampled_from(
@@ -222,7 +228,7 @@ ODD = st.one_of(
 
 @given(where=st.dictionaries(NAMES, ODD, max_size=3), kind=st.sampled_from(["product", "points"]))
 @settings(max_examples=300, deadline=None)
-def test_a_query_selects_something_or_is_invalid(product, points, where, kind):
+def test_query_selects_something_or_is_invalid(product, points, where, kind):
     dataset = {"product": product, "points": points}[kind]
     try:
         part = select(dataset, where)
@@ -235,22 +241,22 @@ def test_a_query_selects_something_or_is_invalid(product, points, where, kind):
 # ---- variables and blocks
 
 
-def test_variables_are_kept_by_name(product):
-    part = variables(product, "sgd_risk, ode_status")
+def test_variables_are_selected_by_name(product):
+    part = select_variables(product, "sgd_risk, ode_status")
     assert list(part.data_vars) == ["sgd_risk", "ode_status"]
     assert {"d", "regime", "delta_t", "time"} <= set(part.coords)
     assert "teacher" not in part.coords
-    assert list(variables(product, ["ode_risk", "ode_risk"]).data_vars) == ["ode_risk"]
+    assert list(select_variables(product, ["ode_risk", "ode_risk"]).data_vars) == ["ode_risk"]
     assert part.attrs == product.attrs
 
 
 @pytest.mark.parametrize("names", ["sgd_risc", "d", "", "sgd_risk,", [], [None], [["sgd_risk"]], 3, None])
-def test_unknown_variables_are_refused(product, names):
-    with pytest.raises(InvalidInput) as found:
-        variables(product, names)
-    assert found.value.field == "variables"
+def test_unknown_variables_are_rejected(product, names):
+    with pytest.raises(InvalidInput) as error:
+        select_variables(product, names)
+    assert error.value.field == "variables"
     if names == "sgd_risc":
-        assert "did you mean 'sgd_risk'?" in str(found.value)
+        assert "did you mean 'sgd_risk'?" in str(error.value)
 
 
 def test_dimensions_of_runs_come_before_time(product):
@@ -265,9 +271,9 @@ def test_dimensions_of_runs_come_before_time(product):
 @settings(deadline=None)
 def test_blocks_cover_everything_once(sizes, room):
     array = np.arange(np.prod(sizes)).reshape(sizes)
-    found = [
+    result = [
         array[tuple(where.values())]
-        for where in blocks({f"x{n}": size for n, size in enumerate(sizes)}, room)
+        for where in iterate_blocks({f"x{n}": size for n, size in enumerate(sizes)}, room)
     ]
-    assert sorted(np.concatenate([block.reshape(-1) for block in found])) == list(range(array.size))
-    assert max(block.size for block in found) <= room
+    assert sorted(np.concatenate([block.reshape(-1) for block in result])) == list(range(array.size))
+    assert max(block.size for block in result) <= room

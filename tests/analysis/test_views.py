@@ -1,9 +1,9 @@
-"""What is suggested for a sweep can be drawn, whatever the sweep is."""
+"""The view suggested for any sweep can be drawn."""
 
 import pytest
 
-from sweep_service.analysis.views import TOLD_APART, VIEWS, suggestion
-from tests.stored import computed
+from sweep_service.analysis.views import MAX_SUGGESTED_CURVES, VIEWS, suggest_view
+from tests.stored import compute_dataset
 
 BASE = {
     "fixed": {"k": 2}, "init": {"kind": "informed"}, "seeds": 2, "time": {"max": 1.0, "samples": 5},
@@ -23,7 +23,7 @@ CASES = {
         {"axes": {"d": [10, 20], "p": [2, 4], "gamma": [0.1, 0.3], "activation": ["erf", "relu"]}},
         "phase-diagram",
     ),
-    "words": (
+    "text axis": (
         {"axes": {"d": 10, "p": 4, "gamma": [0.1, 0.2], "activation": ["erf", "relu"]}}, "phase-diagram",
     ),
     "a triangle": (
@@ -39,12 +39,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_suggested_can_be_drawn(tmp_path, name):
+def test_suggested_view_can_be_drawn(tmp_path, name):
     spec, view = CASES[name]
-    dataset = computed(tmp_path, {**BASE, **spec})
-    found, words = suggestion(dataset)
-    assert found == view
-    figure = VIEWS[found].plot(dataset, **words)
+    dataset = compute_dataset(tmp_path, {**BASE, **spec})
+    result, words = suggest_view(dataset)
+    assert result == view
+    figure = VIEWS[result].plot(dataset, **words)
     assert figure.axes
     if name == "many curves":
-        assert len(words["gamma"]) == TOLD_APART
+        assert len(words["gamma"]) == MAX_SUGGESTED_CURVES

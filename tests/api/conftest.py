@@ -1,11 +1,12 @@
-"""Services that several tests share. Who changes one takes a sweep of its own, or a service of its own."""
+"""Services that several tests share. A test that changes something uses its own sweep or service."""
 
 import os
 
 import pytest
 import xarray as xr
 
-from tests.api.served import SMALL, gated, serving
+from tests.api.served import gated, serving
+from tests.specs import SMALL_SPEC
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,7 +20,7 @@ def no_settings_from_outside():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk():
-    """What is written need not survive a loss of power here."""
+    """Skip fsync, because tests need not survive a power failure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
         yield
@@ -27,44 +28,44 @@ def no_waiting_for_the_disk():
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """Without a lock on its door."""
-    with serving(tmp_path_factory.mktemp("service")) as found:
-        yield found
+    """A service without tokens."""
+    with serving(tmp_path_factory.mktemp("service")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def sweep(service):
-    """The id of a completed sweep; nobody changes it."""
-    return service.done(SMALL)
+def sweep_id(service):
+    """The id of a completed sweep, which tests do not change."""
+    return service.complete(SMALL_SPEC)
 
 
 @pytest.fixture(scope="module")
-def stored(service, sweep):
-    with xr.open_zarr(service.folder.dataset_path(sweep), chunks=None) as found:
-        return found.load()
+def stored(service, sweep_id):
+    with xr.open_zarr(service.folder.dataset_path(sweep_id), chunks=None) as dataset:
+        return dataset.load()
 
 
 @pytest.fixture(scope="module")
-def get(service, sweep):
-    def asked(part="data", headers=None, **params):
-        return service.get(f"/v1/sweeps/{sweep}/{part}", params=params, headers=headers)
+def get(service, sweep_id):
+    def request(part="data", headers=None, **params):
+        return service.get(f"/v1/sweeps/{sweep_id}/{part}", params=params, headers=headers)
 
-    return asked
+    return request
 
 
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("gated"), executor=gated) as found:
-        yield found
+    with serving(tmp_path_factory.mktemp("gated"), executor=gated) as running:
+        yield running
 
 
 @pytest.fixture
 def held(gate):
-    """A service in which nothing begins; who needs more lets it."""
+    """A service that starts no tasks until `executor.let` allows it."""
     gate.executor.let(takes=False, computes=0)
-    before = {sweep.id for sweep in gate.engine.ledger.sweeps()}
+    before = {sweep.id for sweep in gate.conductor_thread.ledger.sweeps()}
     yield gate
-    for sweep in gate.engine.ledger.sweeps():
-        if sweep.id not in before:  # every one makes the next a little slower
+    for sweep in gate.conductor_thread.ledger.sweeps():
+        if sweep.id not in before:  # they would slow down later tests
             gate.delete(f"/v1/sweeps/{sweep.id}")
     gate.executor.let()

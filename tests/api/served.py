@@ -1,4 +1,4 @@
-"""The application behind a real socket, in a thread of the test: real HTTP, conductor and computing."""
+"""A service in a thread of the test, with real HTTP, a real conductor and real computation."""
 
 import json
 import math
@@ -10,47 +10,23 @@ from typing import Any
 
 import httpx
 import uvicorn
+import xarray as xr
 
 from sweep_service.api.app import create_app
 from sweep_service.api.error_responses import MEDIA_TYPE
-from sweep_service.api.serve import configured
+from sweep_service.api.serve import uvicorn_config
 from sweep_service.api.settings import Settings
+from sweep_service.execution import compute
 from sweep_service.execution.executors import SerialExecutor
 
-SMALL = {
-    "name": "small",
-    "axes": {"d": [5, 8], "p": 4, "gamma": [0.1, 0.5], "regime": "classical_noise"},
-    "fixed": {"k": 2, "noise": 1e-3},
-    "init": {"kind": "informed", "shared": True},
-    "seeds": {"init": 2, "repeat": 2},
-    "time": {"max": 2.0, "samples": 4},
-}
-TINY = {
-    "axes": {"d": 5, "p": 2, "gamma": 0.1, "regime": "classical_noise"},
-    "fixed": {"k": 1},
-    "init": {"kind": "informed"},
-    "seeds": 2,
-    "time": {"max": 1.0, "samples": 3},
-    "observables": ["risk"],
-}  # four runs
-LONG = {
-    "name": "long",
-    "axes": {"d": 200, "p": 8, "gamma": 0.1},
-    "fixed": {"k": 2, "noise": 1e-3},
-    "init": {"kind": "informed"},
-    "time": {"max": 30_000.0, "samples": 4},
-}  # half a billion steps: minutes
 JSON, YAML = {"Content-Type": "application/json"}, {"Content-Type": "application/yaml"}
 ENDED = ("completed", "incomplete", "cancelled", "failed")
 
 
-def another(number, **change):
-    """A small spec that differs from others, and shares no runs with them."""
-    return {**TINY, **change, "axes": {**TINY["axes"], "gamma": 0.1 + number / 1024}}
-
-
 @dataclass
-class Served:
+class RunningService:
+    """A running service and an HTTP client of it; unknown attributes are those of the client."""
+
     app: Any
     url: str
     client: httpx.Client
@@ -59,43 +35,59 @@ class Served:
         return getattr(self.client, name)
 
     @property
-    def engine(self):
-        return self.app.state.engine
+    def conductor_thread(self):
+        return self.app.state.conductor_thread
 
     @property
     def executor(self):
-        return self.engine.executor
+        return self.conductor_thread.executor
 
     @property
     def folder(self):
-        return self.engine.folder
+        return self.conductor_thread.folder
 
     def submit(self, spec, **options):
-        answer = self.client.post("/v1/sweeps", json=spec, **options)
-        assert answer.status_code in (200, 202), answer.text
-        return answer.json()["id"]
+        """Submit a spec and return the sweep id."""
+        response = self.client.post("/v1/sweeps", json=spec, **options)
+        assert response.status_code in (200, 202), response.text
+        return response.json()["id"]
 
-    def done(self, spec):
-        """The id of a sweep that has ended."""
-        return self.ended(self.submit(spec))["id"]
+    def complete(self, spec):
+        """Submit a spec, wait until the sweep has ended, and return its id."""
+        return self.wait_until_ended(self.submit(spec))["id"]
 
-    def ended(self, sweep):
-        return until(lambda: self.sweep(sweep)["state"] in ENDED and self.sweep(sweep))
+    def wait_until_ended(self, sweep_id):
+        return until(lambda: self.sweep(sweep_id)["state"] in ENDED and self.sweep(sweep_id))
 
-    def sweep(self, sweep):
-        return self.client.get(f"/v1/sweeps/{sweep}").raise_for_status().json()
+    def sweep(self, sweep_id):
+        return self.client.get(f"/v1/sweeps/{sweep_id}").raise_for_status().json()
 
-    def reach(self, sweep, state):
-        return until(lambda: self.sweep(sweep)["state"] == state and self.sweep(sweep))
+    def wait_for_state(self, sweep_id, state):
+        return until(lambda: self.sweep(sweep_id)["state"] == state and self.sweep(sweep_id))
+
+    def act(self, sweep_id, action):
+        """Cancel, pause, resume or retry a sweep."""
+        response = self.client.post(f"/v1/sweeps/{sweep_id}/{action}")
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def run_steps(self, count=3):
+        """Wait until the conductor has made this many steps."""
+        for _ in range(count):
+            self.conductor_thread.call(lambda conductor: conductor.step())
+
+    def load_dataset(self, sweep_id):
+        with xr.open_zarr(self.folder.dataset_path(sweep_id), chunks=None) as dataset:
+            return dataset.load()
 
 
 def until(condition, seconds=60.0):
-    """Wait for what another thread or process does."""
-    end = clock.monotonic() + seconds
-    while not (found := condition()):
-        assert clock.monotonic() < end, "it never happened"
+    """Wait until a condition is true, and return its value."""
+    deadline = clock.monotonic() + seconds
+    while not (value := condition()):
+        assert clock.monotonic() < deadline, "the condition never became true"
         clock.sleep(0.01)
-    return found
+    return value
 
 
 def serial(folder, stopped):
@@ -103,21 +95,21 @@ def serial(folder, stopped):
 
 
 class Gated(SerialExecutor):
-    """Takes tasks, and computes so many of them, only while it is let to."""
+    """An executor that accepts tasks only while `takes` is set, and computes only the next `computes`."""
 
     takes, computes = True, math.inf
 
     def let(self, takes=True, computes=math.inf):
         self.takes, self.computes = takes, computes
 
-    def room(self, sweep):
-        return self.takes and super().room(sweep)
+    def has_room(self, sweep_id):
+        return self.takes and super().has_room(sweep_id)
 
     def poll(self):
-        if self.computes > 0 and self.waiting:
+        if self.computes > 0 and self.queue:
             self.computes -= 1
             return super().poll()
-        self.rest(0.005)
+        self.sleep(0.005)
         return []
 
 
@@ -125,28 +117,50 @@ def gated(folder, stopped):
     return Gated(stopped)
 
 
+def snapshot_files(folder):
+    """All that a service has on its disk, but for what readers of the ledger leave."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("ledger.sqlite-shm", "ledger.sqlite-wal")
+    }
+
+
+def fail_ode_runs(monkeypatch, seed=1):
+    """Make the ODE runs of one seed fail."""
+    original = compute.integrate_run
+
+    def fail(point, **options):
+        if options["seed"] == seed:
+            raise RuntimeError("out of order")
+        return original(point, **options)
+
+    monkeypatch.setattr(compute, "integrate_run", fail)
+
+
 @contextmanager
-def serving(data, executor=serial, headers=None, **settings):
-    chosen = Settings(data=data, port=0, **settings)
-    app = create_app(chosen, executor)
-    server = uvicorn.Server(configured(app, chosen, port=0))
+def serving(data, executor=serial, headers=None, client_limits=None, **options):
+    """Serve a data folder; `options` are settings."""
+    settings = Settings(data=data, port=0, **options)
+    app = create_app(settings, executor, client_limits)
+    server = uvicorn.Server(uvicorn_config(app, settings, port=0))
     thread = threading.Thread(target=server.run, name="service")
     thread.start()
     try:
         until(lambda: server.started or not thread.is_alive())
-        assert server.started, "it did not start; the log says why"
+        assert server.started, "it did not start; see the log"
         port = server.servers[0].sockets[0].getsockname()[1]
         url = f"http://127.0.0.1:{port}"
         with httpx.Client(base_url=url, headers=headers, timeout=60.0) as client:
-            yield Served(app, url, client)
+            yield RunningService(app, url, client)
     finally:
-        app.state.engine.hush()
+        app.state.conductor_thread.request_stop()
         server.should_exit = True
         thread.join()
 
 
 @dataclass(frozen=True)
-class Told:
+class ServerSentEvent:
     """A server-sent event."""
 
     id: int | None
@@ -154,36 +168,37 @@ class Told:
     data: dict[str, Any]
 
 
-def told(lines):
-    """Events out of the lines of a stream, comments left out; a part that is not whole is no event."""
-    about = {}
+def parse_events(lines):
+    """Yield the events of a stream, without comments and without an incomplete last event."""
+    fields = {}
     for line in lines:
         if line:
             name, _, value = line.partition(": ")
-            about[name] = value
-        elif "event" in about:
-            number = about.get("id")
-            yield Told(int(number) if number else None, about["event"], json.loads(about["data"]))
-            about = {}
+            fields[name] = value
+        elif "event" in fields:
+            number = fields.get("id")
+            event_id = int(number) if number else None
+            yield ServerSentEvent(event_id, fields["event"], json.loads(fields["data"]))
+            fields = {}
         else:
-            about = {}
+            fields = {}
 
 
-def assert_problem(answer, status, *words, field=None, without=()):
-    """RFC 9457, with an id, and nothing of what was sent."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == MEDIA_TYPE
-    about = answer.json()
-    assert about["status"] == status
-    assert about["type"] == "about:blank"
-    assert about["title"]
-    assert about["request_id"] == answer.headers["x-request-id"]
+def assert_problem(response, status, *words, field=None, without=()):
+    """Assert that a response is a problem (RFC 9457) with these words, and repeats none of `without`."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == MEDIA_TYPE
+    problem = response.json()
+    assert problem["status"] == status
+    assert problem["type"] == "about:blank"
+    assert problem["title"]
+    assert problem["request_id"] == response.headers["x-request-id"]
     if field is not None:
-        assert about["field"] == field
-        assert about["allowed"] in about["detail"]
+        assert problem["field"] == field
+        assert problem["allowed"] in problem["detail"]
     for word in words:
-        assert word in about["detail"], about
-    shown = answer.text.replace(about["request_id"], "")
+        assert word in problem["detail"], problem
+    shown = response.text.replace(problem["request_id"], "")
     for word in ("Traceback", 'File \\"', *without):
         assert word not in shown
-    return about
+    return problem

@@ -1,11 +1,12 @@
-"""A service whose data are in a bucket: what is asked of it by HTTP is answered as from a folder."""
+"""A service with its data in a bucket responds like one with a folder."""
 
 import uuid
 
 import pytest
 import xarray as xr
 
-from tests.api.served import SMALL, assert_problem, serving
+from tests.api.served import assert_problem, serving
+from tests.specs import SMALL_SPEC
 from tests.store.weed import weed
 
 TIMING = ["sgd_seconds", "ode_seconds"]
@@ -23,24 +24,24 @@ def bucket(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stored(bucket):
-    return bucket.done(SMALL)
+    return bucket.complete(SMALL_SPEC)
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
     """The same sweep in a folder."""
     with serving(tmp_path_factory.mktemp("here")) as service:
-        sweep = service.done(SMALL)
-        with service.folder.opened(sweep) as dataset:
+        sweep_id = service.complete(SMALL_SPEC)
+        with service.folder.open_dataset(sweep_id) as dataset:
             yield dataset.load()
 
 
-def test_it_opens_by_its_address(bucket, stored, here):
+def test_dataset_in_bucket_opens_by_url(bucket, stored, here):
     with xr.open_zarr(f"{bucket.url}/v1/sweeps/{stored}/zarr", chunks=None) as there:
         xr.testing.assert_equal(there.load().drop_vars(TIMING), here.drop_vars(TIMING))
 
 
-def test_an_object_by_ranges_and_tags(bucket, stored):
+def test_object_in_bucket_has_ranges_and_etags(bucket, stored):
     path = f"/v1/sweeps/{stored}/zarr/zarr.json"
     whole = bucket.get(path)
     assert whole.content == bucket.folder.objects.get(f"{stored}.zarr/zarr.json")
@@ -58,11 +59,11 @@ def test_an_object_by_ranges_and_tags(bucket, stored):
 @pytest.mark.parametrize(
     "path", ["nothing", "c/0", "..%2F..%2Flock", "%2e%2e/%2e%2e/lock", "a//b", "sgd_risk"]
 )
-def test_nothing_but_the_dataset(bucket, stored, path):
+def test_only_objects_of_the_dataset_are_served(bucket, stored, path):
     assert_problem(bucket.get(f"/v1/sweeps/{stored}/zarr/{path}"), 404)
 
 
-def test_what_is_made_of_it(bucket, stored, here, tmp_path):
+def test_exports_and_figures_from_bucket(bucket, stored, here, tmp_path):
     sweep = bucket.get(f"/v1/sweeps/{stored}").json()
     assert sweep["state"] == "completed"
     contents = bucket.get(f"/v1/sweeps/{stored}/contents").json()
@@ -71,12 +72,12 @@ def test_what_is_made_of_it(bucket, stored, here, tmp_path):
     (tmp_path / "all.nc").write_bytes(
         bucket.get(f"/v1/sweeps/{stored}/data", params={"format": "netcdf"}).content
     )
-    with xr.open_dataset(tmp_path / "all.nc") as found:
-        assert found.sizes == here.sizes
+    with xr.open_dataset(tmp_path / "all.nc") as dataset:
+        assert dataset.sizes == here.sizes
 
 
-def test_a_sweep_is_removed(bucket):
-    sweep = bucket.done({**SMALL, "name": "to go", "time": {"max": 0.25, "samples": 2}})
-    assert bucket.client.delete(f"/v1/sweeps/{sweep}").status_code == 204
-    assert not [name for name in bucket.folder.objects.list() if name.startswith(sweep)]
-    assert_problem(bucket.get(f"/v1/sweeps/{sweep}/zarr/zarr.json"), 404)
+def test_sweep_is_removed_from_bucket(bucket):
+    sweep_id = bucket.complete({**SMALL_SPEC, "name": "to go", "time": {"max": 0.25, "samples": 2}})
+    assert bucket.client.delete(f"/v1/sweeps/{sweep_id}").status_code == 204
+    assert not [name for name in bucket.folder.objects.list() if name.startswith(sweep_id)]
+    assert_problem(bucket.get(f"/v1/sweeps/{sweep_id}/zarr/zarr.json"), 404)

@@ -1,4 +1,4 @@
-"""Exports by HTTP hold what is stored, and no more than was asked for."""
+"""Exports over HTTP contain the selected part of the stored data."""
 
 import io
 import json
@@ -11,18 +11,19 @@ import xarray as xr
 
 from sweep_service.analysis.export import FORMATS
 from sweep_service.status import Status
-from tests.api.served import SMALL, another, assert_problem, serving
+from tests.api.served import assert_problem, serving
+from tests.specs import SMALL_SPEC, distinct_spec
 
 
 def netcdf(content):
-    with xr.open_dataset(io.BytesIO(content), engine="scipy") as found:
-        return found.load()
+    with xr.open_dataset(io.BytesIO(content), engine="scipy") as dataset:
+        return dataset.load()
 
 
 def of_json(content):
-    about = json.loads(content, parse_constant=pytest.fail)
-    found = xr.Dataset.from_dict(about)
-    return found.map(lambda one: one.astype(float) if one.dtype == object else one)
+    result = json.loads(content, parse_constant=pytest.fail)
+    dataset = xr.Dataset.from_dict(result)
+    return dataset.map(lambda one: one.astype(float) if one.dtype == object else one)
 
 
 def assert_same(theirs, mine):
@@ -33,7 +34,7 @@ def assert_same(theirs, mine):
 
 
 def as_table(stored, kind):
-    """What CSV and Parquet hold of a kind: a line for each run and time."""
+    """Return the table of CSV and Parquet for one kind: a row for each run and time."""
     prefix = f"{kind}_"
     longest, mine = stored[f"{prefix}risk"].dims, [name for name in stored if name.startswith(prefix)]
     some = [name for name in mine if set(stored[name].dims) <= set(longest)]
@@ -47,42 +48,42 @@ def as_table(stored, kind):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_an_export_is_a_file_of_its_kind(get, sweep, kind):
+def test_export_has_media_type_and_file_name(get, sweep_id, kind):
     answer = get(format=kind)
     assert answer.status_code == 200
     assert answer.headers["content-type"].partition(";")[0] == FORMATS[kind].media_type
-    assert f'filename="{sweep}{FORMATS[kind].suffix}"' in answer.headers["content-disposition"]
+    assert f'filename="{sweep_id}{FORMATS[kind].suffix}"' in answer.headers["content-disposition"]
     assert int(answer.headers["content-length"]) == len(answer.content) > 1000
 
 
-def test_netcdf_is_the_default_and_holds_everything(get, stored):
-    found = netcdf(get().content)
-    assert set(found.variables) == set(stored.variables)
+def test_netcdf_is_default_and_complete(get, stored):
+    dataset = netcdf(get().content)
+    assert set(dataset.variables) == set(stored.variables)
     for name in stored.variables:
-        assert_same(found[name].values, stored[name].values)
-    assert found.attrs["spec"] == stored.attrs["spec"]
+        assert_same(dataset[name].values, stored[name].values)
+    assert dataset.attrs["spec"] == stored.attrs["spec"]
 
 
-def test_json_holds_everything(get, stored):
-    found = of_json(get(format="json").content)
-    assert set(found.variables) == set(stored.variables)
+def test_json_export_is_complete(get, stored):
+    result = of_json(get(format="json").content)
+    assert set(result.variables) == set(stored.variables)
     for name in stored.variables:
-        assert_same(found[name].values, stored[name].values)
+        assert_same(result[name].values, stored[name].values)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_tables_hold_a_line_for_each_run_and_time(get, stored, kind):
+def test_tables_have_one_row_per_run_and_time(get, stored, kind):
     content = get(format=kind).content
     if kind == "csv":
-        found = pd.read_csv(io.BytesIO(content))
+        table = pd.read_csv(io.BytesIO(content))
     else:
-        found = pq.read_table(io.BytesIO(content)).to_pandas()
+        table = pq.read_table(io.BytesIO(content)).to_pandas()
     for source in ("sgd", "ode"):
         mine = as_table(stored, source)
-        theirs = found[found.source == source].reset_index(drop=True)
+        theirs = table[table.source == source].reset_index(drop=True)
         assert len(theirs) == len(mine) == stored[f"{source}_risk"].size
         for name in mine.columns:
-            if mine[name].dtype.kind == "f":  # the digits of a CSV are all there
+            if mine[name].dtype.kind == "f":  # CSV has all digits
                 np.testing.assert_array_equal(theirs[name].to_numpy(float), mine[name].to_numpy())
             else:
                 assert list(theirs[name]) == list(mine[name]), name
@@ -101,16 +102,16 @@ SELECTIONS = {
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
-def test_a_selection(service, sweep, stored, name):
+def test_export_of_selection(service, sweep_id, stored, name):
     params, wanted = SELECTIONS[name]
     params = [*(params.items() if isinstance(params, dict) else params), ("variables", "sgd_risk,ode_risk")]
-    answer = service.get(f"/v1/sweeps/{sweep}/data", params=params)
+    answer = service.get(f"/v1/sweeps/{sweep_id}/data", params=params)
     assert answer.status_code == 200, answer.text
-    found = netcdf(answer.content)
-    assert set(found.data_vars) == {"sgd_risk", "ode_risk"}
+    dataset = netcdf(answer.content)
+    assert set(dataset.data_vars) == {"sgd_risk", "ode_risk"}
     part = stored.sel(wanted)
-    for variable in found.data_vars:
-        np.testing.assert_array_equal(found[variable].values, part[variable].values)
+    for variable in dataset.data_vars:
+        np.testing.assert_array_equal(dataset[variable].values, part[variable].values)
 
 
 @pytest.mark.parametrize(
@@ -127,50 +128,50 @@ def test_a_selection(service, sweep, stored, name):
         ({"format": "CSV"}, "format"), ({"time": "odd"}, "time"),
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_refused(get, params, field):
+def test_invalid_selection_is_rejected(get, params, field):
     assert_problem(get(**params), 422, field=field, without=["odd", "9999"])
 
 
-def test_what_a_table_cannot_hold_is_refused(service, stored):
+def test_variables_without_table_form_are_rejected(service, stored):
     if "sgd_overlap_student_teacher" not in stored:
         pytest.skip("it stores no overlaps")
-    sweep = service.submit(SMALL)
+    sweep_id = service.submit(SMALL_SPEC)
     for kind in ("csv", "parquet"):
         answer = service.get(
-            f"/v1/sweeps/{sweep}/data", params={"format": kind, "variables": "sgd_overlap_student_teacher"}
+            f"/v1/sweeps/{sweep_id}/data", params={"format": kind, "variables": "sgd_overlap_student_teacher"}
         )
         assert_problem(answer, 422, "netcdf", field="variables")
 
 
-def test_more_than_is_allowed_at_once(tmp_path):
+def test_export_above_size_limit_is_rejected(tmp_path):
     with serving(tmp_path, max_export_bytes=2000) as service:
-        sweep = service.done(SMALL)
+        sweep_id = service.complete(SMALL_SPEC)
         for kind in FORMATS:
-            answer = service.get(f"/v1/sweeps/{sweep}/data", params={"format": kind})
+            answer = service.get(f"/v1/sweeps/{sweep_id}/data", params={"format": kind})
             assert_problem(answer, 422, "at most 2000 bytes", field="selection")
             few = {"format": kind, "d": 5, "seed": 0, "gamma": 0.1, "variables": "sgd_risk"}
-            assert service.get(f"/v1/sweeps/{sweep}/data", params=few).status_code == 200
+            assert service.get(f"/v1/sweeps/{sweep_id}/data", params=few).status_code == 200
 
 
-def test_exports_leave_nothing_behind(get, tmp_path, monkeypatch):
+def test_exports_leave_no_temporary_files(get, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert get(format="csv").status_code == 200
     assert get(format="csv", variables="odd").status_code == 422
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_of_an_export(get, service, sweep):
+def test_range_of_export(get, service, sweep_id):
     whole = get(format="csv").content
-    answer = service.get(f"/v1/sweeps/{sweep}/data?format=csv", headers={"Range": "bytes=0-9"})
+    answer = service.get(f"/v1/sweeps/{sweep_id}/data?format=csv", headers={"Range": "bytes=0-9"})
     assert answer.content in (whole[:10], whole)
 
 
-def test_a_sweep_that_has_not_begun_has_no_values_yet(held):
-    sweep = held.submit(another(1))
-    found = netcdf(held.get(f"/v1/sweeps/{sweep}/data").content)
-    assert not found.sgd_status.values.any()
-    assert np.isnan(found.sgd_risk.values).all()
-    about = json.loads(held.get(f"/v1/sweeps/{sweep}/data?format=json").text, parse_constant=pytest.fail)
-    assert set(np.ravel(about["data_vars"]["sgd_risk"]["data"])) == {None}
-    for one in held.get(f"/v1/sweeps/{sweep}/curves").json()["curves"]:
-        assert (one["runs"], set(one["mean"])) == (0, {None})
+def test_export_of_queued_sweep_has_no_values(held):
+    sweep_id = held.submit(distinct_spec(1))
+    dataset = netcdf(held.get(f"/v1/sweeps/{sweep_id}/data").content)
+    assert not dataset.sgd_status.values.any()
+    assert np.isnan(dataset.sgd_risk.values).all()
+    content = json.loads(held.get(f"/v1/sweeps/{sweep_id}/data?format=json").text, parse_constant=pytest.fail)
+    assert set(np.ravel(content["data_vars"]["sgd_risk"]["data"])) == {None}
+    for connection in held.get(f"/v1/sweeps/{sweep_id}/curves").json()["curves"]:
+        assert (connection["runs"], set(connection["mean"])) == (0, {None})

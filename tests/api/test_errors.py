@@ -1,4 +1,4 @@
-"""What is refused, and how: problem details with an id, of the same kind whatever was sent, and never it."""
+"""Rejected requests get problem details with a request id, which never repeat the input."""
 
 import json
 import socket
@@ -6,10 +6,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sweep_service.api.conductor_thread import Engine
+from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.errors import Damaged, InUse, TooNew
-from sweep_service.planning.spec import LARGEST_SPEC, LARGEST_YAML, MOST_VALUES
-from tests.api.served import JSON, SMALL, YAML, another, assert_problem, gated, serving
+from sweep_service.planning.spec import MAX_SPEC_BYTES, MAX_VALUES, MAX_YAML_BYTES
+from tests.api.served import JSON, YAML, assert_problem, gated, serving
+from tests.specs import SMALL_SPEC, distinct_spec
 
 NOBODY = "20260101-000000-00000000"
 ODD = "<script>7x7-odd-\u202e</script>"
@@ -17,7 +18,7 @@ TAKERS = ("/v1/sweeps", "/v1/sweeps?dry_run=true", "/v1/estimate")
 
 
 def spec(**change):
-    return json.dumps({**SMALL, **change})
+    return json.dumps({**SMALL_SPEC, **change})
 
 
 # ---- bodies
@@ -41,7 +42,7 @@ BODIES = {
     "Infinity": spec(time={"max": float("inf")}).encode(),
     "1e999": spec().replace("2.0", "1e999").encode(),
     "-1e999": spec().replace("2.0", "-1e999").encode(),
-    "NaN on an axis": spec(axes={**SMALL["axes"], "gamma": [0.1, float("nan")]}).encode(),
+    "NaN on an axis": spec(axes={**SMALL_SPEC["axes"], "gamma": [0.1, float("nan")]}).encode(),
     "1e999 of a log axis": spec().replace("[0.1, 0.5]", '{"log": [1, 1e999, 3]}').encode(),
     "a huge integer": spec().replace("2.0", "9" * 5000).encode(),
     "a large integer": spec(seeds=10**400).encode(),
@@ -70,14 +71,14 @@ BODIES = {
     "too long a name": spec(name="n" * 201).encode(),
     "a path as name": spec(name="../../etc/passwd").encode(),
     "a bell as name": spec(name="\a").encode(),
-    "many values": spec(axes={**SMALL["axes"], "gamma": [0.1] * (MOST_VALUES + 1)}).encode(),
-    "a long JSON": spec(name="a").encode() + b" " * LARGEST_SPEC,
-    "a long YAML": b"name: a\n" + b"# \n" * LARGEST_YAML,
+    "many values": spec(axes={**SMALL_SPEC["axes"], "gamma": [0.1] * (MAX_VALUES + 1)}).encode(),
+    "a long JSON": spec(name="a").encode() + b" " * MAX_SPEC_BYTES,
+    "a long YAML": b"name: a\n" + b"# \n" * MAX_YAML_BYTES,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_that_is_no_spec(service, name):
+def test_body_that_is_not_a_spec_is_rejected(service, name):
     for path in TAKERS:
         for kind in (JSON, YAML):
             assert_problem(service.post(path, content=BODIES[name], headers=kind), 422)
@@ -85,12 +86,12 @@ def test_a_body_that_is_no_spec(service, name):
 
 
 @pytest.mark.parametrize("kind", [JSON, YAML, {"Content-Type": "application/json; charset=utf-8"}])
-def test_json_is_read_under_each_name(service, kind):
+def test_json_is_accepted_with_every_content_type(service, kind):
     assert service.post("/v1/estimate", content=spec(), headers=kind).json()["runs"] == 24
 
 
 @pytest.mark.parametrize("kind", ["application/x-yaml", "text/yaml", "APPLICATION/YAML"])
-def test_yaml_has_several_names(service, kind):
+def test_yaml_has_several_content_types(service, kind):
     text = "axes: {d: 5, p: 4, gamma: 1e-1}\nfixed: {k: 2}\ntime: {max: 2, samples: 3}\n"
     answer = service.post("/v1/estimate", content=text, headers={"Content-Type": kind})
     assert answer.json()["runs"] == 1
@@ -100,8 +101,8 @@ def test_yaml_has_several_names(service, kind):
     "kind",
     ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "odd", "json"],
 )
-def test_other_types_of_content_are_refused(service, kind):
-    """Among them those that a page elsewhere may send without asking."""
+def test_other_content_types_are_rejected(service, kind):
+    """Including those that a page of another origin may send without a preflight request."""
     headers = {"Content-Type": kind} if kind else {}
     for path in (*TAKERS, f"/v1/sweeps/{NOBODY}/extend", "/v1/session"):
         assert_problem(service.post(path, content=spec(), headers=headers), 415, "application/yaml")
@@ -111,12 +112,12 @@ ODD_SPECS = {
     "axes": {"axes": ODD},
     "an axis": {"axes": {"d": ODD}},
     "a value of an axis": {"axes": {"d": [5, ODD]}},
-    "an unknown axis": {"axes": {**SMALL["axes"], ODD: 1}},
-    "an unknown axis without values": {"axes": {**SMALL["axes"], ODD: [True]}},
-    "an unknown axis of some sort": {"axes": {**SMALL["axes"], ODD: {"log": [0, 1, 2]}}},
+    "an unknown axis": {"axes": {**SMALL_SPEC["axes"], ODD: 1}},
+    "an unknown axis without values": {"axes": {**SMALL_SPEC["axes"], ODD: [True]}},
+    "an unknown axis of some sort": {"axes": {**SMALL_SPEC["axes"], ODD: {"log": [0, 1, 2]}}},
     "something unknown that is fixed": {"fixed": {"k": 2, ODD: [1]}},
     "something unknown of a point": {"points": [{ODD: [1]}], "axes": {}},
-    "a regime": {"axes": {**SMALL["axes"], "regime": ODD}},
+    "a regime": {"axes": {**SMALL_SPEC["axes"], "regime": ODD}},
     "an activation": {"fixed": {"k": 2, "activation": ODD}},
     "an unknown field": {ODD: 1},
     "a field of time": {"time": {"max": 1, ODD: 1}},
@@ -137,7 +138,7 @@ ODD_SPECS = {
 
 
 @pytest.mark.parametrize("name", ODD_SPECS)
-def test_what_is_odd_in_a_spec_is_never_shown_again(service, name):
+def test_invalid_input_is_not_echoed(service, name):
     answer = service.post("/v1/sweeps", content=spec(**ODD_SPECS[name]), headers=JSON)
     assert_problem(answer, 422, without=["script", "7x7-odd"])
 
@@ -160,17 +161,17 @@ def test_what_is_odd_in_a_spec_is_never_shown_again(service, name):
         (f"/v1/sweeps/{NOBODY}/phase-diagram?x={'odd' * 100}", "x"),
     ],
 )  # fmt: skip
-def test_odd_questions(service, path, field):
+def test_invalid_query_parameters_are_rejected(service, path, field):
     assert_problem(service.get(path), 422, field=field, without=["odd", "script"])
 
 
-ARABIC = NOBODY.translate({ord("0") + digit: chr(0x660 + digit) for digit in range(10)})  # digits to Python
+ARABIC = NOBODY.translate({ord("0") + digit: chr(0x660 + digit) for digit in range(10)})  # isdigit() is true
 
 
 @pytest.mark.parametrize(
     "id", ["odd", f"{NOBODY[:-1]}g", f"{NOBODY}0", f"{NOBODY}%0a", "odd%00", "%2e%2e", "%20", "*", ARABIC]
 )
-def test_what_can_be_no_id_is_not_there(service, id):
+def test_malformed_ids_are_not_found(service, id):
     for part in ("", "/spec", "/zarr/zarr.json", "/events"):
         assert_problem(service.get(f"/v1/sweeps/{id}{part}"), 404, without=["odd", "script", ARABIC[:4]])
     assert_problem(service.delete(f"/v1/sweeps/{id}"), 404)
@@ -185,7 +186,7 @@ def test_what_can_be_no_id_is_not_there(service, id):
         ("DELETE", ""),
     ],
 )  # fmt: skip
-def test_a_sweep_that_is_not_there(service, method, path):
+def test_unknown_sweep_is_not_found(service, method, path):
     body = {"json": {"seeds": 3}} if path == "/extend" else {}
     answer = service.request(method, f"/v1/sweeps/{NOBODY}{path}", **body)
     assert answer.status_code == 404
@@ -193,7 +194,7 @@ def test_a_sweep_that_is_not_there(service, method, path):
         assert_problem(answer, 404, "no sweep")
 
 
-def test_paths_and_methods_that_are_not_there(service):
+def test_unknown_paths_and_methods(service):
     for path in ("/nowhere", "/v1", "/v2/sweeps", "/v1/sweeps/a/b/c", "/%ff%fe", "/static/../../etc/passwd"):
         assert_problem(service.get(path), 404, without=["nowhere", "passwd"])
     for method, path in (("PUT", "/v1/sweeps"), ("DELETE", "/healthz"), ("PATCH", f"/v1/sweeps/{NOBODY}")):
@@ -203,23 +204,23 @@ def test_paths_and_methods_that_are_not_there(service):
     assert set(service.put("/v1/sweeps").headers["allow"].split(", ")) >= {"GET", "POST"}
 
 
-def test_a_request_may_bring_its_id(service):
+def test_request_id_of_client_is_used(service):
     answer = service.get("/healthz", headers={"X-Request-Id": "mine-1.2_3"})
     assert answer.headers["x-request-id"] == "mine-1.2_3"
     for odd in ("a b", "x" * 65, "<b>", "ü".encode(), "a;b"):
         answer = service.get("/nowhere", headers={"X-Request-Id": odd})
         assert_problem(answer, 404)
         assert len(answer.headers["x-request-id"]) == 32
-    found = {service.get("/healthz").headers["x-request-id"] for _ in range(5)}
-    assert len(found) == 5
+    items = {service.get("/healthz").headers["x-request-id"] for _ in range(5)}
+    assert len(items) == 5
 
 
-def test_nobody_guesses_types_of_content(service):
+def test_responses_forbid_content_sniffing(service):
     for path in ("/healthz", "/", "/nowhere", "/v1/sweeps"):
         assert service.get(path).headers["x-content-type-options"] == "nosniff"
 
 
-# ---- errors of ours
+# ---- internal errors
 
 
 class Trouble(Exception):
@@ -235,19 +236,19 @@ class Trouble(Exception):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )  # fmt: skip
-def test_an_error_of_ours_is_a_problem_too(service, monkeypatch, caplog, error, status):
-    """Without what it says, unless it was written to be said; the log has it, with the id."""
+def test_internal_error_is_a_problem(service, monkeypatch, caplog, error, status):
+    """The response has the message of public errors only; the log has the trace and the request id."""
 
     def broken(*_, **__):
         raise error
 
-    monkeypatch.setattr(Engine, "views", broken)
+    monkeypatch.setattr(ConductorThread, "describe_all", broken)
     answer = service.get("/v1/sweeps")
-    about = assert_problem(answer, status, without=["odd", "Trouble", "RecursionError"])
+    problem = assert_problem(answer, status, without=["odd", "Trouble", "RecursionError"])
     assert (answer.headers.get("retry-after") is not None) == (status == 503)
     if status == 500 and not isinstance(error, (Damaged, TooNew)):
-        (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
-        assert record.request_id == about["request_id"]
+        (record,) = [item for item in caplog.records if item.levelname == "ERROR"]
+        assert record.request_id == problem["request_id"]
         assert record.exc_info[1] is error
 
 
@@ -256,8 +257,8 @@ def test_an_error_of_ours_is_a_problem_too(service, monkeypatch, caplog, error, 
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("narrow"), max_body=1000) as found:
-        yield found
+    with serving(tmp_path_factory.mktemp("narrow"), max_body=1000) as service:
+        yield service
 
 
 def pieces(size, length=100):
@@ -266,25 +267,25 @@ def pieces(size, length=100):
 
 
 @pytest.mark.parametrize("path", [*TAKERS, f"/v1/sweeps/{NOBODY}/cancel", "/nowhere"])
-def test_a_body_that_says_it_is_too_long(narrow, path):
+def test_body_with_large_content_length_is_rejected(narrow, path):
     assert_problem(narrow.post(path, content=b" " * 1001, headers=JSON), 413, "at most 1000 bytes")
 
 
 @pytest.mark.parametrize("path", TAKERS)
-def test_a_body_that_does_not_say_how_long_it_is(narrow, path):
+def test_body_without_content_length_is_limited(narrow, path):
     assert_problem(narrow.post(path, content=pieces(1001), headers=JSON), 413, "at most 1000 bytes")
     assert_problem(narrow.post(path, content=pieces(1000), headers=JSON), 422)
 
 
-def test_the_longest_body(narrow):
+def test_body_of_maximum_size_is_accepted(narrow):
     content = spec().encode()
     content += b" " * (1000 - len(content))
     assert narrow.post("/v1/estimate", content=content, headers=JSON).status_code == 200
     assert narrow.post("/v1/estimate", content=iter([content]), headers=JSON).status_code == 200
 
 
-def test_a_body_of_many_megabytes_is_answered(service):
-    """Before it has been sent, or after: the connection may break, but the service goes on."""
+def test_client_gets_response_to_oversized_body(service):
+    """The connection may break before all is sent, but the service continues."""
     try:
         assert_problem(service.post("/v1/sweeps", content=b" " * (3 << 20), headers=JSON), 413)
     finally:
@@ -292,14 +293,14 @@ def test_a_body_of_many_megabytes_is_answered(service):
 
 
 def raw(service, request):
-    """What comes back for these very bytes."""
+    """Send these bytes and return the response."""
     where = urlsplit(service.url)
     with socket.create_connection((where.hostname, where.port), timeout=10.0) as line:
         line.sendall(request)
-        found = b""
+        data = b""
         while block := line.recv(65536):
-            found += block
-    return found
+            data += block
+    return data
 
 
 HEAD = b"POST /v1/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -313,7 +314,7 @@ HEAD = b"POST /v1/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicat
         b"Transfer-Encoding: odd\r\n",
     ],
 )  # fmt: skip
-def test_lengths_that_are_none(narrow, lengths):
+def test_invalid_content_lengths(narrow, lengths):
     answer = raw(narrow, HEAD + lengths + b"Connection: close\r\n\r\n")
     status = int(answer.split()[1])
     assert status in (400, 413, 501), answer
@@ -330,29 +331,29 @@ def test_lengths_that_are_none(narrow, lengths):
         ({"max_bytes": 100}, "bytes"),
     ],
 )  # fmt: skip
-def test_a_sweep_beyond_a_limit(tmp_path, limit, field):
+def test_sweep_above_limit_is_rejected(tmp_path, limit, field):
     with serving(tmp_path, **limit) as service:
-        assert_problem(service.post("/v1/sweeps", json=SMALL), 422, "at most", field=field)
+        assert_problem(service.post("/v1/sweeps", json=SMALL_SPEC), 422, "at most", field=field)
         assert service.get("/v1/sweeps").json()["sweeps"] == []
-        estimate = service.post("/v1/estimate", json=SMALL)
-        if field in ("points", "runs"):  # refused before anything is done for each of them
+        estimate = service.post("/v1/estimate", json=SMALL_SPEC)
+        if field in ("points", "runs"):  # rejected before the grid is expanded
             assert_problem(estimate, 422, field=field)
         else:
             assert estimate.json()["refused"].startswith(f"{field}: must be at most")
             assert estimate.json()["runs"] == 24
 
 
-def test_too_many_sweeps_at_once(tmp_path):
+def test_too_many_unfinished_sweeps_are_rejected(tmp_path):
     with serving(tmp_path, executor=gated, max_active=2) as service:
-        done = service.done(SMALL)
+        done = service.complete(SMALL_SPEC)
         service.executor.let(takes=False)
-        first, second = (service.submit(another(number)) for number in (1, 2))
-        service.post(f"/v1/sweeps/{first}/pause")  # who rests has not ended
-        answer = service.post("/v1/sweeps", json=another(3))
+        first, second = (service.submit(distinct_spec(number)) for number in (1, 2))
+        service.post(f"/v1/sweeps/{first}/pause")  # a paused sweep has not ended
+        answer = service.post("/v1/sweeps", json=distinct_spec(3))
         assert_problem(answer, 429, "at most 2")
         assert int(answer.headers["retry-after"]) > 0
         assert_problem(service.post(f"/v1/sweeps/{done}/extend", json={"seeds": 5}), 429)
-        assert service.submit(SMALL) == done  # what is there costs nothing
-        assert service.submit(another(2)) == second
+        assert service.submit(SMALL_SPEC) == done  # an existing sweep does not count
+        assert service.submit(distinct_spec(2)) == second
         service.post(f"/v1/sweeps/{first}/cancel")
-        assert service.post("/v1/sweeps", json=another(3)).status_code == 202
+        assert service.post("/v1/sweeps", json=distinct_spec(3)).status_code == 202

@@ -1,4 +1,4 @@
-"""Curves, phase diagrams and other views by HTTP: numbers, figures, and tags that tell them apart."""
+"""Curves, phase diagrams and other views over HTTP: numbers, figures and ETags."""
 
 import io
 import threading
@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sweep_service.analysis.curves import curves
-from sweep_service.analysis.phase_diagram import as_plain, phase_diagram
+from sweep_service.analysis.curves import compute_curves
+from sweep_service.analysis.phase_diagram import diagram_to_json, phase_diagram
 from sweep_service.analysis.views import VIEWS
 from sweep_service.api.routes import figures
-from sweep_service.api.routes.figures import TYPES, state_tag
-from sweep_service.text import json_ready
-from tests.api.served import another, assert_problem, serving
+from sweep_service.api.routes.figures import MEDIA_TYPES, compute_etag
+from sweep_service.text import replace_nonfinite
+from tests.api.served import assert_problem, serving
+from tests.specs import distinct_spec
 
 GOOD = {"x": "d", "y": "gamma"}
 QUERIES = {
@@ -24,17 +25,17 @@ QUERIES = {
     "collapse": {"gamma": "0.1"},
     "cosines": {"d": "5", "gamma": "0.1"},
     "histograms": {"d": "5", "gamma": "0.1", "time": "0,2"},
-}  # the others need sweeps of their own design
+}  # other views need other designs
 
 
 # ---- numbers
 
 
-def test_curves_are_those_of_the_analysis(get, stored):
-    assert get("curves").json() == json_ready(curves(stored))
-    found = get("curves", d="5", gamma="0.1", seed="1").json()
-    assert found == json_ready(curves(stored, d=5, gamma=0.1, seed=1))
-    sgd, ode = found["curves"]
+def test_curves_equal_those_of_analysis(get, stored):
+    assert get("curves").json() == replace_nonfinite(compute_curves(stored))
+    content = get("curves", d="5", gamma="0.1", seed="1").json()
+    assert content == replace_nonfinite(compute_curves(stored, d=5, gamma=0.1, seed=1))
+    sgd, ode = content["curves"]
     assert (sgd["source"], sgd["runs"], ode["source"], ode["regime"]) == ("sgd", 2, "ode", "classical_noise")
     np.testing.assert_allclose(
         sgd["mean"], stored.sgd_risk.sel(d=5, p=4, gamma=0.1, seed=1).mean("repeat"), rtol=1e-12
@@ -49,20 +50,22 @@ def test_curves_are_those_of_the_analysis(get, stored):
         ({"dataset": "odd"}, "selection"), ({"self": "odd"}, "selection"), ({"where": "odd"}, "selection"),
     ],
 )  # fmt: skip
-def test_curves_that_are_none(get, params, field):
+def test_invalid_curves_are_rejected(get, params, field):
     assert_problem(get("curves", **params), 422, field=field, without=["odd"])
 
 
-def test_phase_diagrams_are_those_of_the_analysis(get, stored):
-    found = get("phase-diagram", x="d", y="gamma").json()
-    assert found == json_ready(as_plain(phase_diagram(stored, "d", "gamma")))
-    assert found["form"] == "grid"
-    assert np.shape(found["value"]["values"]) == (2, 2)
+def test_phase_diagrams_equal_those_of_analysis(get, stored):
+    content = get("phase-diagram", x="d", y="gamma").json()
+    assert content == replace_nonfinite(diagram_to_json(phase_diagram(stored, "d", "gamma")))
+    assert content["form"] == "grid"
+    assert np.shape(content["value"]["values"]) == (2, 2)
     late = stored.sgd_risk.sel(time=slice(1.0, None)).mean("time").mean(["seed", "repeat"])
     wanted = late.isel(p=0).transpose("gamma", "d").values
-    np.testing.assert_allclose(found["value"]["values"], wanted, rtol=1e-12)
+    np.testing.assert_allclose(content["value"]["values"], wanted, rtol=1e-12)
     ode = get("phase-diagram", x="gamma", y="d", value="ode_risk", time="2").json()
-    assert ode == json_ready(as_plain(phase_diagram(stored, "gamma", "d", "ode_risk", time="2")))
+    assert ode == replace_nonfinite(
+        diagram_to_json(phase_diagram(stored, "gamma", "d", "ode_risk", time="2"))
+    )
     shares = get("phase-diagram", x="d", y="gamma", value="sgd_diverged").json()
     assert shares["value"]["values"] == [[0.0, 0.0], [0.0, 0.0]]
 
@@ -76,77 +79,77 @@ def test_phase_diagrams_are_those_of_the_analysis(get, stored):
         ({**GOOD, "value": "sgd_status"}, "value"), ({**GOOD, "dataset": "odd"}, "selection"),
     ],
 )  # fmt: skip
-def test_phase_diagrams_that_are_none(get, params, field):
+def test_invalid_phase_diagrams_are_rejected(get, params, field):
     assert_problem(get("phase-diagram", **params), 422, field=field, without=["odd"])
 
 
 # ---- figures
 
 
-@pytest.mark.parametrize("format", TYPES)
+@pytest.mark.parametrize("format", MEDIA_TYPES)
 @pytest.mark.parametrize("view", QUERIES)
-def test_every_view_in_every_format(get, sweep, view, format):
+def test_every_view_in_every_format(get, sweep_id, view, format):
     answer = get(f"figures/{view}", format=format, **QUERIES[view])
     assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].partition(";")[0] == TYPES[format]
+    assert answer.headers["content-type"].partition(";")[0] == MEDIA_TYPES[format]
     assert answer.headers["cache-control"] == "no-cache"
     begins = {"json": b"{", "png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[format]
     assert answer.content.startswith(begins)
     if format != "json":
-        assert f'filename="{sweep}-{view}.{format}"' in answer.headers["content-disposition"]
+        assert f'filename="{sweep_id}-{view}.{format}"' in answer.headers["content-disposition"]
         assert len(answer.content) > 3000
 
 
-def test_a_neuron_that_is_chosen_is_that_neuron(get):
+def test_selected_neuron_is_shown(get):
     every = np.array(get("figures/histograms", **QUERIES["histograms"]).json()["data"])
     for name, axis in (("student", -2), ("teacher", -1)):
         answer = get("figures/histograms", **QUERIES["histograms"], **{name: "1"})
         np.testing.assert_array_equal(answer.json()["data"], np.take(every, [1], axis))
 
 
-def test_the_routes_of_the_contract_are_views(get):
+def test_curves_and_phase_diagram_are_views(get):
     assert get("curves", d="5").json() == get("figures/curves", d="5").json()
     assert get("phase-diagram", **GOOD).json() == get("figures/phase-diagram", **GOOD).json()
     assert get("curves", format="svg").content == get("figures/curves", format="svg").content
 
 
-def test_a_figure_says_where_it_comes_from(get, sweep, stored):
+def test_figure_contains_provenance(get, sweep_id, stored):
     with Image.open(io.BytesIO(get("curves", format="png").content)) as image:
         text = image.text
         assert image.width > 600
-    assert sweep in text["Source"]
+    assert sweep_id in text["Source"]
     assert stored.attrs["key"] in text["Source"]
     assert "k = 2" in text["Description"]
 
 
-def test_the_triangle_is_a_phase_diagram(service):
-    sweep = service.done({
+def test_triangle_is_a_phase_diagram(service):
+    sweep_id = service.complete({
         "triangle": {"delta_t": 0.01, "resolution": 2}, "axes": {"regime": "high_dimensional"},
         "fixed": {"k": 2}, "init": {"kind": "informed"}, "time": {"max": 1.0, "samples": 5},
     })  # fmt: skip
-    url, query = f"/v1/sweeps/{sweep}/phase-diagram", {"x": "triangle", "value": "discrepancy"}
-    found = service.get(url, params=query).json()
-    assert found["form"] == "triangle"
-    assert all(abs(one["u_d"] + one["u_p"] + one["u_gamma"] - 1) < 1e-9 for one in found["points"])
+    url, query = f"/v1/sweeps/{sweep_id}/phase-diagram", {"x": "triangle", "value": "discrepancy"}
+    content = service.get(url, params=query).json()
+    assert content["form"] == "triangle"
+    assert all(abs(point["u_d"] + point["u_p"] + point["u_gamma"] - 1) < 1e-9 for point in content["points"])
     for name in ("figures/triangle", "phase-diagram"):
         words = query if name == "phase-diagram" else {"value": "discrepancy"}
-        answer = service.get(f"/v1/sweeps/{sweep}/{name}", params={**words, "format": "png"})
+        answer = service.get(f"/v1/sweeps/{sweep_id}/{name}", params={**words, "format": "png"})
         assert answer.content.startswith(b"\x89PNG")
 
 
-def test_the_plane_of_a_scaling_sweep(service):
-    sweep = service.done({
+def test_phase_diagram_of_scaling_sweep(service):
+    sweep_id = service.complete({
         "scaling": {"p0": 2, "gamma0": 1}, "axes": {"d": [5, 8, 12], "kappa": 0.0, "delta": [0.0, 0.5]},
         "fixed": {"k": 2, "noise": 0.01}, "init": {"kind": "informed"}, "time": {"max": 1.0, "samples": 5},
     })  # fmt: skip
-    found = service.get(f"/v1/sweeps/{sweep}/figures/plane").json()
-    assert found["coords"]["delta"]["data"] == [0.0, 0.5]
-    assert set(found["data_vars"]["phase"]["data"]) <= {"perfect", "plateau", "bad", "undecided"}
-    answer = service.get(f"/v1/sweeps/{sweep}/figures/plane", params={"format": "svg"})
+    content = service.get(f"/v1/sweeps/{sweep_id}/figures/plane").json()
+    assert content["coords"]["delta"]["data"] == [0.0, 0.5]
+    assert set(content["data_vars"]["phase"]["data"]) <= {"perfect", "plateau", "bad", "undecided"}
+    answer = service.get(f"/v1/sweeps/{sweep_id}/figures/plane", params={"format": "svg"})
     assert answer.content.startswith(b"<?xml")
 
 
-def test_a_url_is_a_permalink(get, tmp_path, service, sweep):
+def test_url_is_a_permalink(get, tmp_path, service, sweep_id):
     first = get("curves", format="svg", d="5")
     again = get("curves", format="svg", d="5")
     assert again.content == first.content
@@ -156,56 +159,55 @@ def test_a_url_is_a_permalink(get, tmp_path, service, sweep):
     seen = get("curves", format="svg", d="5", headers={"If-None-Match": first.headers["etag"]})
     assert (seen.status_code, seen.content) == (304, b"")
     assert seen.headers["etag"] == first.headers["etag"]
-    painter = figures.Painter(service.engine)  # as after a restart: nothing is kept
-    tag = state_tag(painter.engine, sweep, "curves", "svg", [("d", "5")])
+    renderer = figures.FigureRenderer(service.conductor_thread)  # with an empty cache, as after a restart
+    tag = compute_etag(renderer.service, sweep_id, "curves", "svg", [("d", "5")])
     assert f'"{tag}"' == first.headers["etag"]
-    assert painter._made(tag, sweep, "curves", "svg", {"d": "5"}) == first.content
-    painter.close()
+    assert renderer._render_cached(tag, sweep_id, "curves", "svg", {"d": "5"}) == first.content
+    renderer.close()
 
 
-def test_the_tag_changes_with_the_data(held):
-    sweep = held.submit(another(1))
-    before = held.get(f"/v1/sweeps/{sweep}/curves")
+def test_etag_changes_with_data(held):
+    sweep_id = held.submit(distinct_spec(1))
+    before = held.get(f"/v1/sweeps/{sweep_id}/curves")
     held.executor.let()
-    held.reach(sweep, "completed")
-    after = held.get(f"/v1/sweeps/{sweep}/curves", headers={"If-None-Match": before.headers["etag"]})
+    held.wait_for_state(sweep_id, "completed")
+    after = held.get(f"/v1/sweeps/{sweep_id}/curves", headers={"If-None-Match": before.headers["etag"]})
     assert after.status_code == 200
     assert after.headers["etag"] != before.headers["etag"]
     assert before.json() != after.json()
 
 
-def test_what_is_kept_has_bounds(service, sweep, monkeypatch):
-    monkeypatch.setattr(figures, "ROOM", 30_000)
-    painter = figures.Painter(service.engine)
+def test_figure_cache_is_bounded(service, sweep_id):
+    renderer = figures.FigureRenderer(service.conductor_thread, cache_bytes=30_000)
     for seed in range(2):
         for repeat in range(2):
             options = {"seed": str(seed), "repeat": str(repeat)}
-            tag = state_tag(painter.engine, sweep, "curves", "json", sorted(options.items()))
-            painter._made(tag, sweep, "curves", "json", options)
-            assert painter._size == sum(map(len, painter._kept.values())) <= 30_000
-    assert painter._kept
-    painter.close()
+            tag = compute_etag(renderer.service, sweep_id, "curves", "json", sorted(options.items()))
+            renderer._render_cached(tag, sweep_id, "curves", "json", options)
+            assert renderer._cached_bytes == sum(map(len, renderer._cache.values())) <= 30_000
+    assert renderer._cache
+    renderer.close()
 
 
-def test_figures_that_are_asked_for_at_once(service, sweep):
-    url = f"/v1/sweeps/{sweep}/curves?format=png"
+def test_concurrent_figures(service, sweep_id):
+    url = f"/v1/sweeps/{sweep_id}/curves?format=png"
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda d: service.get(f"{url}&d={d}").content, [5, 8] * 8))
-    assert len(set(found)) == 2
-    assert found[0] == service.get(f"{url}&d=5").content
+        items = list(pool.map(lambda d: service.get(f"{url}&d={d}").content, [5, 8] * 8))
+    assert len(set(items)) == 2
+    assert items[0] == service.get(f"{url}&d=5").content
 
 
-def test_too_many_at_once_are_told_to_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MOST_WAITING", 1)
+def test_too_many_concurrent_figures_are_rejected(tmp_path, monkeypatch):
     gate = threading.Event()
     with serving(tmp_path) as service:
-        sweep = service.done(another(2))
-        monkeypatch.setattr(figures, "_rendered", lambda *args: b"{}" if gate.wait(30) else b"")
+        service.app.state.figure_renderer.max_queued = 1
+        sweep_id = service.complete(distinct_spec(2))
+        monkeypatch.setattr(figures, "_render", lambda *args: b"{}" if gate.wait(30) else b"")
         with ThreadPoolExecutor(1) as pool:
-            first = pool.submit(service.get, f"/v1/sweeps/{sweep}/curves")
-            while service.app.state.painter._waiting == 0:
+            first = pool.submit(service.get, f"/v1/sweeps/{sweep_id}/curves")
+            while service.app.state.figure_renderer._queued == 0:
                 pass
-            answer = service.get(f"/v1/sweeps/{sweep}/curves?seed=0")
+            answer = service.get(f"/v1/sweeps/{sweep_id}/curves?seed=0")
             gate.set()
             assert_problem(answer, 503)
             assert answer.headers["retry-after"] == "5"
@@ -230,30 +232,30 @@ def test_too_many_at_once_are_told_to_wait(tmp_path, monkeypatch):
         ("figures/phase-diagram", {"x": "d", "y": "gamma", "axes": "1"}, "selection"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_refused(get, part, params, field):
+def test_views_without_data_are_rejected(get, part, params, field):
     assert_problem(get(part, **params), 422, field=field)
 
 
 @pytest.mark.parametrize("view", QUERIES)
-def test_no_view_answers_too_many_numbers(get, view, monkeypatch):
-    """One place for all but curves, which count what they read before they do."""
-    monkeypatch.setattr("sweep_service.analysis.curves.MOST_NUMBERS", 3)
-    monkeypatch.setattr("sweep_service.analysis.views.MOST_TOLD", 3)
-    words = {**QUERIES[view], "p": "4"}  # none of which was asked for before
+def test_views_limit_size_of_json(get, view, monkeypatch):
+    """One limit for all views; curves have their own, which is checked before reading."""
+    monkeypatch.setattr("sweep_service.analysis.curves.MAX_STORED_NUMBERS", 3)
+    monkeypatch.setattr("sweep_service.analysis.views.MAX_JSON_NUMBERS", 3)
+    words = {**QUERIES[view], "p": "4"}  # not cached
     assert_problem(
-        get(f"figures/{view}", **words), 422, "must be at most 3 to read: select some of", field=view
+        get(f"figures/{view}", **words), 422, "must be at most 3 numbers: select some of", field=view
     )
     if view != "curves":
         assert get(f"figures/{view}", **words, format="svg").status_code == 200
 
 
-def test_the_catalogue_names_every_view(service):
-    found = service.get("/v1/catalogue").json()["views"]
-    assert [one["name"] for one in found] == list(VIEWS)
+def test_catalogue_lists_every_view(service):
+    content = service.get("/v1/catalogue").json()["views"]
+    assert [view["name"] for view in content] == list(VIEWS)
 
 
-def test_the_document_names_every_view(service, get):
+def test_openapi_lists_every_view(service, get):
     described = service.get("/openapi.json").json()["paths"]["/v1/sweeps/{id}/figures/{view}"]["get"]
-    view = next(one for one in described["parameters"] if one["name"] == "view")
+    view = next(parameter for parameter in described["parameters"] if parameter["name"] == "view")
     assert view["schema"]["enum"] == list(VIEWS)
     assert_problem(get("figures/curve"), 422, "did you mean 'curves'?", "histograms", field="view")

@@ -1,4 +1,4 @@
-"""Whatever is asked, of whatever route, finds no 5xx; and what is described answers as described."""
+"""No request gives a 5xx response, and documented routes respond as documented."""
 
 import re
 import threading
@@ -16,14 +16,14 @@ from schemathesis import checks
 from starlette.routing import Mount, Route
 
 from sweep_service.api.app import create_app
-from sweep_service.api.serve import configured
+from sweep_service.api.serve import uvicorn_config
 from sweep_service.api.settings import Settings
-from sweep_service.execution.conductor import IS_ID
+from sweep_service.execution.conductor import SWEEP_ID_PATTERN
 from sweep_service.execution.executors import SerialExecutor
 
-# Small enough that whatever is accepted is computed in a moment.
+# Limits so small that every accepted sweep is computed in a moment.
 LIMITS = {"max_points": 50, "max_core_hours": 1e-4, "max_bytes": 1 << 24, "max_active": 10_000}
-LIMITS |= {"rate": 0, "rate_heavy": 0}  # nobody asks as often
+LIMITS |= {"rate": 0, "rate_heavy": 0}  # the tests send more requests than any client
 SPEC = {
     "axes": {"d": [10, 20], "p": 4, "gamma": [0.1, 0.5], "regime": "classical"},
     "fixed": {"k": 2}, "seeds": 2, "time": {"max": 2, "samples": 5},
@@ -39,7 +39,7 @@ CHECKS = [
 def service(tmp_path_factory):
     settings = Settings(data=tmp_path_factory.mktemp("data"), **LIMITS)
     app = create_app(settings, lambda folder, stopped: SerialExecutor(stopped))
-    server = uvicorn.Server(configured(app, settings, port=0))
+    server = uvicorn.Server(uvicorn_config(app, settings, port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -47,21 +47,21 @@ def service(tmp_path_factory):
         time.sleep(0.01)
     host, port = server.servers[0].sockets[0].getsockname()
     yield app, f"http://{host}:{port}"
-    app.state.engine.hush()
+    app.state.conductor_thread.request_stop()
     server.should_exit = True
     thread.join()
 
 
 @pytest.fixture(scope="module")
 def stored(service):
-    """A sweep that is there, so that what is made up also meets one."""
+    """The id of an existing sweep, so that random requests also reach one."""
     app, _ = service
-    engine = app.state.engine
+    conductor_thread = app.state.conductor_thread
     from sweep_service.planning.spec import SweepSpec
 
-    sweep, _ = engine.ask(lambda conductor: conductor.submit(SweepSpec.parse(SPEC)))
+    sweep, _ = conductor_thread.call(lambda conductor: conductor.submit(SweepSpec.parse(SPEC)))
     end = time.monotonic() + 60
-    while not engine.ledger.sweep(sweep.id).state.ended:
+    while not conductor_thread.ledger.sweep(sweep.id).state.has_ended:
         assert time.monotonic() < end
         time.sleep(0.05)
     return sweep.id
@@ -90,7 +90,9 @@ def fuzz(document, operation, stored, **settings):
     def made_up(case, real):
         wanted = CHECKS
         if "id" in (case.path_parameters or {}) and method != "DELETE" and real:
-            if not IS_ID.fullmatch(str(case.path_parameters["id"])):  # which may have been all that was wrong
+            if not SWEEP_ID_PATTERN.fullmatch(
+                str(case.path_parameters["id"])
+            ):  # a malformed id may be the only error
                 wanted = [check for check in CHECKS if check is not checks.negative_data_rejection]
             case.path_parameters["id"] = stored
         case.call_and_validate(checks=wanted)
@@ -99,18 +101,18 @@ def fuzz(document, operation, stored, **settings):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_made_up_requests(document, operation, stored):
+def test_random_documented_requests(document, operation, stored):
     fuzz(document, operation, stored, max_examples=15, derandomize=True)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_thousands_of_made_up_requests(document, operation, stored):
+def test_thousands_of_random_documented_requests(document, operation, stored):
     fuzz(document, operation, stored, max_examples=300)
 
 
-# ---- routes that are not described: pages, files, the store, the dashboard
+# ---- undocumented routes: pages, static files, the Zarr store, the dashboard
 
 
 def every_route(found):
@@ -123,7 +125,7 @@ def every_route(found):
 
 
 def hidden():
-    """METHOD path of each that the document does not have; a mount takes any path below its own."""
+    """Return `METHOD path` of all routes that are not in the document; a mount has any path below it."""
     for route in every_route(create_app(Settings(data="nowhere")).routes):
         if isinstance(route, Mount):
             yield f"GET {route.path}/{{path:path}}"
@@ -155,7 +157,7 @@ HEADERS = st.dictionaries(st.sampled_from(NAMES), LIKELY | VALUES, max_size=3)
 
 
 def fuzz_hidden(service, operation, stored, **settings):
-    """By parts that are likely, odd or both, put into the places of a path."""
+    """Fill a path with likely and odd segments."""
     method, _, template = operation.partition(" ")
     names = re.findall(r"\{(\w+)(:path)?\}", template)
     parts = st.fixed_dictionaries(
@@ -175,7 +177,7 @@ def fuzz_hidden(service, operation, stored, **settings):
             path = path.replace(f"{{{name}{deep}}}", quote(word, safe="") if twice else word)
         given = {name: value.encode("latin-1") for name, value in headers.items()}
         answer = client.request(method, f"{url}{path}", params=query, headers=given)
-        away = "/dask" in template and answer.status_code == 503  # there is no Dask here
+        away = "/dask" in template and answer.status_code == 503  # without Dask
         assert answer.status_code < 500 or away, (answer.request, answer.text[:500])
         assert "Traceback" not in answer.text
 
@@ -184,19 +186,19 @@ def fuzz_hidden(service, operation, stored, **settings):
 
 
 @pytest.mark.parametrize("operation", HIDDEN)
-def test_made_up_requests_that_are_not_described(service, operation, stored):
+def test_random_undocumented_requests(service, operation, stored):
     fuzz_hidden(service, operation, stored, max_examples=20, derandomize=True)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("operation", HIDDEN)
-def test_thousands_of_made_up_requests_that_are_not_described(service, operation, stored):
+def test_thousands_of_random_undocumented_requests(service, operation, stored):
     fuzz_hidden(service, operation, stored, max_examples=1000)
 
 
-def test_every_route_is_tried():
-    """By one of the two; the websocket has its own tests of who may open it and where it leads."""
+def test_every_route_is_fuzzed():
+    """By one of the two tests. The websocket has its own tests, of access and of its target."""
     tried = {operation.partition(" ")[2] for operation in [*OPERATIONS, *HIDDEN]}
     for route in every_route(create_app(Settings(data="nowhere")).routes):
         if isinstance(route, APIWebSocketRoute):

@@ -1,4 +1,4 @@
-"""Lines of the log: one for each record, as JSON or as text, whatever a client has sent."""
+"""Log lines: one per record, as JSON or text, whatever a client sends."""
 
 import io
 import json
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sweep_service.api import logs
-from tests.api.served import another, until
+from tests.api.served import until
+from tests.specs import distinct_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD = 'evil\n{"event": "sweep_state"}\r\x1b[2Jend\u2028x'
@@ -18,13 +19,14 @@ BAD = 'evil\n{"event": "sweep_state"}\r\x1b[2Jend\u2028x'
 
 @pytest.fixture
 def written(capsys):
-    """What is written since; the loggers are as they were in the end."""
-    names = ("", *logging.root.manager.loggerDict, *logs.CHATTY)
-    before = {(one := logging.getLogger(name)): (one.handlers[:], one.level, one.propagate) for name in names}
+    """The log written since; the loggers are restored afterwards."""
+    names = ("", *logging.root.manager.loggerDict, *logs.VERBOSE_LOGGERS)
+    loggers = [logging.getLogger(name) for name in names]
+    before = {logger: (logger.handlers[:], logger.level, logger.propagate) for logger in loggers}
     yield lambda: capsys.readouterr().err
-    for one, (handlers, level, propagate) in before.items():
-        one.handlers[:], one.propagate = handlers, propagate
-        one.setLevel(level)
+    for logger, (handlers, level, propagate) in before.items():
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 class Terminal(io.StringIO):
@@ -32,8 +34,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_json_has_a_line_for_each_record_with_what_came_along(written):
-    logs.begin("json")
+def test_json_log_has_one_line_per_record_with_extra_fields(written):
+    logs.configure_logging("json")
     logging.getLogger("some").warning("it is %s", BAD, extra={"event": "odd", "sweep": BAD, "path": logs})
     try:
         raise ValueError(BAD)
@@ -50,11 +52,11 @@ def test_json_has_a_line_for_each_record_with_what_came_along(written):
     assert second["trace"].startswith("Traceback")
 
 
-def test_what_others_write_is_of_the_same_form(written):
-    """Dask gives its loggers handlers of their own, and tells of trouble in many lines."""
+def test_other_loggers_use_the_same_format(written):
+    """Dask installs its own handlers, and logs errors in many lines."""
     parent, log = logging.getLogger("distributed"), logging.getLogger("distributed.client")
     parent.handlers, parent.propagate = [logging.StreamHandler()], False
-    logs.begin("json")
+    logs.configure_logging("json")
     try:
         raise OSError("gone")
     except OSError:
@@ -64,8 +66,8 @@ def test_what_others_write_is_of_the_same_form(written):
     assert (line["logger"], line["message"], line["level"]) == ("distributed.client", "lost", "error")
 
 
-def test_text_has_lines_that_nobody_can_forge(written):
-    logs.begin("text")
+def test_text_log_lines_cannot_be_forged(written):
+    logs.configure_logging("text")
     log = logging.getLogger("some")
     log.warning("it is %s", BAD, extra={"event": "odd"})
     log.info("request", extra={"event": "request", "path": BAD, "status": 200})
@@ -87,38 +89,38 @@ def test_text_has_lines_that_nobody_can_forge(written):
     [(None, False, True), (None, True, False), ("text", False, False), ("json", True, True)],
 )
 @pytest.mark.usefixtures("written")
-def test_a_terminal_is_for_people_unless_somebody_wishes(monkeypatch, wish, terminal, is_json):
+def test_default_log_format_depends_on_terminal(monkeypatch, wish, terminal, is_json):
     stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    logs.begin(wish)
+    logs.configure_logging(wish)
     logging.getLogger("some").info("well")
     assert stream.getvalue().startswith("{") is is_json
 
 
-def test_what_happens_to_a_sweep_has_lines(held, caplog):
-    """With names that programs can rely on."""
+def test_events_of_sweep_are_logged(held, caplog):
+    """With stable event names."""
     caplog.set_level(logging.INFO)
-    sweep = held.submit({**another(40), "name": "a name"})
-    held.post(f"/v1/sweeps/{sweep}/pause")
-    held.post(f"/v1/sweeps/{sweep}/resume")
+    sweep_id = held.submit({**distinct_spec(40), "name": "a name"})
+    held.post(f"/v1/sweeps/{sweep_id}/pause")
+    held.post(f"/v1/sweeps/{sweep_id}/resume")
     held.executor.let()
-    held.ended(sweep)
-    held.delete(f"/v1/sweeps/{sweep}")
+    held.wait_until_ended(sweep_id)
+    held.delete(f"/v1/sweeps/{sweep_id}")
 
     def told():
-        return [vars(one) for one in caplog.records if getattr(one, "sweep", "") == sweep]
+        return [vars(record) for record in caplog.records if getattr(record, "sweep", "") == sweep_id]
 
     until(lambda: told()[-1]["event"] == "sweep_removed")
     first, *rest, _ = told()
     assert (first["event"], first["sweep_name"], first["runs"]) == ("sweep_added", "a name", 4)
-    assert {one["event"] for one in rest} == {"sweep_state"}
-    assert [one["state"] for one in rest] == ["paused", "queued", "running", "completed"]
-    asked = [vars(one) for one in caplog.records if getattr(one, "event", "") == "request"]
+    assert {event["event"] for event in rest} == {"sweep_state"}
+    assert [event["state"] for event in rest] == ["paused", "queued", "running", "completed"]
+    asked = [vars(record) for record in caplog.records if getattr(record, "event", "") == "request"]
     assert {"request_id", "method", "path", "status", "ms"} <= set(asked[0])
 
 
-def test_operations_names_every_event():
-    """And no other."""
+def test_documentation_lists_every_log_event():
+    """And no others."""
     sources = [file for part in ("api", "workers", "sweep_service") for file in (ROOT / part).rglob("*.py")]
     there = {name for file in sources for name in re.findall(r'"event": "(\w+)"', file.read_text("utf-8"))}
     text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Logs\n")[2]

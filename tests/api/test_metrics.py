@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: they add up, they are there in every trouble, and strangers add none."""
+"""Metrics: they are consistent, available during failures, and clients cannot create series."""
 
 import threading
 
@@ -8,16 +8,17 @@ import sqlalchemy as sa
 import xarray as xr
 from prometheus_client.parser import text_string_to_metric_families
 
-from sweep_service.api.status_cache import Board
+from sweep_service.api.status_cache import StatusCache
 from sweep_service.execution import executors
 from sweep_service.execution.merger import Merger
 from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.store.ledger import State
-from tests.api.served import another, until
+from tests.api.served import until
+from tests.specs import distinct_spec
 
 
 def numbers(service):
-    """Samples by name and labels."""
+    """Return samples by name and labels."""
     answer = service.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     return {
@@ -33,7 +34,7 @@ def seen(route, method="GET", status="200"):
 
 @pytest.fixture
 def since(held):
-    """How much a number has grown since the beginning of a test."""
+    """A function that returns the increase of a metric since the test began."""
     before = numbers(held)
 
     def grown(name, **labels):
@@ -43,26 +44,28 @@ def since(held):
     return grown
 
 
-def test_numbers_for_prometheus(held):
-    queued = held.submit(another(1))
-    found = numbers(held)
+def test_metrics_are_prometheus_text(held):
+    queued = held.submit(distinct_spec(1))
+    metrics = numbers(held)
     for state in State:
         listed = held.get("/v1/sweeps", params={"state": state.value, "limit": 500}).json()["sweeps"]
-        assert found["sweep_sweeps", (("state", state.value),)] == len(listed)
-    assert found["sweep_sweeps", (("state", "queued"),)] >= 1
-    assert found["sweep_threads", ()] == found["sweep_workers", ()] == found["sweep_conducting", ()] == 1
-    assert found["sweep_waiting", ()] == found["sweep_merge_lag_seconds", ()] == 0
-    assert found["sweep_free_bytes", ()] > 0
-    assert found["process_resident_memory_bytes", ()] > 1e7
-    assert found["process_open_fds", ()] > 3
-    before = found.get(seen("/v1/sweeps/{id}"), 0)
+        assert metrics["sweep_sweeps", (("state", state.value),)] == len(listed)
+    assert metrics["sweep_sweeps", (("state", "queued"),)] >= 1
+    assert (
+        metrics["sweep_threads", ()] == metrics["sweep_workers", ()] == metrics["sweep_conducting", ()] == 1
+    )
+    assert metrics["sweep_waiting", ()] == metrics["sweep_merge_lag_seconds", ()] == 0
+    assert metrics["sweep_free_bytes", ()] > 0
+    assert metrics["process_resident_memory_bytes", ()] > 1e7
+    assert metrics["process_open_fds", ()] > 3
+    before = metrics.get(seen("/v1/sweeps/{id}"), 0)
     for _ in range(3):
         held.sweep(queued)
     assert numbers(held)[seen("/v1/sweeps/{id}")] == before + 3
 
 
-def test_strangers_add_no_names_to_the_numbers(service):
-    """Or anybody could fill the memory of the service and of Prometheus."""
+def test_clients_cannot_create_series(service):
+    """Otherwise a client could fill the memory of the service and of Prometheus."""
     for number in range(5):
         service.get(f"/made-up-{number}")
         service.get(f"/v1/sweeps/20260101-00000{number}-00000000/zarr/{number}")
@@ -75,8 +78,8 @@ def test_strangers_add_no_names_to_the_numbers(service):
     assert 'method="other"' in text
 
 
-def test_a_sweep_is_counted_on_its_way(held, since):
-    sweep = held.submit(another(20))
+def test_sweep_is_counted_in_every_state(held, since):
+    sweep_id = held.submit(distinct_spec(20))
     assert since("sweep_runs", status="pending") == 4
     bundles = since("sweep_bundles", progress="pending")
     assert bundles > 0
@@ -85,7 +88,7 @@ def test_a_sweep_is_counted_on_its_way(held, since):
     held.executor.let(computes=0)
     until(lambda: since("sweep_tasks") == min(2, bundles))
     held.executor.let()
-    held.ended(sweep)
+    held.wait_until_ended(sweep_id)
     assert since("sweep_runs", status="pending") == since("sweep_bundles", progress="pending") == 0
     assert since("sweep_runs", status="done") == 4
     assert since("sweep_queue_seconds") == pytest.approx(0.0, abs=1e-9)
@@ -96,10 +99,10 @@ def test_a_sweep_is_counted_on_its_way(held, since):
     assert since("sweep_merge_seconds_sum") > 0
 
 
-def test_steps_and_seconds_by_engine_are_those_of_the_dataset(held, since):
+def test_steps_and_seconds_equal_those_of_dataset(held, since):
     held.executor.let()
-    sweep = held.done(another(21))
-    with xr.open_zarr(held.folder.dataset_path(sweep), chunks=None) as stored:
+    sweep_id = held.complete(distinct_spec(21))
+    with xr.open_zarr(held.folder.dataset_path(sweep_id), chunks=None) as stored:
         steps, busy = int(stored.sgd_steps.sum()), float(stored.sgd_seconds.sum())
         theory = float(stored.ode_seconds.sum())
     taken = {name: since("sweep_steps_total", engine=name) for name in SIMULATORS}
@@ -112,16 +115,16 @@ def test_steps_and_seconds_by_engine_are_those_of_the_dataset(held, since):
     assert since("sweep_computed_runs_total", engine="classical") == 0
 
 
-def test_what_waits_to_be_merged_is_told_while_the_conductor_is_busy(held, since, monkeypatch):
+def test_unmerged_parts_are_counted_while_conductor_is_busy(held, since, monkeypatch):
     entered, release, merge = threading.Event(), threading.Event(), Merger.merge
 
-    def slow(self, sweep):
+    def slow(self, sweep_id):
         entered.set()
         assert release.wait(60.0)
-        merge(self, sweep)
+        merge(self, sweep_id)
 
     monkeypatch.setattr(Merger, "merge", slow)
-    sweep = held.submit(another(22))
+    sweep_id = held.submit(distinct_spec(22))
     held.executor.let()
     assert entered.wait(60.0)
     try:
@@ -130,42 +133,44 @@ def test_what_waits_to_be_merged_is_told_while_the_conductor_is_busy(held, since
         assert until(lambda: since("sweep_merge_lag_seconds") > first > 0)
     finally:
         release.set()
-    held.ended(sweep)
+    held.wait_until_ended(sweep_id)
     assert since("sweep_parts_waiting") == since("sweep_merge_lag_seconds") == 0
 
 
-def test_bundles_that_fail_are_counted(held, since, monkeypatch):
+def test_failed_bundles_are_counted(held, since, monkeypatch):
     def broken(*_):
         raise RuntimeError("out of order")
 
     monkeypatch.setattr(executors, "run_task", broken)
     held.executor.let()
-    bundles = held.ended(held.submit(another(23))) and since("sweep_bundles", progress="merged")
+    bundles = held.wait_until_ended(held.submit(distinct_spec(23))) and since(
+        "sweep_bundles", progress="merged"
+    )
     assert since("sweep_bundles_ended_total", result="failed") == 3 * bundles
     assert since("sweep_runs", status="failed") == 4
     assert since("sweep_bundles_ended_total", result="done") == since("sweep_parts_waiting") == 0
 
 
-def test_readers_of_events_are_counted(held, since):
-    sweep = held.submit(another(24))
-    with held.stream("GET", f"/v1/sweeps/{sweep}/events") as answer:
+def test_event_streams_are_counted(held, since):
+    sweep_id = held.submit(distinct_spec(24))
+    with held.stream("GET", f"/v1/sweeps/{sweep_id}/events") as answer:
         lines = answer.iter_lines()
         next(lines)
         assert since("sweep_event_streams") == 1
     until(lambda: since("sweep_event_streams") == 0)
 
 
-def test_without_a_ledger_and_a_disk_there_are_numbers_all_the_same(held, monkeypatch):
+def test_metrics_without_ledger_and_disk(held, monkeypatch):
     def broken(*_, **__):
         raise sa.exc.OperationalError("disk I/O error", None, Exception())
 
     def gone(_):
         raise OSError("gone")
 
-    monkeypatch.setattr(Board, "page", broken)
+    monkeypatch.setattr(StatusCache, "query", broken)
     monkeypatch.setattr(type(held.folder), "free_bytes", gone)
-    found = numbers(held)
-    assert ("sweep_runs", (("status", "done"),)) not in found
-    assert ("sweep_free_bytes", ()) not in found
-    assert found["sweep_conducting", ()] == 1
-    assert np.isfinite(found["sweep_merge_lag_seconds", ()])
+    metrics = numbers(held)
+    assert ("sweep_runs", (("status", "done"),)) not in metrics
+    assert ("sweep_free_bytes", ()) not in metrics
+    assert metrics["sweep_conducting", ()] == 1
+    assert np.isfinite(metrics["sweep_merge_lag_seconds", ()])

@@ -1,4 +1,4 @@
-"""`sweep serve` as a process with Dask workers: followed, read from elsewhere, steered, killed, ended."""
+"""`sweep serve` as a process with Dask workers: events, remote reading, actions, crashes, shutdown."""
 
 import json
 import os
@@ -24,11 +24,12 @@ from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from tests.api.served import LONG, SMALL, TINY, told, until
-from tests.service import ROOT, breakable, start_service
+from tests.api.served import parse_events, until
+from tests.service import ROOT, breakable_environment, start_service
+from tests.specs import SMALL_SPEC, TINY_SPEC, VERY_LONG_SPEC
 
 TOKEN = "open-sesame-4711"
-# Some seconds of work in a dozen bundles: time to be killed in.
+# Some seconds of work in a dozen bundles, so that the service can be killed meanwhile.
 MANY = {
     "axes": {"d": [100, 160], "p": [4, 8], "gamma": [0.1, 0.2], "regime": "classical_noise"},
     "fixed": {"k": 2, "noise": 1e-3},
@@ -37,21 +38,21 @@ MANY = {
     "time": {"max": 60.0, "samples": 5},
     "observables": ["risk"],
 }
-MIXED = {**LONG, "name": "short and long", "axes": {**LONG["axes"], "d": [4, 200]}}
+MIXED = {**VERY_LONG_SPEC, "name": "short and long", "axes": {**VERY_LONG_SPEC["axes"], "d": [4, 200]}}
 READER = """
 import pickle, sys
 import xarray as xr
 print("ready", flush=True)
 for line in sys.stdin:
     url, path = line.split()
-    with xr.open_zarr(url, chunks=None) as found:
-        pickle.dump(found.load(), open(path, "wb"))
+    with xr.open_zarr(url, chunks=None) as dataset:
+        pickle.dump(dataset.load(), open(path, "wb"))
     print("done", flush=True)
 """
 
 
 class Real:
-    """A service and a client of it."""
+    """A service process and a client."""
 
     def __init__(self, service, headers=None):
         self.service, self.url = service, service.url
@@ -60,48 +61,48 @@ class Real:
     def get(self, path, **params):
         return self.client.get(path, params=params).raise_for_status()
 
-    def act(self, sweep, action, **options):
-        return self.client.post(f"/v1/sweeps/{sweep}/{action}", **options).raise_for_status().json()
+    def act(self, sweep_id, action, **options):
+        return self.client.post(f"/v1/sweeps/{sweep_id}/{action}", **options).raise_for_status().json()
 
     def submit(self, spec):
         answer = self.client.post("/v1/sweeps", json=spec)
         assert answer.status_code == 202, answer.text
         return answer.json()["id"]
 
-    def sweep(self, sweep):
-        return self.get(f"/v1/sweeps/{sweep}").json()
+    def sweep(self, sweep_id):
+        return self.get(f"/v1/sweeps/{sweep_id}").json()
 
     @contextmanager
-    def events(self, sweep, after=None):
+    def events(self, sweep_id, after=None):
         headers = {"Last-Event-ID": str(after)} if after is not None else {}
-        with self.client.stream("GET", f"/v1/sweeps/{sweep}/events", headers=headers) as answer:
+        with self.client.stream("GET", f"/v1/sweeps/{sweep_id}/events", headers=headers) as answer:
             assert answer.status_code == 200
-            yield told(answer.iter_lines())
+            yield parse_events(answer.iter_lines())
 
-    def followed(self, sweep, after=None):
-        """All its events, to its end."""
-        with self.events(sweep, after) as found:
-            return list(found)
+    def followed(self, sweep_id, after=None):
+        """Return all events of a sweep until it ends."""
+        with self.events(sweep_id, after) as events:
+            return list(events)
 
     def children(self):
         return psutil.Process(self.service.process.pid).children(recursive=True)
 
     def load(self, seconds=1.0):
-        """Cores that its workers are using."""
+        """Return the number of cores that the workers use."""
 
         def used():
-            return sum(sum(one.cpu_times()[:2]) for one in self.children())
+            return sum(sum(process.cpu_times()[:2]) for process in self.children())
 
         before = used()
         clock.sleep(seconds)
         return (used() - before) / seconds
 
     def until_busy(self):
-        """Though others use the machine too, and workers step back for them."""
+        """Wait until workers compute. The bound is low, because other processes use the machine too."""
         until(lambda: self.load() > 0.1)
 
     def idle_after(self):
-        """Seconds until no worker computes any more."""
+        """Return the seconds until no worker computes."""
         began = clock.monotonic()
         until(lambda: self.load(0.5) < 0.05, 30.0)
         return clock.monotonic() - began
@@ -119,25 +120,25 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def real(data, faults):
-    service = start_service(data, workers=2, env=breakable(faults))
-    found = Real(service)
+    service = start_service(data, workers=2, env=breakable_environment(faults))
+    result = Real(service)
     try:
-        yield found
+        yield result
     finally:
-        found.client.close()
+        result.client.close()
         service.close()
 
 
 @pytest.fixture(scope="module")
 def small(real):
-    """A sweep that has ended, and all that was told of it."""
-    sweep = real.submit(SMALL)
-    return sweep, real.followed(sweep)
+    """The id of an ended sweep, and its events."""
+    sweep_id = real.submit(SMALL_SPEC)
+    return sweep_id, real.followed(sweep_id)
 
 
 @pytest.fixture(scope="module")
 def reader():
-    """Opens datasets by URL in a process of its own."""
+    """A process that opens datasets by URL."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [sys.executable, "-c", READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
@@ -155,97 +156,101 @@ def reader():
         process.stdin.close()
 
 
-def stored(data, sweep):
-    with xr.open_zarr(DataFolder(data).dataset_path(sweep), chunks=None) as found:
-        return found.load()
+def stored(data, sweep_id):
+    with xr.open_zarr(DataFolder(data).dataset_path(sweep_id), chunks=None) as dataset:
+        return dataset.load()
 
 
 def results(dataset):
     return dataset.drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore").drop_attrs(deep=False)
 
 
-# ---- a sweep from its beginning to its end
+# ---- the life of a sweep
 
 
-def test_a_sweep_is_followed_to_its_end(real, small):
-    sweep, found = small
-    assert [one.data["state"] for one in found if one.kind == "state"] == ["queued", "running", "completed"]
-    ids = [one.id for one in found]
+def test_sweep_is_followed_to_its_end(real, small):
+    sweep_id, events = small
+    assert [event.data["state"] for event in events if event.kind == "state"] == [
+        "queued",
+        "running",
+        "completed",
+    ]
+    ids = [event.id for event in events]
     assert ids == sorted(set(ids))
-    assert found[-1].data["counts"] == {"done": 24}
-    assert real.sweep(sweep)["state"] == "completed"
+    assert events[-1].data["counts"] == {"done": 24}
+    assert real.sweep(sweep_id)["state"] == "completed"
     assert real.get("/readyz").json() == {**real.get("/readyz").json(), "status": "ready", "threads": 2}
 
 
-def test_every_export(real, data, small):
-    sweep, _ = small
+def test_every_export_format(real, data, small):
+    sweep_id, _ = small
     for kind, about in FORMATS.items():
-        answer = real.get(f"/v1/sweeps/{sweep}/data", format=kind)
+        answer = real.get(f"/v1/sweeps/{sweep_id}/data", format=kind)
         assert answer.headers["content-type"].partition(";")[0] == about.media_type
         assert len(answer.content) > 1000
-    answer = real.get(f"/v1/sweeps/{sweep}/data", format="csv", variables="sgd_risk", d="5", time="2")
-    assert len(answer.text.splitlines()) == 1 + stored(data, sweep).sgd_risk.sel(d=5).isel(time=-1).size
-    assert real.get(f"/v1/sweeps/{sweep}/curves").json()["curves"]
-    assert real.get(f"/v1/sweeps/{sweep}/phase-diagram", x="d", y="gamma").json()["form"] == "grid"
+    answer = real.get(f"/v1/sweeps/{sweep_id}/data", format="csv", variables="sgd_risk", d="5", time="2")
+    assert len(answer.text.splitlines()) == 1 + stored(data, sweep_id).sgd_risk.sel(d=5).isel(time=-1).size
+    assert real.get(f"/v1/sweeps/{sweep_id}/curves").json()["curves"]
+    assert real.get(f"/v1/sweeps/{sweep_id}/phase-diagram", x="d", y="gamma").json()["form"] == "grid"
 
 
-def test_a_growing_sweep_is_read_elsewhere_and_cancelled(real, data, reader, tmp_path):
-    sweep = real.submit(MIXED)
-    with real.events(sweep) as events:
-        first = next(one for one in events if one.data["counts"].get("done"))
+def test_running_sweep_is_read_by_another_process_and_cancelled(real, data, reader, tmp_path):
+    sweep_id = real.submit(MIXED)
+    with real.events(sweep_id) as events:
+        first = next(event for event in events if event.data["counts"].get("done"))
     assert first.data["counts"] == {"done": 1, "pending": 1}
-    url = f"{real.url}/v1/sweeps/{sweep}/zarr"
+    url = f"{real.url}/v1/sweeps/{sweep_id}/zarr"
     growing = reader(url, tmp_path / "growing")
-    assert real.sweep(sweep)["state"] == "running"
-    xr.testing.assert_identical(growing, stored(data, sweep))
+    assert real.sweep(sweep_id)["state"] == "running"
+    xr.testing.assert_identical(growing, stored(data, sweep_id))
     assert growing.sgd_status.sel(d=4).item() == 1
     assert np.isfinite(growing.sgd_risk.sel(d=4)).all()
     assert growing.sgd_status.sel(d=200).item() == 0
     assert np.isnan(growing.sgd_risk.sel(d=200)).all()
     assert real.load() > 0.1
     began = clock.monotonic()
-    about = real.act(sweep, "cancel")
-    assert about["state"] == "cancelled"
-    assert about["counts"] == {"done": 1, "cancelled": 1}
+    description = real.act(sweep_id, "cancel")
+    assert description["state"] == "cancelled"
+    assert description["counts"] == {"done": 1, "cancelled": 1}
     answered = clock.monotonic() - began
     assert answered + real.idle_after() < 30.0  # a busy machine; `make bench` has the seconds
     ended = reader(url, tmp_path / "ended")
-    xr.testing.assert_identical(ended, stored(data, sweep))
+    xr.testing.assert_identical(ended, stored(data, sweep_id))
     xr.testing.assert_identical(ended.sgd_risk, growing.sgd_risk)
 
 
-def test_a_sweep_rests_and_goes_on(real):
-    sweep = real.submit({**LONG, "seeds": [7]})
+def test_sweep_is_paused_and_resumed(real):
+    sweep_id = real.submit({**VERY_LONG_SPEC, "seeds": [7]})
     real.until_busy()
-    assert real.act(sweep, "pause")["state"] == "paused"
+    assert real.act(sweep_id, "pause")["state"] == "paused"
     assert real.idle_after() < 30.0  # a busy machine; `make bench` has the seconds
-    assert real.sweep(sweep)["state"] == "paused"
-    assert real.act(sweep, "resume")["state"] in ("queued", "running")
+    assert real.sweep(sweep_id)["state"] == "paused"
+    assert real.act(sweep_id, "resume")["state"] in ("queued", "running")
     real.until_busy()
-    assert real.sweep(sweep)["state"] == "running"
-    real.client.delete(f"/v1/sweeps/{sweep}").raise_for_status()
+    assert real.sweep(sweep_id)["state"] == "running"
+    real.client.delete(f"/v1/sweeps/{sweep_id}").raise_for_status()
     assert real.idle_after() < 30.0  # a busy machine; `make bench` has the seconds
 
 
-def test_failed_runs_are_computed_again(real, faults):
+def test_failed_runs_are_retried(real, faults):
     (faults / "broken").touch()
-    sweep = real.submit({**TINY, "seeds": [13, 14]})
-    assert real.followed(sweep)[-1].data["counts"] == {"done": 3, "failed": 1}
-    (one,) = real.get(f"/v1/sweeps/{sweep}/failures").json()["failures"]
-    assert one["error"] == "RuntimeError: out of order"
-    last = real.followed(sweep)[-1].id
+    sweep_id = real.submit({**TINY_SPEC, "seeds": [13, 14]})
+    assert real.followed(sweep_id)[-1].data["counts"] == {"done": 3, "failed": 1}
+    (failure,) = real.get(f"/v1/sweeps/{sweep_id}/failures").json()["failures"]
+    assert failure["error"] == "RuntimeError: out of order"
+    last = real.followed(sweep_id)[-1].id
     (faults / "broken").unlink()
-    real.act(sweep, "retry")
-    assert real.followed(sweep, last)[-1].data["counts"] == {"done": 4}
-    assert real.get(f"/v1/sweeps/{sweep}/failures").json()["failures"] == []
+    real.act(sweep_id, "retry")
+    assert real.followed(sweep_id, last)[-1].data["counts"] == {"done": 4}
+    assert real.get(f"/v1/sweeps/{sweep_id}/failures").json()["failures"] == []
 
 
-def test_a_sweep_is_extended_and_removed(real, data, small):
-    sweep, _ = small
-    more = real.act(sweep, "extend", json={"seeds": {"repeat": 3}})
-    assert (more["extends"], more["reused"]) == (sweep, 24)
+def test_sweep_is_extended_and_removed(real, data, small):
+    sweep_id, _ = small
+    more = real.act(sweep_id, "extend", json={"seeds": {"repeat": 3}})
+    assert (more["extends"], more["reused"]) == (sweep_id, 24)
     assert real.followed(more["id"])[-1].data["counts"] == {"done": 32}
-    old = stored(data, sweep)
+    old = stored(data, sweep_id)
     xr.testing.assert_equal(results(stored(data, more["id"]).sel(repeat=[0, 1])), results(old))
     assert real.client.delete(f"/v1/sweeps/{more['id']}").status_code == 204
     assert real.client.get(f"/v1/sweeps/{more['id']}").status_code == 404
@@ -255,8 +260,8 @@ def test_a_sweep_is_extended_and_removed(real, data, small):
 # ---- the dashboard
 
 
-def test_the_dashboard_is_behind_the_same_door(real):
-    page = until(lambda: (found := real.client.get("/dask/status")).status_code == 200 and found)
+def test_dashboard_needs_token(real):
+    page = until(lambda: (response := real.client.get("/dask/status")).status_code == 200 and response)
     assert "Dask" in page.text
     assert len(page.headers.get_list("date")) == 1
     assert "server" not in page.headers
@@ -272,31 +277,31 @@ def test_the_dashboard_is_behind_the_same_door(real):
     assert real.client.get("/dask", follow_redirects=True).text.startswith("<!DOCTYPE html>")
 
 
-def test_the_dashboard_lives(real):
-    """As its page does it: a websocket with a token from the page, by which documents come."""
-    page = until(lambda: (found := real.client.get("/dask/status")).status_code == 200 and found)
+def test_dashboard_websocket_works(real):
+    """Like the dashboard's page: open a websocket with a token from the page, and receive a document."""
+    page = until(lambda: (response := real.client.get("/dask/status")).status_code == 200 and response)
     token = re.search(r'"token":"([^"]+)"', page.text)[1]
     url = real.url.replace("http", "ws", 1) + "/dask/status/ws"
     with connect(url, subprotocols=["bokeh", token], origin=real.url, max_size=None) as socket:
         assert socket.subprotocol == "bokeh"
-        assert kind(socket) == "ACK"
+        assert receive_type(socket) == "ACK"
         for part in ('{"msgid": "1", "msgtype": "PULL-DOC-REQ"}', "{}", "{}"):
             socket.send(part)
-        found = kind(socket)
-        while found != "PULL-DOC-REPLY":  # what has changed meanwhile comes in between
-            found = kind(socket)
+        message_type = receive_type(socket)
+        while message_type != "PULL-DOC-REPLY":  # other changes may come first
+            message_type = receive_type(socket)
     assert real.get("/healthz").json() == {"status": "ok"}
 
 
-def kind(socket):
-    """Of the next message of Bokeh, all of which is read: header, metadata, content, buffers."""
+def receive_type(socket):
+    """Read the next message of Bokeh (header, metadata, content, buffers) and return its type."""
     header = json.loads(socket.recv(timeout=30.0))
     for _ in range(2 + 2 * header.get("num_buffers", 0)):
         socket.recv(timeout=30.0)
     return header["msgtype"]
 
 
-def test_the_dashboard_is_no_way_to_other_places(real):
+def test_dashboard_reaches_no_other_host(real):
     for path in (
         "//example.invalid/",
         "/..%2f..%2fv1/sweeps",
@@ -306,10 +311,10 @@ def test_the_dashboard_is_no_way_to_other_places(real):
         assert real.client.get(f"/dask{path}").status_code in (404, 405), path
 
 
-# ---- a second one
+# ---- a second service
 
 
-def test_one_service_for_a_folder_and_one_for_a_port(real, data, tmp_path):
+def test_folder_and_port_have_one_service(real, data, tmp_path):
     port = real.url.rpartition(":")[2]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     ways = (["--data", data, "--port", "0"], ["--data", tmp_path / "other", "--port", port])
@@ -331,7 +336,7 @@ def test_one_service_for_a_folder_and_one_for_a_port(real, data, tmp_path):
     assert real.get("/healthz").json() == {"status": "ok"}
 
 
-# ---- crashes and ends
+# ---- crashes and shutdown
 
 
 def undisturbed(folder, spec):
@@ -342,49 +347,53 @@ def undisturbed(folder, spec):
 
 
 def gone(processes, seconds):
-    """Wait until none of them is there any more."""
+    """Wait until all these processes have ended."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     assert alive == []
 
 
 @pytest.fixture
 def killable(tmp_path):
-    """Starts services on one folder and one port; all end with the test."""
-    there = []
+    """A function that starts services on one folder and one port; the test ends them all."""
+    started = []
 
     def start(port=None):
         service = start_service(tmp_path / "data", port=port, env={"SWEEP_TOKENS": TOKEN})
-        there.append(Real(service, {"Authorization": f"Bearer {TOKEN}"}))
-        return there[-1]
+        started.append(Real(service, {"Authorization": f"Bearer {TOKEN}"}))
+        return started[-1]
 
     yield start
-    for one in there:
-        one.client.close()
-        one.service.close()
+    for real in started:
+        real.client.close()
+        real.service.close()
 
 
-def test_a_killed_service_goes_on(killable, tmp_path):
+def test_killed_service_resumes(killable, tmp_path):
     real = killable()
-    sweep = real.submit(MANY)
-    with real.events(sweep) as events:
-        last = next(one for one in events if one.kind == "progress")
+    sweep_id = real.submit(MANY)
+    with real.events(sweep_id) as events:
+        last = next(event for event in events if event.kind == "progress")
         children = real.children()
         real.service.kill()
     assert last.data["bundles_left"] > 0
     again = killable(int(real.url.rpartition(":")[2]))
     assert again.url == real.url
-    # Nobody asks for it: it goes on by itself, and a reader goes on where it was.
-    rest = again.followed(sweep, last.id)
-    assert min(one.id for one in rest) > last.id
-    assert [one.data["state"] for one in rest if one.kind == "state"] == ["queued", "running", "completed"]
+    # The sweep continues without a request, and the event stream resumes.
+    rest = again.followed(sweep_id, last.id)
+    assert min(event.id for event in rest) > last.id
+    assert [event.data["state"] for event in rest if event.kind == "state"] == [
+        "queued",
+        "running",
+        "completed",
+    ]
     assert rest[-1].data["counts"] == {"done": 32}
-    found = stored(tmp_path / "data", sweep)
-    xr.testing.assert_identical(results(found), results(undisturbed(tmp_path / "alone", MANY)))
-    gone(children, 30.0)  # workers notice that nobody conducts them
+    dataset = stored(tmp_path / "data", sweep_id)
+    xr.testing.assert_identical(results(dataset), results(undisturbed(tmp_path / "alone", MANY)))
+    gone(children, 30.0)  # workers notice that their scheduler is gone
 
 
-def test_a_service_that_is_stopped_while_it_starts_ends(tmp_path):
-    """From the first seconds on, in which it imports what it needs."""
+def test_service_stopped_while_starting_ends(tmp_path):
+    """Even in the first seconds, while it imports packages."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [sys.executable, "-m", "sweep_service.cli", "serve", "--data", str(tmp_path / "data"), "--port", "0"],
@@ -400,16 +409,16 @@ def test_a_service_that_is_stopped_while_it_starts_ends(tmp_path):
         process.communicate()
 
 
-def test_a_stopped_service_ends_with_all_that_is_open(killable, tmp_path):
+def test_stopped_service_closes_open_streams(killable, tmp_path):
     real = killable()
-    sweep = real.submit(LONG)
+    sweep_id = real.submit(VERY_LONG_SPEC)
     real.until_busy()
     children = real.children()
-    with real.events(sweep) as events:
+    with real.events(sweep_id) as events:
         assert next(events).data["state"] == "queued"
         began = clock.monotonic()
         real.service.process.send_signal(signal.SIGTERM)
-        list(events)  # to its end
+        list(events)  # until the stream ends
         assert real.service.process.wait(10.0) == 0
     gone(children, 10.0)
     assert clock.monotonic() - began < 10.0
@@ -419,5 +428,5 @@ def test_a_stopped_service_ends_with_all_that_is_open(killable, tmp_path):
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     assert {line["level"] for line in lines} == {"info"}, log
     assert {"request_id", "method", "path", "status", "ms"} <= set(lines[-1])
-    with Conductor(DataFolder(tmp_path / "data"), SerialExecutor()) as conductor:  # whole, and free
-        assert conductor.ledger.sweep(sweep).state == "queued"
+    with Conductor(DataFolder(tmp_path / "data"), SerialExecutor()) as conductor:  # undamaged and unlocked
+        assert conductor.ledger.sweep(sweep_id).state == "queued"

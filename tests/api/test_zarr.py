@@ -1,4 +1,4 @@
-"""The store by HTTP: the very bytes, by ranges and tags, and nothing that is not of it."""
+"""The Zarr store over HTTP: exact bytes, ranges, ETags, and no other files."""
 
 import os
 import socket
@@ -13,32 +13,32 @@ from tests.api.served import assert_problem, until
 
 
 @pytest.fixture(scope="module")
-def root(service, sweep):
-    return service.folder.dataset_path(sweep)
+def root(service, sweep_id):
+    return service.folder.dataset_path(sweep_id)
 
 
 @pytest.fixture(scope="module")
-def base(sweep):
-    return f"/v1/sweeps/{sweep}/zarr"
+def base(sweep_id):
+    return f"/v1/sweeps/{sweep_id}/zarr"
 
 
 @pytest.fixture(scope="module")
 def chunk(root):
     """The path of a chunk in the store."""
-    found = next(path for path in sorted(root.glob("sgd_risk/c/**/*")) if path.is_file())
-    return str(found.relative_to(root))
+    result = next(path for path in sorted(root.glob("sgd_risk/c/**/*")) if path.is_file())
+    return str(result.relative_to(root))
 
 
 @pytest.fixture
 def large(root):
-    """An object that is sent block by block; longer than what fits in buffers on the way."""
+    """A large object, which is sent in blocks and exceeds all network buffers."""
     path = root / "large"
     path.write_bytes(os.urandom(1 << 20) * 24)
     yield path
     path.unlink()
 
 
-def test_every_object_is_sent_as_it_is(service, root, base):
+def test_objects_are_sent_unchanged(service, root, base):
     files = [path for path in root.rglob("*") if path.is_file()]
     assert len(files) > 20
     for path in files:
@@ -51,12 +51,12 @@ def test_every_object_is_sent_as_it_is(service, root, base):
         assert "content-encoding" not in answer.headers
 
 
-def test_it_opens_by_its_address(service, root, base):
+def test_dataset_opens_by_url(service, root, base):
     with xr.open_zarr(root, chunks=None) as local, xr.open_zarr(f"{service.url}{base}", chunks=None) as there:
         xr.testing.assert_identical(there.load(), local.load())
 
 
-def test_the_head_is_that_of_the_whole(service, base, chunk):
+def test_head_equals_headers_of_get(service, base, chunk):
     for name in (chunk, "zarr.json"):
         whole, head = service.get(f"{base}/{name}"), service.head(f"{base}/{name}")
         assert (head.status_code, head.content) == (200, b"")
@@ -78,7 +78,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize("wanted", RANGES)
-def test_a_range(service, root, base, chunk, wanted):
+def test_range_is_returned(service, root, base, chunk, wanted):
     whole = (root / chunk).read_bytes()
     answer = service.get(f"{base}/{chunk}", headers={"Range": wanted})
     assert answer.status_code == 206
@@ -89,7 +89,7 @@ def test_a_range(service, root, base, chunk, wanted):
 
 
 @pytest.mark.parametrize("wanted", ["bytes={size}-", "bytes={size}-{size}", "bytes=999999999-", "bytes=-0"])
-def test_a_range_beyond_the_end(service, root, base, chunk, wanted):
+def test_range_beyond_end_is_rejected(service, root, base, chunk, wanted):
     size = (root / chunk).stat().st_size
     answer = service.get(f"{base}/{chunk}", headers={"Range": wanted.format(size=size)})
     assert_problem(answer, 416)
@@ -103,18 +103,18 @@ def test_a_range_beyond_the_end(service, root, base, chunk, wanted):
         "bytes=0x1-", "bytes=" + "9" * 5000 + "-", "bytes=1.5-2", "bytes=²-³", "bytes=5-2",
     ],
 )  # fmt: skip
-def test_what_is_no_range_is_passed_over(service, root, base, chunk, wanted):
+def test_invalid_range_is_ignored(service, root, base, chunk, wanted):
     answer = service.get(f"{base}/{chunk}", headers={"Range": wanted.encode()})
     assert (answer.status_code, answer.content) == (200, (root / chunk).read_bytes())
 
 
-def test_a_head_has_no_range(service, base, chunk):
-    """It is defined for GET alone."""
+def test_head_ignores_range(service, base, chunk):
+    """Ranges are defined for GET only."""
     head = service.head(f"{base}/{chunk}", headers={"Range": "bytes=0-0"})
     assert (head.status_code, "content-range" in head.headers) == (200, False)
 
 
-def test_an_empty_object(service, root, base):
+def test_empty_object_is_sent(service, root, base):
     (root / "empty").touch()
     try:
         answer = service.get(f"{base}/empty")
@@ -125,7 +125,7 @@ def test_an_empty_object(service, root, base):
         (root / "empty").unlink()
 
 
-def test_what_a_reader_has_is_not_sent_again(service, base, chunk):
+def test_known_etag_gives_not_modified(service, base, chunk):
     tag = service.get(f"{base}/{chunk}").headers["etag"]
     for seen in (tag, f"W/{tag}", "*", f'"other", {tag}', f'{tag} , "x"'):
         answer = service.get(f"{base}/{chunk}", headers={"If-None-Match": seen})
@@ -137,7 +137,7 @@ def test_what_a_reader_has_is_not_sent_again(service, base, chunk):
         assert answer.status_code == 200
 
 
-def test_a_range_of_another_version_is_the_whole(service, root, base, chunk):
+def test_if_range_of_another_version_gives_whole_object(service, root, base, chunk):
     whole, about = (root / chunk).read_bytes(), service.get(f"{base}/{chunk}").headers
     wanted = {"Range": "bytes=2-3"}
     same = service.get(f"{base}/{chunk}", headers={**wanted, "If-Range": about["etag"]})
@@ -147,8 +147,8 @@ def test_a_range_of_another_version_is_the_whole(service, root, base, chunk):
         assert (answer.status_code, answer.content) == (200, whole)
 
 
-def test_a_tag_is_of_one_version(service, root, base):
-    """Of an object that is replaced by one of the same size, in the same moment, as the merger does it."""
+def test_etag_identifies_version(service, root, base):
+    """Even if an object is replaced by one of the same size at the same time, as the merger does."""
     path, tags = root / "object", set()
     try:
         for number in range(5):
@@ -164,7 +164,7 @@ def test_a_tag_is_of_one_version(service, root, base):
         path.unlink()
 
 
-def test_a_large_object_is_sent_whole_and_in_part(service, base, large):
+def test_large_object_is_sent_whole_and_in_ranges(service, base, large):
     whole = large.read_bytes()
     assert service.get(f"{base}/large").content == whole
     for first, last in ((1, len(whole) - 2), ((1 << 20) - 1, (3 << 20) + 5)):
@@ -172,27 +172,29 @@ def test_a_large_object_is_sent_whole_and_in_part(service, base, large):
         assert answer.content == whole[first : last + 1]
 
 
-def test_an_object_that_is_replaced_while_it_is_sent_is_of_one_version(service, base, large):
+def test_object_replaced_while_sent_is_consistent(service, base, large):
     old = large.read_bytes()
     with service.stream("GET", f"{base}/large") as answer:
         parts = answer.iter_raw()
-        found = next(parts)
+        result = next(parts)
         large.with_name("fresh").write_bytes(bytes(len(old)))
         os.replace(large.with_name("fresh"), large)
-        found += b"".join(parts)
-    assert found == old
+        result += b"".join(parts)
+    assert result == old
     assert service.get(f"{base}/large").content == bytes(len(old))
 
 
-def test_readers_that_go_leave_no_file_open(service, base, large):
+def test_disconnected_clients_leave_no_open_files(service, base, large):
     def still():
-        return [one for one in psutil.Process().open_files() if one.path == str(large.resolve())]
+        return [file for file in psutil.Process().open_files() if file.path == str(large.resolve())]
 
     for _ in range(10):
         with httpx.stream("GET", f"{service.url}{base}/large") as answer:
             next(answer.iter_raw(10))
         where = urlsplit(service.url)
-        with socket.create_connection((where.hostname, where.port)) as line:  # gone before it begins
+        with socket.create_connection(
+            (where.hostname, where.port)
+        ) as line:  # disconnected before the response
             line.sendall(f"GET {base}/large HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     service.get(f"{base}/large", headers={"If-None-Match": "*"})
     service.get(f"{base}/large", headers={"Range": "bytes=99999999-"})
@@ -200,18 +202,18 @@ def test_readers_that_go_leave_no_file_open(service, base, large):
     until(lambda: not still(), 20.0)
 
 
-# ---- what is not of the store
+# ---- paths outside the store
 
 
 def status(service, path):
-    """Of these very letters, which a client would tidy up."""
+    """Request a path without the normalisation of an HTTP client, and return the status."""
     where = urlsplit(service.url)
     with socket.create_connection((where.hostname, where.port), timeout=30.0) as line:
         line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode("latin-1"))
-        found = b""
+        data = b""
         while block := line.recv(1 << 16):
-            found += block
-    return int(found.split()[1]), found
+            data += block
+    return int(data.split()[1]), data
 
 
 SECRET = b"nobody may read this"
@@ -232,7 +234,7 @@ ESCAPES = [
 
 @pytest.fixture(scope="module")
 def surroundings(root):
-    """Things in and around the store that are not of it."""
+    """Files in and around the store that do not belong to it."""
     (root.parent / "secret").write_bytes(SECRET)
     (root.parent.parent / "secret").write_bytes(SECRET)
     (root.parent / "elsewhere").mkdir()
@@ -247,21 +249,21 @@ def surroundings(root):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("path", ESCAPES)
-def test_nothing_else_is_reached(service, sweep, root, base, surroundings, path):
-    path = path.format(root=root, sweep=sweep)
-    code, found = status(service, f"{base}/{path}")
-    assert code in (400, 404, 422), found[:300]
-    assert SECRET not in found
-    assert b"root:" not in found
-    assert b"SQLite" not in found
+def test_paths_outside_dataset_are_not_found(service, sweep_id, root, base, surroundings, path):
+    path = path.format(root=root, sweep=sweep_id)
+    code, content = status(service, f"{base}/{path}")
+    assert code in (400, 404, 422), content[:300]
+    assert SECRET not in content
+    assert b"root:" not in content
+    assert b"SQLite" not in content
 
 
-def test_a_missing_object_is_told_as_readers_of_zarr_expect(service, base):
+def test_missing_object_gives_404_for_zarr(service, base):
     for path in ("missing", "sgd_risk/c/99/99/99/99/99/99", "c/0", "zarr.json.partial"):
         assert_problem(service.get(f"{base}/{path}"), 404, "no such object", without=["missing", "99"])
 
 
-def test_the_store_is_read_only(service, base, chunk):
+def test_store_is_read_only(service, base, chunk):
     before = service.get(f"{base}/{chunk}").content
     for method in ("PUT", "POST", "DELETE", "PATCH"):
         answer = service.request(method, f"{base}/{chunk}", content=b"x")

@@ -1,4 +1,4 @@
-"""Hosts on a network of their own: network namespaces on a bridge, which can be cut off from each other."""
+"""Hosts in network namespaces on a bridge, which can be cut off from each other."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ def ip(*words):
 
 
 class Hosts:
-    """Named hosts with an address each; nothing of them is seen outside."""
+    """Named hosts with an address each, invisible outside their network."""
 
     def __init__(self):
         self.mark, self.names = f"sweep-{uuid.uuid4().hex[:8]}", list[str]()
@@ -34,7 +34,7 @@ class Hosts:
             raise
 
     def add(self, name):
-        """Its address."""
+        """Add a host and return its address."""
         self.names.append(name)
         space, number = self.space(name), len(self.names)
         ip("netns", "add", space)
@@ -49,11 +49,11 @@ class Hosts:
         return f"{self.mark}-{name}"
 
     def on(self, name):
-        """What a command begins with that is to run there."""
+        """Return the prefix of a command that is to run on a host."""
         return ["ip", "netns", "exec", self.space(name)]
 
     def cut(self, name, way):
-        """Off the network, in one of the ways of `WAYS`."""
+        """Cut a host off the network in one of the `WAYS`."""
         WAYS[way][0](self, name)
 
     def heal(self, name, way):
@@ -63,7 +63,7 @@ class Hosts:
         ip("-n", self.switch, "link", "set", name, state)
 
     def _deaf(self, name, what):
-        """What is sent to it is lost on the way; what it sends arrives."""
+        """Drop packets to a host, but deliver those that it sends."""
         rule = ["iptables", "-w", what, "INPUT", "-i", "port", "-j", "DROP"]
         subprocess.run([*self.on(name), *rule], check=True, capture_output=True)
 
@@ -73,7 +73,7 @@ class Hosts:
 
     @contextmanager
     def inside(self, name):
-        """This thread is there meanwhile: its new sockets are of that network."""
+        """Move this thread to the host: new sockets belong to its network."""
         with open("/proc/thread-self/ns/net") as here, open(f"/run/netns/{self.space(name)}") as there:
             _enter(there)
             try:

@@ -1,4 +1,4 @@
-"""A line to a server that can be cut, in one of the ways in which lines are cut."""
+"""A TCP proxy whose connection to a server can fail in several ways."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ ANSWER = (
 
 
 class Proxy:
-    """Bytes both ways; told to, it answers 503 in place of the server, or never answers."""
+    """Forwards bytes both ways; if set, answers 503 instead of the server, or never answers."""
 
     def __init__(self, port):
         self.target = ("127.0.0.1", port)
@@ -55,7 +55,7 @@ class Proxy:
                     seen += some
                 line.sendall(ANSWER)
                 line.shutdown(socket.SHUT_WR)
-            while line.recv(65536):  # the body, or for ever
+            while line.recv(65536):  # the body, or forever
                 pass
 
     def close(self):

@@ -1,4 +1,4 @@
-"""Processes that are started again when they end, as a supervisor with `restart: always` does it."""
+"""Processes that are restarted when they end, as by a supervisor with `restart: always`."""
 
 import os
 import signal
@@ -14,18 +14,18 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-MARK = "SWEEP_TEST_MARK"  # in the environment of every process, by which those that are left are found
+MARK = "SWEEP_TEST_MARK"  # in the environment of every process, to find those that are left
 NOT_OURS = ("SWEEP_", "DASK_")
-# Every task of a worker is told of, a line each; and checkpoints are saved as often as is asked for.
+# Workers log a line for every task, and save checkpoints at the given interval.
 PRELOAD = """
 import json, os, time
 def dask_setup(worker):
     import sweep_service.simulators.run as running
     import sweep_service.execution.task as tasks
-    running.SAVE_EVERY = float(os.environ.get("SAVE_EVERY", "30"))
+    running.CHECKPOINT_INTERVAL_SECONDS = float(os.environ.get("SAVE_EVERY", "30"))
     plain, tell = tasks.run_task, os.open(os.environ["TASKS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     def told(task, stopped=None):
-        about = {"worker": worker.name, "sweep": task.sweep, "bundle": task.bundle.key}
+        about = {"worker": worker.name, "sweep": task.sweep_id, "bundle": task.bundle.key}
         for what in ("begun", "ended"):
             if what == "ended":
                 plain(task, stopped)
@@ -36,7 +36,7 @@ def dask_setup(worker):
 
 @dataclass
 class Kept:
-    """A process, and how it is started."""
+    """A process and its command."""
 
     words: list
     env: dict = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Kept:
 
 
 class Supervisor:
-    """All that it started, and their children, are gone when it closes."""
+    """Started processes, which end with their children when it is closed."""
 
     def __init__(self, cwd):
         self.cwd, self.mark = Path(cwd), uuid.uuid4().hex
@@ -64,7 +64,7 @@ class Supervisor:
         self.thread.start()
 
     def keep(self, name, *words, before=(), env=None):
-        """A Python command; `before` goes before the interpreter."""
+        """Start a Python command; `before` is put before the interpreter."""
         with self.lock:
             self.kept[name] = Kept([*before, sys.executable, *map(str, words)], env or {})
             self._start(name)
@@ -76,7 +76,7 @@ class Supervisor:
         )  # fmt: skip
 
     def worker(self, name, scheduler, host="127.0.0.1", **options):
-        """With a nanny, which starts another process when its own is killed."""
+        """Start a worker with a nanny, which restarts its process when it is killed."""
         self.keep(
             name, "-m", "distributed.cli.dask_worker", scheduler, "--host", host, "--nthreads", "1",
             "--no-dashboard", "--name", name, "--preload", self.cwd / "preload.py", **options,
@@ -121,7 +121,7 @@ class Supervisor:
                         self._start(name)
 
     def everyone(self):
-        """Every process with our mark, by its environment."""
+        """Find every process with our mark in its environment."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -130,7 +130,7 @@ class Supervisor:
         return found
 
     def stop(self, seconds=30.0):
-        """Ask all to end, as a person would; those that have not ended by themselves."""
+        """Ask all processes to end; return those that did not end."""
         self.closing.set()
         self.thread.join()
         for kept in self.kept.values():

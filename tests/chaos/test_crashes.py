@@ -1,4 +1,4 @@
-"""Processes that are killed: whatever moment it is, the same command ends with the same dataset."""
+"""Killed processes: repeating the command gives the same dataset, whenever it was killed."""
 
 import json
 import shutil
@@ -16,9 +16,9 @@ import pytest
 import xarray as xr
 
 from sweep_service.cli.answers import DONE, FAILED, INTERRUPTED
-from sweep_service.faults import POINTS
+from sweep_service.faults import FAULT_POINTS
 from sweep_service.workers.worker_check import NONCE
-from tests.cli.commands import nursery, sweep, until
+from tests.cli.commands import fork_server, run_command, until
 
 SPEC = {
     "axes": {"d": [5, 8], "p": [3, 4], "gamma": 0.2, "regime": ["classical_noise", "high_dimensional"]},
@@ -29,15 +29,15 @@ SPEC = {
     "observables": ["risk"],
 }
 EARLIER = {**SPEC, "axes": {**SPEC["axes"], "d": 8, "p": [3, 7]}}
-# Several bundles, and a line for every job that is computed.
+# Several bundles, and a line in the file `jobs` for every computed job.
 COUNTED = """
 import json
 from dataclasses import asdict
-import sweep_service.planning.bundles as bundling
 import sweep_service.execution.conductor as conducting
 import sweep_service.execution.task as tasks
-bundling.AIM = {aim}
-conducting.MERGE_EVERY = -1.0
+from sweep_service.planning.bundles import BundleLimits
+limits = BundleLimits(target_seconds={bundle_seconds})
+conducting.DEFAULT_SETTINGS = conducting.ConductorSettings(limits, merge_interval_seconds=-1.0)
 plain = tasks.compute
 def counted(plan, job, *rest):
     found = plain(plan, job, *rest)
@@ -55,7 +55,7 @@ def broken(point, **options):
     return whole(point, **options)
 computing.integrate_run = broken
 """
-AIM = 0.0  # seconds: a bundle is a run, so that what is computed twice is counted by the run
+BUNDLE_SECONDS = 0.0  # every run is a bundle, so that repeated computations are counted by run
 ONCE = (
     "submit:disown",
     "submit:spec",
@@ -65,14 +65,16 @@ ONCE = (
     "submit:ledger",
     "finish:state",
 )
-RUNNING = [point for point in POINTS if point.partition(":")[0] in ("submit", "task", "merge", "finish")]
+RUNNING = [
+    point for point in FAULT_POINTS if point.partition(":")[0] in ("submit", "task", "merge", "finish")
+]
 COMMANDS = {"cancel": "cancel", "retry": "retry", "remove": "rm"}
 
 
-def begin(cwd, spec=SPEC, fault=None, failing=False, aim=AIM):
-    before = COUNTED.format(aim=aim) + (FAILING if failing else "")
+def begin(cwd, spec=SPEC, fault=None, failing=False, bundle_seconds=BUNDLE_SECONDS):
+    before = COUNTED.format(bundle_seconds=bundle_seconds) + (FAILING if failing else "")
     env = {"SWEEP_FAULT": fault} if fault else {}
-    return nursery().start(cwd, "run", "-", "--serial", "--json", text=spec, before=before, env=env)
+    return fork_server().start(cwd, "run", "-", "--serial", "--json", text=spec, before=before, env=env)
 
 
 def run(cwd, **options):
@@ -81,7 +83,7 @@ def run(cwd, **options):
 
 @cache
 def earlier(failing):
-    """A folder with an earlier sweep, whose runs are partly those of the next."""
+    """Make a folder with an earlier sweep that shares some runs with the next."""
     folder = TemporaryDirectory()
     answer = run(Path(folder.name), spec=EARLIER, failing=failing)
     assert answer.code == (FAILED if failing else DONE), answer.err
@@ -93,7 +95,7 @@ def prepared(cwd, failing):
 
 
 def computed(cwd):
-    """How often each job was computed."""
+    """Count how often each job was computed."""
     path = cwd / "jobs"
     return Counter(path.read_text().splitlines()) if path.exists() else Counter()
 
@@ -115,7 +117,7 @@ def undisturbed(reuse, failing):
 
 
 def assert_as_if_nothing_had_happened(cwd, answer, reuse=False, failing=False, lost=0):
-    """The dataset, the ledger and the folder; `lost` jobs may have been computed twice."""
+    """Check the dataset, the ledger and the folder; `lost` jobs may have been computed twice."""
     about, wanted, jobs = undisturbed(reuse, failing)
     assert answer.code == (FAILED if failing else DONE), answer.err
     assert answer.err == ""
@@ -129,18 +131,18 @@ def assert_as_if_nothing_had_happened(cwd, answer, reuse=False, failing=False, l
 
 
 def assert_tidy(data, sweeps):
-    """No file of a process that died, and nothing that is not of a known sweep."""
+    """Check that no file of a dead process is left, and no file of an unknown sweep."""
     endings = (".partial", ".npz", ".checkpoint", ".crumb", ".unowned")
     assert [path for path in data.rglob("*") if path.name.endswith(endings)] == []
     with closing(sqlite3.connect(data / "ledger.sqlite")) as ledger:
         known = {name for (name,) in ledger.execute("select id from sweeps")}
     there = {path.name.partition(".")[0] for path in (data / "sweeps").iterdir()}
-    assert there - {NONCE} == known  # what workers are asked to show
+    assert there - {NONCE} == known  # read by the worker check
     assert len(known) == sweeps
 
 
-def test_the_sweep_under_test_has_several_bundles():
-    """Or a second time would never come."""
+def test_sweep_has_several_bundles():
+    """Otherwise a fault point would not be reached a second time."""
     _, _, jobs = undisturbed(False, False)
     assert len(jobs) == 8
     assert set(jobs.values()) == {1}
@@ -158,26 +160,26 @@ def test_the_sweep_under_test_has_several_bundles():
     ids=["again", "reused and failing", "first", "third time, failing", "second time, reused"],
 )  # fmt: skip
 @pytest.mark.parametrize("point", RUNNING)
-def test_a_run_killed_at_any_fault_point_goes_on(tmp_path, point, times, reuse, failing):
+def test_run_killed_at_any_fault_point_continues(tmp_path, point, times, reuse, failing):
     times = 1 if point in ONCE else times
     if reuse:
         prepared(tmp_path, failing)
     killed = run(tmp_path, fault=f"{point}#{times}", failing=failing)
     assert killed.code == -signal.SIGKILL, killed
     again = run(tmp_path, failing=failing)
-    # only a bundle whose part was not written yet is computed again
+    # only a bundle without a part is computed again
     assert_as_if_nothing_had_happened(tmp_path, again, reuse, failing, lost=point == "task:computed")
 
 
-def test_a_run_killed_again_and_again_goes_on(tmp_path):
-    """At each point in turn, in one folder."""
+def test_run_killed_repeatedly_continues(tmp_path):
+    """Killed at each fault point in turn, in one folder."""
     for point in RUNNING:
         run(tmp_path, fault=point)
     assert_as_if_nothing_had_happened(tmp_path, run(tmp_path), lost=1)
 
 
 def kill_sometime(cwd, rng, kills, failing):
-    """Kill it after random times, at most about as long as it takes."""
+    """Kill a command after random times, up to about its duration."""
     for _ in range(kills):
         child = begin(cwd, failing=failing)
         clock.sleep(float(rng.uniform(0.0, 0.7)))
@@ -188,7 +190,7 @@ def kill_sometime(cwd, rng, kills, failing):
 @pytest.mark.parametrize(
     "round", [*range(6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(6, 200))]
 )
-def test_a_run_killed_at_random_times_goes_on(tmp_path, round):
+def test_run_killed_at_random_times_continues(tmp_path, round):
     rng = np.random.default_rng(round)
     kills, failing = 1 + round % 2, round % 3 == 0
     kill_sometime(tmp_path, rng, kills, failing)
@@ -197,48 +199,48 @@ def test_a_run_killed_at_random_times_goes_on(tmp_path, round):
 
 @pytest.mark.parametrize("command", ["cancel", "rm", "extend"])
 @pytest.mark.parametrize("round", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 20))])
-def test_other_commands_may_be_killed_too(tmp_path, command, round):
-    """What they began can be given again, and nothing is left half done."""
+def test_other_commands_killed_at_random_times_can_be_repeated(tmp_path, command, round):
+    """The commands can be repeated, and nothing is left half done."""
     assert run(tmp_path, fault="merge:removed#2").code < 0
-    (one,) = sweep(tmp_path, "list", "--json").json
+    (one,) = run_command(tmp_path, "list", "--json").json
     text = {"axes": {"gamma": [0.4]}} if command == "extend" else ""
     words = [command, one["id"], *(["-", "--serial"] if command == "extend" else [])]
-    child = nursery().start(tmp_path, *words, "--json", text=text)
+    child = fork_server().start(tmp_path, *words, "--json", text=text)
     clock.sleep(float(np.random.default_rng(round).uniform(0.0, 0.3)))
     child.kill()
     child.wait()
-    answer = sweep(tmp_path, *words, "--json", text=text)
+    answer = run_command(tmp_path, *words, "--json", text=text)
     assert answer.code == DONE or (command == "rm" and "no sweep begins" in answer.err), answer.err
-    if command == "rm":  # the next one that changes the folder tidies up
+    if command == "rm":  # the next command that changes the folder cleans up
         assert run(tmp_path).code == DONE
     assert_tidy(tmp_path / "sweep-data", {"cancel": 1, "rm": 1, "extend": 2}[command])
     if command == "cancel":
-        about = sweep(tmp_path, "show", one["id"], "--json").json
+        about = run_command(tmp_path, "show", one["id"], "--json").json
         again = run(tmp_path)
         assert about["state"] == "cancelled"
         assert "pending" not in again.json["counts"]
 
 
-@pytest.mark.parametrize("point", [point for point in POINTS if point not in RUNNING])
-def test_a_command_killed_at_any_fault_point_can_be_given_again(tmp_path, point):
+@pytest.mark.parametrize("point", [point for point in FAULT_POINTS if point not in RUNNING])
+def test_command_killed_at_any_fault_point_can_be_repeated(tmp_path, point):
     assert run(tmp_path, fault="merge:removed#2").code < 0
-    (one,) = sweep(tmp_path, "list", "--json").json
+    (one,) = run_command(tmp_path, "list", "--json").json
     command = COMMANDS[point.partition(":")[0]]
     words = [command, one["id"], *(["--serial"] if command == "retry" else []), "--json"]
     if command == "retry":
-        assert sweep(tmp_path, "cancel", one["id"]).code == DONE
-    killed = sweep(tmp_path, *words, env={"SWEEP_FAULT": point})
+        assert run_command(tmp_path, "cancel", one["id"]).code == DONE
+    killed = run_command(tmp_path, *words, env={"SWEEP_FAULT": point})
     assert killed.code == -signal.SIGKILL
-    again = sweep(tmp_path, *words)
+    again = run_command(tmp_path, *words)
     assert again.code == DONE or (command == "rm" and "no sweep begins" in again.err), again.err
-    if command == "rm":  # the next one that changes the folder tidies up
+    if command == "rm":  # the next command that changes the folder cleans up
         assert run(tmp_path).code == DONE
     assert_tidy(tmp_path / "sweep-data", 1)
     if command == "retry":
         _, wanted, _ = undisturbed(False, False)
         xr.testing.assert_equal(dataset(tmp_path, again), wanted)
     elif command == "cancel":
-        assert "pending" not in sweep(tmp_path, "show", one["id"], "--json").json["counts"]
+        assert "pending" not in run_command(tmp_path, "show", one["id"], "--json").json["counts"]
 
 
 LONG = {
@@ -248,10 +250,14 @@ LONG = {
     "seeds": 1,
     "time": {"max": 100.0, "samples": 4},
 }  # 1.2 million steps
-OFTEN = "import sweep_service.simulators.run as r\nr.SAVE_EVERY = 0.05\nr.SLICE = 0.02\n"
+OFTEN = """
+import sweep_service.simulators.run as r
+r.CHECKPOINT_INTERVAL_SECONDS = 0.05
+r.SLICE_SECONDS = 0.02
+"""
 STEPS = """
 import sweep_service.simulators.run as r
-plain = r.Run._advance
+plain = r.ChainLoop._advance
 def counted(self, first, group, until):
     before = int(self.position[2])
     try:
@@ -259,20 +265,20 @@ def counted(self, first, group, until):
     finally:
         with open("steps", "a") as file:
             file.write(f"{int(self.position[2]) - before}\\n")
-r.Run._advance = counted
+r.ChainLoop._advance = counted
 """
 
 
 @cache
 def long_result():
     with TemporaryDirectory() as folder:
-        answer = sweep(Path(folder), "run", "-", "--serial", "--json", text=LONG)
+        answer = run_command(Path(folder), "run", "-", "--serial", "--json", text=LONG)
         return dataset(Path(folder), answer)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_long_run_goes_on_from_its_checkpoint(tmp_path, number):
-    child = nursery().start(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=OFTEN + STEPS)
+def test_long_run_continues_from_its_checkpoint(tmp_path, number):
+    child = fork_server().start(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=OFTEN + STEPS)
     saved = lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.checkpoint"))  # noqa: E731
     until(saved)
     child.kill(number)
@@ -281,20 +287,20 @@ def test_a_long_run_goes_on_from_its_checkpoint(tmp_path, number):
         assert answer.code == INTERRUPTED
         assert answer.json["state"] == "paused"
     assert saved()
-    again = sweep(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=STEPS)
+    again = run_command(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=STEPS)
     assert again.code == DONE, again.err
     xr.testing.assert_equal(dataset(tmp_path, again), long_result())
     assert_tidy(tmp_path / "sweep-data", 1)
-    if number == signal.SIGINT:  # no step was taken twice
+    if number == signal.SIGINT:  # no step was computed twice
         steps = sum(int(line) for line in (tmp_path / "steps").read_text().split())
         assert steps == int(long_result().sgd_steps.sum())
 
 
-def test_a_killed_process_leaves_its_folder_free_at_once(tmp_path):
-    child = nursery().start(tmp_path, "run", "-", "--serial", text=LONG)
+def test_killed_process_releases_its_folder_at_once(tmp_path):
+    child = fork_server().start(tmp_path, "run", "-", "--serial", text=LONG)
     until(lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.crumb")))
     child.kill()
     child.wait()
-    answer = sweep(tmp_path, "cancel", "2", "--json")
+    answer = run_command(tmp_path, "cancel", "2", "--json")
     assert answer.json["state"] == "cancelled"
     assert json.loads(answer.out)["id"]

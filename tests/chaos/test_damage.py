@@ -1,4 +1,4 @@
-"""A file of one sweep that cannot be read: that sweep ends and says why, the others never notice."""
+"""An unreadable file of a sweep: the sweep fails with a reason, and others are not affected."""
 
 import json
 import logging
@@ -6,15 +6,14 @@ import logging
 import pytest
 
 from sweep_service.errors import Damaged
-from sweep_service.execution import conductor as conducting_module
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
-from sweep_service.planning import bundles as bundling
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store import folder as folders
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
+from tests.stored import ONE_RUN_PER_BUNDLE
 
 SPEC = {
     "axes": {"d": [5, 8], "p": 4, "gamma": [0.1, 0.5]},
@@ -24,15 +23,9 @@ SPEC = {
 }
 
 
-@pytest.fixture(autouse=True)
-def small_bundles(monkeypatch):
-    """One run in each bundle; several share a chunk, which is read before more goes into it."""
-    monkeypatch.setattr(bundling, "AIM", 0.0)
-    monkeypatch.setattr(conducting_module, "MERGE_EVERY", -1.0)
-
-
 def conducting(root):
-    return Conductor(DataFolder(root), SerialExecutor())
+    """A conductor with one run per bundle: several parts share a chunk, which is read again for each."""
+    return Conductor(DataFolder(root), SerialExecutor(), settings=ONE_RUN_PER_BUNDLE)
 
 
 def spec(**change):
@@ -71,12 +64,12 @@ DAMAGES = {
 
 def damage(conductor, sweep, what):
     DAMAGES[what](conductor.folder.objects.root / sweep)
-    folders._plan.cache_clear()  # as in a process that has not met it
+    folders._read_plan.cache_clear()  # as in a new process
     conductor.merger.forget(sweep)
 
 
 @pytest.mark.parametrize("what", DAMAGES)
-def test_a_damaged_sweep_ends_alone(tmp_path, what):
+def test_damaged_sweep_fails_alone(tmp_path, what):
     with conducting(tmp_path) as conductor:
         hurt, _ = conductor.submit(spec())
         for _ in range(4):
@@ -84,21 +77,21 @@ def test_a_damaged_sweep_ends_alone(tmp_path, what):
         assert conductor.ledger.sweep(hurt.id).state is State.RUNNING
         damage(conductor, hurt.id, what)
         other, _ = conductor.submit(spec(axes={"d": 6, "p": 3, "gamma": 0.7}))
-        for _ in range(12):  # with both
+        for _ in range(12):  # with both sweeps
             conductor.step()
         assert conductor.ledger.sweep(other.id).state is State.COMPLETED
         found = conductor.ledger.sweep(hurt.id)
         assert found.state is State.FAILED
         assert hurt.id in found.reason
         assert "cannot be read: " in found.reason
-    with conducting(tmp_path) as conductor:  # and is no hindrance to a start
+    with conducting(tmp_path) as conductor:  # and does not prevent a start
         assert conductor.ledger.sweep(hurt.id).state is State.FAILED
         conductor.remove(hurt.id)
         assert not list(conductor.folder.objects.list(hurt.id))
 
 
 @pytest.mark.parametrize("what", DAMAGES)
-def test_what_cannot_be_read_is_computed_again_for_the_next(tmp_path, caplog, what):
+def test_unreadable_runs_are_computed_again_by_the_next_sweep(tmp_path, caplog, what):
     with conducting(tmp_path) as conductor:
         first, _ = conductor.submit(spec())
         assert conductor.run(first.id).state is State.COMPLETED
@@ -113,7 +106,7 @@ def test_what_cannot_be_read_is_computed_again_for_the_next(tmp_path, caplog, wh
         )
 
 
-def test_a_look_at_a_damaged_sweep_says_what_is_wrong(tmp_path):
+def test_reading_a_damaged_sweep_names_the_damage(tmp_path):
     with conducting(tmp_path) as conductor:
         sweep, _ = conductor.submit(spec())
         conductor.run(sweep.id)

@@ -1,4 +1,4 @@
-"""A disk that fills up: the sweep waits, says so, and goes on when there is room."""
+"""A disk that fills up: the sweep waits, shows the reason, and continues when there is space."""
 
 import signal
 import subprocess
@@ -11,16 +11,16 @@ import xarray as xr
 
 from sweep_service.cli.answers import DONE, INTERRUPTED, REFUSED
 from tests.chaos.test_crashes import SPEC, assert_tidy, dataset, undisturbed
-from tests.cli.commands import nursery, sweep, until
+from tests.cli.commands import fork_server, run_command, until
 
-# From the third job on there is not a byte left; then it is as if the check for room had not seen it.
+# The disk is full from the third job on. With `min_free_bytes` 0, the check before a tick does not see it.
 FILL = """
 import os
 import sweep_service.execution.task as tasks
-import sweep_service.planning.bundles as bundling
 import sweep_service.execution.conductor as conducting
-bundling.AIM = 0.0
-conducting.LEAST_ROOM = {least}
+from sweep_service.planning.bundles import BundleLimits
+limits = BundleLimits(target_seconds=0.0)
+conducting.DEFAULT_SETTINGS = conducting.ConductorSettings(limits, min_free_bytes={min_free_bytes})
 whole, seen = tasks.compute, []
 def filling(*given):
     seen.append(given)
@@ -39,7 +39,7 @@ NO_ROOM = {"no room to begin": (4 << 20, 65536), "no room to write": (0, 512)}
 
 @pytest.fixture
 def disk(tmp_path):
-    """8 MB of memory, as a disk."""
+    """A disk of 8 MB in memory."""
     if not sys.platform.startswith("linux"):
         pytest.skip("tmpfs is of Linux")
     there = tmp_path / "disk"
@@ -54,10 +54,10 @@ def disk(tmp_path):
 
 
 def begun(disk, kind, *words):
-    """A run beside the disk that fills it: what it says goes elsewhere."""
+    """Start a run that fills the disk; its output goes elsewhere."""
     least, block = NO_ROOM[kind]
-    before = FILL.format(least=least, block=block, filler=str(disk / "filler"))
-    child = nursery().start(
+    before = FILL.format(min_free_bytes=least, block=block, filler=str(disk / "filler"))
+    child = fork_server().start(
         disk.parent, "run", "-", "--serial", "--data", disk / "data", *words, text=SPEC, before=before
     )
     until((disk / "filler").exists)
@@ -66,9 +66,9 @@ def begun(disk, kind, *words):
 
 
 @pytest.mark.parametrize("kind", NO_ROOM)
-def test_a_sweep_waits_for_room_and_goes_on(disk, kind):
+def test_sweep_waits_for_disk_space_and_continues(disk, kind):
     child = begun(disk, kind, "--json")
-    (waiting,) = sweep(disk.parent, "list", "--data", disk / "data", "--json").json
+    (waiting,) = run_command(disk.parent, "list", "--data", disk / "data", "--json").json
     (disk / "filler").unlink()
     answer = child.wait()
     assert waiting["state"] == "running"
@@ -78,8 +78,8 @@ def test_a_sweep_waits_for_room_and_goes_on(disk, kind):
     assert_tidy(disk / "data", 1)
 
 
-def test_a_waiting_sweep_says_what_it_waits_for(disk):
-    """Also where nobody watches a bar: in a log."""
+def test_waiting_sweep_shows_its_reason(disk):
+    """Also in a log, without a progress bar."""
     child = begun(disk, "no room to begin")
     try:
         until(lambda: "waiting for room" in child.text("err"))
@@ -89,23 +89,23 @@ def test_a_waiting_sweep_says_what_it_waits_for(disk):
     assert answer.code == DONE
 
 
-def test_a_waiting_sweep_can_be_interrupted(disk):
+def test_waiting_sweep_can_be_interrupted(disk):
     child = begun(disk, "no room to begin", "--json")
     child.kill(signal.SIGINT)
     assert child.wait().code == INTERRUPTED
     (disk / "filler").unlink()
-    answer = sweep(disk.parent, "run", "-", "--serial", "--data", disk / "data", "--json", text=SPEC)
+    answer = run_command(disk.parent, "run", "-", "--serial", "--data", disk / "data", "--json", text=SPEC)
     assert answer.code == DONE, answer.err
     xr.testing.assert_equal(dataset(disk.parent, answer), undisturbed(False, False)[1])
 
 
-def test_a_full_disk_refuses_a_new_sweep_in_one_line(disk):
+def test_new_sweep_on_a_full_disk_is_refused_in_one_line(disk):
     words = ["run", "-", "--serial", "--data", disk / "data"]
-    assert sweep(disk.parent, *words, text=SPEC).code == DONE
+    assert run_command(disk.parent, *words, text=SPEC).code == DONE
     with open(disk / "filler", "wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
-    answer = sweep(disk.parent, *words, text={**SPEC, "seeds": 3})
+    answer = run_command(disk.parent, *words, text={**SPEC, "seeds": 3})
     assert answer.code == REFUSED, answer
     assert len(answer.err.splitlines()) == 1
     (disk / "filler").unlink()

@@ -1,4 +1,4 @@
-"""Parts that come late: a worker that was thought dead wrote them, when its bundle was done elsewhere."""
+"""Late parts: written by a worker that seemed dead, after its bundle was computed elsewhere."""
 
 from dataclasses import replace
 
@@ -6,17 +6,16 @@ import pytest
 import xarray as xr
 
 from sweep_service.execution import compute as computing
-from sweep_service.execution import conductor as conducting_module
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.execution.task import ObjectCheckpoint, Task, part_name, run_task
-from sweep_service.planning import bundles as bundling
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators import simulate
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from tests.chaos.test_crashes import SPEC
+from tests.stored import ONE_RUN_PER_BUNDLE
 
 END = {
     "completed": lambda conductor, sweep: conductor.run(sweep),
@@ -25,14 +24,8 @@ END = {
 }
 
 
-@pytest.fixture(autouse=True)
-def small_bundles(monkeypatch):
-    monkeypatch.setattr(bundling, "AIM", 0.0)
-    monkeypatch.setattr(conducting_module, "MERGE_EVERY", -1.0)
-
-
 def conducting(root):
-    return Conductor(DataFolder(root), SerialExecutor())
+    return Conductor(DataFolder(root), SerialExecutor(), settings=ONE_RUN_PER_BUNDLE)
 
 
 def stored(conductor, sweep):
@@ -41,9 +34,9 @@ def stored(conductor, sweep):
 
 
 def begun(conductor):
-    """A sweep that is partly merged; its tasks, in the order in which they go."""
+    """Return a partly merged sweep and its tasks in order."""
     sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
-    some = conductor.ledger.pending(sweep.id, 100)
+    some = conductor.ledger.pending_bundles(sweep.id, 100)
     for _ in range(3):
         conductor.tick()
     assert 0 < conductor.ledger.totals(sweep.id)["bundles_left"] < len(some)
@@ -51,11 +44,11 @@ def begun(conductor):
 
 
 def write_late(conductor, tasks):
-    """What a worker leaves that computes a bundle to its end, and another that is killed on its way."""
+    """Write what a worker leaves after a finished bundle, and after it is killed during another."""
     for task in tasks:
         run_task(task)
     objects = conductor.folder.objects
-    ObjectCheckpoint(objects, f"{tasks[0].sweep}.parts/{tasks[0].bundle.key}.0.checkpoint").save(b"half")
+    ObjectCheckpoint(objects, f"{tasks[0].sweep_id}.parts/{tasks[0].bundle.key}.0.checkpoint").save(b"half")
 
 
 def files(conductor, sweep):
@@ -64,7 +57,7 @@ def files(conductor, sweep):
 
 @pytest.mark.parametrize("started", ["while it runs", "at the next start"])
 @pytest.mark.parametrize("end", END)
-def test_what_comes_after_the_end_goes_and_changes_nothing(tmp_path, monkeypatch, end, started):
+def test_parts_after_the_end_are_removed_and_change_nothing(tmp_path, end, started):
     with conducting(tmp_path) as conductor:
         sweep, tasks = begun(conductor)
         END[end](conductor, sweep)
@@ -74,25 +67,25 @@ def test_what_comes_after_the_end_goes_and_changes_nothing(tmp_path, monkeypatch
         assert files(conductor, sweep) != there
         if started == "while it runs":
             conductor.tick()
-            assert files(conductor, sweep) != there  # not at every tick: looking costs
-            monkeypatch.setattr(conducting_module, "TIDY_EVERY", -1.0)
+            assert files(conductor, sweep) != there  # not at every tick, because listing is slow
+            conductor.settings = replace(conductor.settings, tidy_interval_seconds=-1.0)
             conductor.tick()
             assert files(conductor, sweep) == there
     with conducting(tmp_path) as conductor:
         conductor.tick()
         assert files(conductor, sweep) == there
         assert [one.state for one in conductor.ledger.sweeps()] == state
-        assert conductor.strangers() == []
+        assert conductor.unknown_sweeps() == []
         if before is not None:
             xr.testing.assert_identical(stored(conductor, sweep), before)
 
 
-def test_what_comes_again_while_a_sweep_runs_is_merged_to_the_same_values(tmp_path):
+def test_repeated_parts_are_merged_to_the_same_values(tmp_path):
     with conducting(tmp_path / "alone") as conductor:
         wanted = stored(conductor, conductor.run(conductor.submit(SweepSpec.parse(SPEC))[0].id).id)
     with conducting(tmp_path / "data") as conductor:
         sweep, tasks = begun(conductor)
-        write_late(conductor, tasks[:5])  # of which some are merged already
+        write_late(conductor, tasks[:5])  # some of them are already merged
         ended = conductor.run(sweep)
         assert ended.state is State.COMPLETED
         assert conductor.ledger.totals(sweep)["counts"] == {Status.DONE: ended.runs}
@@ -101,8 +94,8 @@ def test_what_comes_again_while_a_sweep_runs_is_merged_to_the_same_values(tmp_pa
         assert not [name for name in files(conductor, sweep) if name.endswith(".parts")]
 
 
-def test_parts_of_a_sweep_that_the_ledger_has_lost_are_kept(tmp_path):
-    """Who adopts it will want them."""
+def test_parts_of_a_sweep_without_ledger_row_are_kept(tmp_path):
+    """A rebuild needs them."""
     with conducting(tmp_path) as conductor:
         sweep, tasks = begun(conductor)
         write_late(conductor, tasks[-1:])
@@ -115,13 +108,13 @@ def test_parts_of_a_sweep_that_the_ledger_has_lost_are_kept(tmp_path):
 
 
 class Failing(SerialExecutor):
-    """Says of every task that it died, though a part of it has come by another way."""
+    """Reports every task as dead, although its part was written."""
 
     def poll(self):
         return [replace(receipt, error="KilledWorker: three times") for receipt in super().poll()]
 
 
-def test_a_part_that_is_there_is_better_than_none(tmp_path):
+def test_existing_part_is_not_replaced_by_a_failed_one(tmp_path):
     folder = DataFolder(tmp_path)
     with Conductor(folder, Failing()) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
@@ -129,16 +122,16 @@ def test_a_part_that_is_there_is_better_than_none(tmp_path):
         assert conductor.counts(sweep.id) == {Status.DONE: sweep.runs}
 
 
-def test_runs_that_come_again_are_counted_once(tmp_path, monkeypatch):
-    """A worker that was cut off writes a bundle that was merged before a retry."""
+def test_repeated_runs_are_counted_once(tmp_path, monkeypatch):
+    """A worker that was cut off writes the part of a bundle that was merged before a retry."""
     with conducting(tmp_path) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
-        first = conductor.ledger.pending(sweep.id, 1)[0]
+        first = conductor.ledger.pending_bundles(sweep.id, 1)[0]
         with monkeypatch.context() as patch:
             patch.setattr(computing, "run_chains", broken)
             assert conductor.run(sweep.id).state is State.INCOMPLETE
         conductor.retry(sweep.id)
-        run_task(Task(conductor.folder.where, sweep.id, first))
+        run_task(Task(conductor.folder.location, sweep.id, first))
         assert conductor.run(sweep.id).state is State.COMPLETED
         assert conductor.ledger.totals(sweep.id)["counts"] == conductor.counts(sweep.id)
 

@@ -1,4 +1,4 @@
-"""A store that is away for a while: the sweep waits, says so, and goes on by itself; nothing is lost."""
+"""An unavailable store: the sweep waits, shows the reason, and continues by itself; nothing is lost."""
 
 import os
 import time as clock
@@ -13,17 +13,21 @@ from tests.api.served import until
 from tests.chaos.proxy import proxied
 from tests.service import ROOT, start_service
 from tests.store.weed import weed
-from tests.stored import computed
+from tests.stored import compute_dataset
 
-AWAY = 30.0  # seconds: longer than a lease lasts
+AWAY = 30.0  # seconds, longer than a lease
 SPEC = {
     "name": "outage",
     "axes": {"d": [40, 60, 80], "p": [4, 6], "gamma": [0.1, 0.3, 1.0], "regime": ["classical"]},
     "fixed": {"k": 2},
     "seeds": 6,
-    "time": {"max": 400.0, "samples": 20},  # some seconds: progress is seen only when parts are merged
+    "time": {"max": 400.0, "samples": 20},  # some seconds, because progress shows only after merges
 }
-SMALL_BUNDLES = "import sweep_service.planning.bundles as bundling\nbundling.AIM = 0.3\n"
+SMALL_BUNDLES = """
+import sweep_service.execution.conductor as conducting
+from sweep_service.planning.bundles import BundleLimits
+conducting.DEFAULT_SETTINGS = conducting.ConductorSettings(BundleLimits(target_seconds=0.3))
+"""
 pytestmark = pytest.mark.slow
 
 
@@ -33,19 +37,19 @@ def plain(dataset):
 
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory):
-    with computed(tmp_path_factory.mktemp("twin"), SPEC) as dataset:
+    with compute_dataset(tmp_path_factory.mktemp("twin"), SPEC) as dataset:
         return plain(dataset)
 
 
 @pytest.fixture
 def small(tmp_path):
-    """An environment in which bundles are small, so that an outage finds many of them not yet done."""
+    """An environment with small bundles, so that many are not done at an outage."""
     (tmp_path / "sitecustomize.py").write_text(SMALL_BUNDLES)
     return {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 
 
 def survives(service, folder, twin, cut, mend, *words):
-    """The store is cut off in the middle of a sweep, and mended: what is told, and what there is then."""
+    """Cut the store off in the middle of a sweep and mend it; check messages and the dataset."""
     with ss.Client(service.url) as client:
         sweep = client.submit(SPEC)["id"]
         until(lambda: 0.1 < client.sweep(sweep)["progress"] < 0.9, 120.0)
@@ -69,12 +73,12 @@ def survives(service, folder, twin, cut, mend, *words):
     assert left == {".json", ".keys", ".zarr"}
 
 
-def test_a_folder_that_is_taken_away(tmp_path, twin, small):
+def test_sweep_survives_an_unmounted_folder(tmp_path, twin, small):
     data, away = tmp_path / "data", tmp_path / "away"
     service = start_service(data, workers=2, env=small)
     try:
         cut, mend = (lambda: data.rename(away)), (lambda: away.rename(data))
-        survives(service, DataFolder(data), twin, cut, mend, "is not there")
+        survives(service, DataFolder(data), twin, cut, mend, "is not available")
         assert service.stop() == 0
     finally:
         service.close()
@@ -82,7 +86,7 @@ def test_a_folder_that_is_taken_away(tmp_path, twin, small):
 
 
 @pytest.mark.parametrize("how", ["busy", "hanging", "killed"])
-def test_a_bucket_that_does_not_answer(tmp_path, twin, small, how, monkeypatch):
+def test_sweep_survives_an_unreachable_bucket(tmp_path, twin, small, how, monkeypatch):
     with weed(tmp_path / "weed") as server, proxied(server.ports[0]) as proxy:
         env = {**server.environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
         for name, value in env.items():

@@ -1,7 +1,7 @@
-"""Hosts that are cut off from each other, in namespaces with a network of their own.
+"""Network partitions between hosts, which run in network namespaces.
 
-Those that are cut off go on: they still reach the store, and write parts of bundles that are computed
-elsewhere meanwhile.
+Workers that are cut off continue: they still reach the store, and write parts of bundles that are meanwhile
+computed elsewhere.
 """
 
 import json
@@ -16,12 +16,12 @@ from tests.api.served import ENDED
 from tests.chaos.hosts import WAYS, hosts_or_skip
 from tests.chaos.supervised import Supervisor
 from tests.chaos.test_crashes import assert_tidy
-from tests.stored import computed
+from tests.stored import compute_dataset
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PORT, SCHEDULER = 8000, 8786
-TTL = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "15s"}  # as people may set it who do not want to wait
+TTL = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "15s"}  # shorter than the default, so that tests wait less
 SPEC = {
     "name": "cut off",
     "axes": {"d": [100, 160], "p": [4, 8], "gamma": [0.1, 0.2], "regime": "classical_noise"},
@@ -39,7 +39,7 @@ ENDLESS = {
 
 
 class Stage(Supervisor):
-    """A service on one host, to be asked from there."""
+    """A service on one host, queried from there."""
 
     def __init__(self, cwd, hosts, desk):
         super().__init__(cwd)
@@ -61,7 +61,7 @@ class Stage(Supervisor):
         return {worker["name"] for worker in self.ask("GET", "/v1/cluster").json()["workers"]}
 
     def told(self, what, **about):
-        """Tasks that began or ended, as workers wrote it down."""
+        """Return the tasks that started or ended, from the logs of workers."""
         lines = self.tasks.read_text().splitlines() if self.tasks.exists() else []
         found = [json.loads(line) for line in lines]
         return [one for one in found if one["what"] == what and about.items() <= one.items()]
@@ -83,7 +83,7 @@ def until(condition, seconds=180.0):
 
 @contextmanager
 def staged(cwd, desk, brain, workers):
-    """Hosts for the service, the scheduler and each worker; some may be the same."""
+    """Start the service, the scheduler and each worker on hosts, some of which may be the same."""
     hosts = hosts_or_skip()
     try:
         address = {name: hosts.add(name) for name in dict.fromkeys((desk, brain, *workers))}
@@ -106,12 +106,12 @@ def staged(cwd, desk, brain, workers):
 def assert_as_undisturbed(stage, sweep, spec, runs):
     assert stage.sweep(sweep)["counts"] == {"done": runs}
     with xr.open_zarr(stage.data / "sweeps" / f"{sweep}.zarr", chunks=None) as found:
-        wanted = computed(stage.cwd / "alone", spec)
+        wanted = compute_dataset(stage.cwd / "alone", spec)
         seconds = ["sgd_seconds", "ode_seconds"]
         xr.testing.assert_equal(found.load().drop_vars(seconds), wanted.load().drop_vars(seconds))
 
 
-def test_workers_that_are_cut_off_lose_nothing_and_come_back(tmp_path):
+def test_cut_off_workers_lose_nothing_and_reconnect(tmp_path):
     names = ["one", "two", "three", "four"]
     with staged(tmp_path / "stage", "brain", "brain", names) as stage:
         stage.submit(WARM)
@@ -121,7 +121,7 @@ def test_workers_that_are_cut_off_lose_nothing_and_come_back(tmp_path):
         busy = lambda: {one["worker"] for one in stage.told("begun")}  # noqa: E731
         until(lambda: busy() == set(names))
 
-        # Three of four are cut off, each in another way; one of them is at work for a sweep that goes.
+        # Three of four workers are cut off in different ways; one of them computes a sweep that is removed.
         lost = [unlucky["worker"], *(name for name in names if name != unlucky["worker"])][:3]
         began = clock.time()
         for name, way in zip(lost, WAYS, strict=True):
@@ -130,7 +130,7 @@ def test_workers_that_are_cut_off_lose_nothing_and_come_back(tmp_path):
         until(lambda: stage.workers() == set(names) - set(lost))
         print(f"{clock.time() - began:.0f} s until workers that are cut off are given up")
         late = [one for name in lost for one in stage.told("ended", worker=name) if one["time"] > began]
-        assert late  # they went on, and wrote parts
+        assert late  # they continued and wrote parts
 
         for name, way in zip(lost, WAYS, strict=True):
             stage.hosts.heal(name, way)
@@ -142,7 +142,7 @@ def test_workers_that_are_cut_off_lose_nothing_and_come_back(tmp_path):
         assert again
         assert_as_undisturbed(stage, sweep, SPEC, 80)
 
-        # They come back by themselves, or their supervisor starts them again, and they work as before.
+        # They reconnect, or their supervisor restarts them, and they work as before.
         until(lambda: stage.workers() == set(names))
         more = stage.submit({**SPEC, "seeds": {"init": [7, 8], "repeat": 4}})
         until(lambda: stage.sweep(more)["state"] == "completed", 400.0)
@@ -152,7 +152,7 @@ def test_workers_that_are_cut_off_lose_nothing_and_come_back(tmp_path):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_service_that_is_cut_off_waits_and_says_so(tmp_path, way):
+def test_cut_off_service_waits_and_shows_the_reason(tmp_path, way):
     with staged(tmp_path / "stage", "desk", "brain", ["one", "two"]) as stage:
         sweep = stage.submit(SPEC)
         until(lambda: stage.sweep(sweep)["counts"].get("done"))
@@ -161,7 +161,7 @@ def test_a_service_that_is_cut_off_waits_and_says_so(tmp_path, way):
         until(lambda: "waiting for the scheduler" in stage.sweep(sweep)["reason"])
         print(f"{clock.monotonic() - began:.0f} s until the service says that it waits")
         asked = clock.monotonic()
-        other = stage.submit({**SPEC, "seeds": {"init": [7], "repeat": 4}})  # it still takes orders
+        other = stage.submit({**SPEC, "seeds": {"init": [7], "repeat": 4}})  # it still accepts sweeps
         print(f"{clock.monotonic() - asked:.1f} s for an order meanwhile")
         until(lambda: "lost the scheduler" in stage.log("service").read_text())
         print(f"{clock.monotonic() - began:.0f} s until the connection is given up")

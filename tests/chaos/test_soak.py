@@ -1,6 +1,6 @@
-"""Minutes of random kills over several sweeps: in the end it is as if nothing had happened.
+"""Minutes of random kills during several sweeps, whose datasets must equal those of undisturbed runs.
 
-`SOAK_SECONDS` changes how long it takes, `SOAK_SEED` repeats its choices (what they meet is another matter).
+`SOAK_SECONDS` sets the duration, and `SOAK_SEED` repeats the random choices (not their timing).
 """
 
 import os
@@ -25,33 +25,33 @@ from tests.api.served import ENDED
 from tests.chaos.supervised import Supervisor
 from tests.chaos.test_crashes import assert_tidy
 from tests.service import free_port
-from tests.stored import computed
+from tests.stored import compute_dataset
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "600"))
 SEED = int(os.environ.get("SOAK_SEED", random.randrange(10**6)))
 KILLS = int(SECONDS / 3)  # 200 in ten minutes
 WORKERS = ("one", "two", "three")
-ACTIVE = 4  # sweeps that are there at any time
-# Kills come in bursts, each when some bundles have ended since the last: processes need seconds to start, on
-# a machine that has other things to do many. The longer that takes, the more kills are in the next burst.
+ACTIVE = 4  # sweeps that exist at any time
+# Kills come in bursts, after some bundles have ended since the last burst, because processes need seconds to
+# start, and more on a busy machine. The longer that takes, the more kills are in the next burst.
 GAP, LEAST, ENDS, PATIENCE = (0.05, 0.7), 3, 4, 40.0
 WEIGHTS = {"worker": 70, "nanny": 8, "host": 8, "scheduler": 5, "service": 9}
-# In parts of the time nobody kills the service: what it holds then must not grow.
+# For some of the time the service is not killed, and its memory and open files must not grow.
 SPARED = ((0.25, 0.55), (0.75, 1.0))
 
-LOCKS = ("global.lock", "purge.lock")  # empty files that Dask's workers leave
+LOCKS = ("global.lock", "purge.lock")  # empty files that Dask workers leave
 
 BASE = {"fixed": {"k": 2, "noise": 1e-3}, "init": {"kind": "informed"}, "observables": ["risk", "cosine"]}
 
 
 def engines(seed):
-    """SGD by several engines, some chains in lanes."""
+    """SGD by several simulators, some chains in lanes."""
     axes = {"d": [40, 160], "p": [4, 30], "gamma": [0.1, 0.3]}
     return {**BASE, "axes": axes, "seeds": {"init": [seed], "repeat": 8}, "time": {"max": 12.0, "samples": 5}}
 
 
 def regimes(seed):
-    """Theories without SGD."""
+    """Regimes without SGD."""
     wanted = ["classical", "classical_noise", "high_dimensional", "mean_field"]
     axes = {"d": [20, 100], "p": [4, 12], "gamma": [0.05, 0.2], "regime": wanted}
     seeds = [seed, seed + 1, seed + 2]
@@ -59,13 +59,13 @@ def regimes(seed):
 
 
 def long(seed):
-    """Runs that live by their checkpoints."""
+    """Runs that finish only with checkpoints."""
     axes = {"d": 150, "p": 8, "gamma": 0.1}
     return {**BASE, "axes": axes, "seeds": [seed, seed + 1], "time": {"max": 3000.0, "samples": 4}}
 
 
 def mixed(seed):
-    """A little of everything."""
+    """A mixture of the others."""
     axes = {"d": [30, 90], "p": [3, 8], "gamma": 0.1, "regime": ["classical_noise", "auto"]}
     return {
         **BASE,
@@ -94,7 +94,7 @@ class Soak(Supervisor):
         self.service(address, self.port)
         self.began, self.client = clock.monotonic(), httpx.Client(base_url=f"http://127.0.0.1:{self.port}")
 
-    # ---- asked as by a person who tries again
+    # ---- requests, repeated until they succeed
 
     def ask(self, method, path, gone_is_fine=False, **options):
         end = clock.monotonic() + 300.0
@@ -122,7 +122,7 @@ class Soak(Supervisor):
         return self.sweep(sweep)["counts"].get("done", 0)
 
     def until(self, condition, seconds):
-        """Whether it came true."""
+        """Return whether the condition became true."""
         end = clock.monotonic() + seconds
         while clock.monotonic() < end:
             if condition():
@@ -131,7 +131,7 @@ class Soak(Supervisor):
             clock.sleep(0.5)
         return False
 
-    # ---- killed
+    # ---- kills
 
     def kill_for(self, seconds):
         try:
@@ -149,7 +149,7 @@ class Soak(Supervisor):
             raise
 
     def ended(self):
-        """Bundles so far, also those that were computed twice."""
+        """Count ended bundles, including those computed twice."""
         return self.tasks.read_text().count('"ended"') if self.tasks.exists() else 0
 
     def watch_service(self, killer):
@@ -167,7 +167,7 @@ class Soak(Supervisor):
             self.kills[what] += self.kill(what)
 
     def kill(self, what):
-        """Something of this kind; whether it was there, and not killed a moment ago."""
+        """Kill a process of this kind; return whether one was running and not killed recently."""
         name = what if what in self.kept else self.random.choice(WORKERS)
         pid = self.kept[name].pid
         if what == "worker":
@@ -180,9 +180,9 @@ class Soak(Supervisor):
 
 
 def computing_children(nanny):
-    """The process in which a nanny's worker is: not the one that tracks what it shares."""
+    """Return the worker process of a nanny, not its resource tracker."""
     found = []
-    with suppress(psutil.Error):  # it has just gone
+    with suppress(psutil.Error):  # it has just ended
         for process in psutil.Process(nanny).children():
             with suppress(psutil.Error):
                 if any("spawn_main" in word for word in process.cmdline()):
@@ -192,7 +192,7 @@ def computing_children(nanny):
 
 @dataclass
 class Held:
-    """What one process of the service held, second by second."""
+    """Memory and open files of one process of the service, every second."""
 
     pids: set = field(default_factory=set)
     files: list = field(default_factory=list)
@@ -210,10 +210,10 @@ class Held:
 
 @dataclass
 class Plan:
-    """What is asked for over time: a kind of sweep, and what becomes of it."""
+    """The sweeps that are submitted over time, and their fate."""
 
     soak: Soak
-    specs: dict = field(default_factory=dict)  # by the sweep
+    specs: dict = field(default_factory=dict)  # by sweep id
     fates: dict = field(default_factory=dict)
     seed: int = 1000
 
@@ -225,14 +225,14 @@ class Plan:
         return sweep
 
     def fill(self):
-        """So many are always there."""
+        """Submit sweeps until `ACTIVE` exist."""
         there = [one for one in self.specs if self.fates[one] != "deleted"]
         active = sum(self.soak.sweep(one)["state"] in ("queued", "running") for one in there)
         for _ in range(active, ACTIVE):
             self.begin(KINDS[Counter(self.fates.values())["left alone"] % len(KINDS)])
 
     def steps(self):
-        """Each with the share of the time at which it is due."""
+        """Yield steps with the share of the time at which each is due."""
         soak = self.soak
         for fate in ("cancelled", "retried", "paused", "deleted", "extended"):
             sweep = self.begin(mixed if fate != "deleted" else long, fate)
@@ -256,7 +256,7 @@ class Plan:
 
 
 def flat(values, skip=0.3):
-    """The middle of what was seen early and late, after a start in which everything is used first."""
+    """Return medians of early and late samples, after the start-up phase."""
     later = values[int(len(values) * skip) :]
     part = max(1, len(later) // 3)
     return statistics.median(later[:part]), statistics.median(later[-part:])
@@ -264,7 +264,7 @@ def flat(values, skip=0.3):
 
 @pytest.mark.slow
 @pytest.mark.timeout(int(3 * SECONDS) + 3600)
-def test_minutes_of_kills_leave_no_trace(tmp_path):
+def test_minutes_of_kills_leave_correct_datasets(tmp_path):
     print(f"\nSOAK_SECONDS={SECONDS:.0f} SOAK_SEED={SEED}")
     soak = Soak(tmp_path / "soak")
     try:
@@ -275,7 +275,7 @@ def test_minutes_of_kills_leave_no_trace(tmp_path):
 
 
 def endured(soak):
-    """The kills, with sweeps that come and go meanwhile."""
+    """Kill processes while sweeps are submitted and removed."""
     plan = Plan(soak)
     assert soak.until(lambda: soak.ask("GET", "/healthz"), 60.0)
     soak.began = clock.monotonic()
@@ -292,7 +292,7 @@ def endured(soak):
         clock.sleep(1.0)
     watcher.join()
     assert soak.problem is None, soak.problem
-    for _ in steps:  # what time was too short for
+    for _ in steps:  # the steps that were not reached in time
         pass
     return plan
 
@@ -315,7 +315,7 @@ def check(soak, plan):
     for phase, one in enumerate(soak.held):
         for name in ("files", "threads", "memory"):
             print(f"service, phase {phase}: {name} {flat(getattr(one, name))} of {len(one.files)} looks")
-    # one process for each worker is left, beside nannies: those of nannies that were killed have gone
+    # one process per worker is left besides nannies; those of killed nannies have ended
     nannies = [soak.kept[name].pid for name in WORKERS]
     assert soak.until(lambda: all(len(computing_children(one)) == 1 for one in nannies), 60.0)
     ours = {soak.kept[name].pid for name in soak.kept}
@@ -323,28 +323,28 @@ def check(soak, plan):
     assert others == []
 
     wal = soak.data / "ledger.sqlite-wal"
-    assert wal.stat().st_size < 16 << 20  # SQLite begins again after 4 MB, when nobody reads
+    assert wal.stat().st_size < 16 << 20  # SQLite restarts the file after 4 MB if there are no readers
     assert soak.stop(60.0) == []
     assert_tidy(soak.data, len(there))
     assert not wal.exists()
     scratch = soak.temporary / "dask-scratch-space"
-    WorkSpace(str(scratch)).new_work_dir(prefix="next-").release()  # who starts next removes what is left
+    WorkSpace(str(scratch)).new_work_dir(prefix="next-").release()  # the next start removes leftovers
     assert {path for path in soak.temporary.rglob("*") if path.is_file()} <= {
         scratch / name for name in LOCKS
     }
     for sweep in there:
         compare(soak, plan, sweep, views[sweep])
     for one in soak.held:
-        assert len(one.pids) == 1  # it lived while all others died
+        assert len(one.pids) == 1  # it was not killed while all others were
         before, after = flat(one.files)
-        assert after <= before + 5, one.files  # a leak would show as a few with each of some reconnections
+        assert after <= before + 5, one.files  # a leak would add a few at each of several reconnections
         before, after = flat(one.memory)
-        assert after <= before + 15, one.memory  # of 290 MB; 1 or 2 are seen, as sweeps come and go
+        assert after <= before + 15, one.memory  # of 290 MB; 1 or 2 MB are typical
 
 
 def compare(soak, plan, sweep, view):
-    """With a twin that nobody disturbed."""
-    wanted = computed(soak.cwd / "twins" / sweep, plan.specs[sweep]).load()
+    """Compare a sweep with an undisturbed twin."""
+    wanted = compute_dataset(soak.cwd / "twins" / sweep, plan.specs[sweep]).load()
     with xr.open_zarr(soak.data / "sweeps" / f"{sweep}.zarr", chunks=None) as found:
         found = found.load()
     seconds = ["sgd_seconds", "ode_seconds"]

@@ -1,7 +1,7 @@
-"""`sweep` as people and programs call it.
+"""Helpers that run the command `sweep`.
 
-Commands run in children of one process that has the imports behind it; what a new process does by
-itself is tested with new processes.
+Commands run in forks of one process that has already imported everything; `run_in_new_process` tests what a
+new process does.
 """
 
 import atexit
@@ -17,13 +17,14 @@ from pathlib import Path
 
 import sweep_service
 from sweep_service.cli.answers import REFUSED
+from tests.specs import SMALL_SPEC
 
-HOME = str(Path(sweep_service.__file__).resolve().parents[1])
+ROOT = str(Path(sweep_service.__file__).resolve().parents[1])
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("SWEEP_")},
-    "PYTHONPATH": HOME, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200",
+    "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200",
 }  # fmt: skip
-NURSERY = """
+SERVER_CODE = """
 import json, os, sys, traceback
 import xarray, zarr, rich.progress
 import sweep_service as ss
@@ -46,17 +47,17 @@ for chains in (1, 2, 8):
     ss.simulate(point, times=[0, 0.1], seed=list(range(chains)))
 ss.integrate(point, times=[0, 0.1], regime="classical")
 
-def child(order):
-    os.chdir(order["cwd"])
+def run_child(request):
+    os.chdir(request["cwd"])
     for number, name in enumerate(("in", "out", "err")):
         flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        os.dup2(os.open(order[name], flags), number)
+        os.dup2(os.open(request[name], flags), number)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
-    os.environ.update(order["env"])
-    sys.argv = ["sweep", *order["argv"]]
+    os.environ.update(request["env"])
+    sys.argv = ["sweep", *request["argv"]]
     code = 1
     try:
-        exec(order["before"], {})
+        exec(request["before"], {})
         app.main()
     except SystemExit as end:
         code = end.code or 0
@@ -66,14 +67,14 @@ def child(order):
     os._exit(code)
 
 for line in sys.stdin:
-    order = json.loads(line)
-    if "wait" in order:
-        print(os.waitstatus_to_exitcode(os.waitpid(order["wait"], 0)[1]), flush=True)
+    request = json.loads(line)
+    if "wait" in request:
+        print(os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1]), flush=True)
     else:
-        number = os.fork()
-        if number == 0:
-            child(order)
-        print(number, flush=True)
+        pid = os.fork()
+        if pid == 0:
+            run_child(request)
+        print(pid, flush=True)
 """
 
 
@@ -85,21 +86,22 @@ class Answer:
 
     @property
     def json(self):
-        """All of standard output, as one JSON value by the letter of the standard."""
-        return json.loads(self.out, parse_constant=_no_constant)
+        """Standard output, parsed as strict JSON."""
+        return json.loads(self.out, parse_constant=reject_constant)
 
 
-def _no_constant(name):
+def reject_constant(name):
     raise AssertionError(f"{name} is not JSON")
 
 
 @dataclass(frozen=True)
 class Child:
-    nursery: "Nursery"
+    server: "ForkServer"
     pid: int
     folder: Path
 
     def text(self, name):
+        """Return what the child has written so far: out or err."""
         path = self.folder / name
         return path.read_text("utf-8") if path.exists() else ""
 
@@ -107,39 +109,39 @@ class Child:
         os.kill(self.pid, number)
 
     def wait(self):
-        return Answer(int(self.nursery.ask(wait=self.pid)), self.text("out"), self.text("err"))
+        return Answer(int(self.server.request(wait=self.pid)), self.text("out"), self.text("err"))
 
 
-class Nursery:
-    """Children that begin where others are after three seconds of imports."""
+class ForkServer:
+    """A process that forks a child for each command, which saves three seconds of imports."""
 
     def __init__(self):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", NURSERY],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HOME, env=ENVIRONMENT,
+            [sys.executable, "-c", SERVER_CODE],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=ENVIRONMENT,
         )  # fmt: skip
-        self.born = 0
+        self.children = 0
         atexit.register(self.close)
 
     def close(self):
         self.process.communicate()
 
-    def ask(self, **order):
-        self.process.stdin.write(json.dumps(order) + "\n")
+    def request(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return self.process.stdout.readline()
 
     def start(self, cwd, *argv, text="", env=None, before="", serial=True):
-        """A command in a folder; `before` is code that the child executes first."""
+        """Start a command in a folder; the child first executes the code `before`."""
         if serial and argv and argv[0] in ("run", "extend", "retry", "resume"):
             argv = (*argv, "--serial")
-        self.born += 1
-        folder = Path(cwd) / f".child-{self.born}"
+        self.children += 1
+        folder = Path(cwd) / f".child-{self.children}"
         folder.mkdir(parents=True)
         (folder / "in").write_text(text if isinstance(text, str) else json.dumps(text), "utf-8")
         files = {name: str(folder / name) for name in ("in", "out", "err")}
         argv = [str(word) for word in argv]
-        pid = self.ask(cwd=str(cwd), argv=argv, env=env or {}, before=before, **files)
+        pid = self.request(cwd=str(cwd), argv=argv, env=env or {}, before=before, **files)
         return Child(self, int(pid), folder)
 
     def run(self, cwd, *argv, **options):
@@ -147,66 +149,53 @@ class Nursery:
 
 
 @cache
-def nursery():
-    return Nursery()
+def fork_server():
+    return ForkServer()
 
 
 def until(condition, seconds=60.0):
-    """Wait for what another process does."""
+    """Wait until a condition holds."""
     end = clock.monotonic() + seconds
-    while not (found := condition()):
-        assert clock.monotonic() < end, "it never happened"
+    while not (result := condition()):
+        assert clock.monotonic() < end, "timed out"
         clock.sleep(0.01)
-    return found
+    return result
 
 
-SMALL = {
-    "name": "small",
-    "axes": {"d": [5, 8], "p": 4, "gamma": [0.1, 0.5], "regime": "classical_noise"},
-    "fixed": {"k": 2, "noise": 1e-3},
-    "init": {"kind": "informed", "shared": True},
-    "seeds": {"init": 2, "repeat": 2},
-    "time": {"max": 2.0, "samples": 4},
-}
-LONG = {
-    **SMALL,
-    "axes": {"d": 200, "p": 8, "gamma": 0.1},
-    "init": {"kind": "informed"},
-    "time": {"max": 300.0, "samples": 4},
-    "seeds": 1,
-}  # 5 million steps: some seconds
-FAIL = """
-import sweep_service.execution.compute as computing
-plain = computing.integrate_run
+BREAK_SEED_1 = """
+import sweep_service.execution.compute as compute
+original = compute.integrate_run
 def broken(point, **options):
     if options["seed"] == 1:
         raise RuntimeError("out of order")
-    return plain(point, **options)
-computing.integrate_run = broken
+    return original(point, **options)
+compute.integrate_run = broken
 """
 
 
-def begun(cwd):
-    """Wait until a sweep is being computed."""
+def wait_until_computing(cwd):
+    """Wait until a task of the sweep has started."""
     until(lambda: list(Path(cwd).glob("sweep-data/sweeps/*.parts/*.crumb")))
 
 
-def sweep(cwd, *argv, **options):
-    return nursery().run(cwd, *argv, **options)
+def run_command(cwd, *argv, **options):
+    """Run a command in a folder and return its answer."""
+    return fork_server().run(cwd, *argv, **options)
 
 
-def fresh(argv, cwd, **options):
-    """A command in a new process, as from a shell."""
+def run_in_new_process(argv, cwd, **options):
+    """Run a command in a new process, as a shell does."""
     command = [sys.executable, "-m", "sweep_service.cli", *argv]
     return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, **options)
 
 
-def trace_of(folder):
-    """All that a command left in its folder."""
+def list_files(folder):
+    """List the files that commands have left in a folder."""
     return sorted(path.name for path in Path(folder).iterdir() if not path.name.startswith(".child-"))
 
 
 def assert_refused(answer, *words):
+    """Assert that a command was refused with one line that contains the words."""
     assert answer.code == REFUSED, answer
     assert answer.out == ""
     assert len(answer.err.splitlines()) == 1, answer.err
@@ -233,12 +222,13 @@ COMMANDS = {
     "doctor": ["doctor"],
     "certificates": ["certificates", "there"],
 }
-OF_A_SERVICE = ("serve", "submit", "watch")  # their tests are in test_service.py
-OF_MINUTES = ("gallery",)  # whose test makes it shorter
-INPUT = {"run": SMALL, "estimate": SMALL, "extend": {"axes": {"gamma": [0.9]}}}
+SERVICE_COMMANDS = ("serve", "submit", "watch")  # their tests are in test_service.py
+SLOW_COMMANDS = ("gallery",)  # tested in test_plot.py
+INPUT = {"run": SMALL_SPEC, "estimate": SMALL_SPEC, "extend": {"axes": {"gamma": [0.9]}}}
 
 
-def processes():
+def list_processes():
+    """List the ids of all processes, on Linux."""
     return (
         [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]
         if sys.platform == "linux"
@@ -246,8 +236,9 @@ def processes():
     )
 
 
-def environment(pid):
+def read_environment(pid):
+    """Return the environment of a process."""
     try:
         return Path(f"/proc/{pid}/environ").read_text("utf-8", "replace").split("\0")
-    except OSError:  # it is gone
+    except OSError:  # the process has ended
         return []

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what is interrupted can go on, and says so."""
+"""Ctrl-C and SIGTERM: an interrupted command can be continued, and says so."""
 
 import signal
 import subprocess
@@ -7,28 +7,37 @@ import sys
 import pytest
 
 from sweep_service.cli.answers import DONE, INTERRUPTED
-from tests.cli.commands import COMMANDS, INPUT, LONG, begun, nursery, sweep, trace_of, until
+from tests.cli.commands import (
+    COMMANDS,
+    INPUT,
+    fork_server,
+    list_files,
+    run_command,
+    until,
+    wait_until_computing,
+)
+from tests.specs import LONG_SPEC
 
 
-def test_a_cancelled_sweep_is_not_reported_as_done(tmp_path):
-    child = nursery().start(tmp_path, "run", "-", "--json", text=LONG)
-    begun(tmp_path)
+def test_cancelled_sweep_is_not_reported_as_done(tmp_path):
+    child = fork_server().start(tmp_path, "run", "-", "--json", text=LONG_SPEC)
+    wait_until_computing(tmp_path)
     child.kill(signal.SIGINT)
     assert child.wait().code == INTERRUPTED
-    known = sweep(tmp_path, "list", "--json").json[0]["id"]
-    assert sweep(tmp_path, "cancel", known, "--json").json["state"] == "cancelled"
+    sweep_id = run_command(tmp_path, "list", "--json").json[0]["id"]
+    assert run_command(tmp_path, "cancel", sweep_id, "--json").json["state"] == "cancelled"
     assert not list(tmp_path.rglob("*.checkpoint"))
-    answer = sweep(tmp_path, "run", "-", text=LONG)
+    answer = run_command(tmp_path, "run", "-", text=LONG_SPEC)
     assert answer.code == INTERRUPTED
     assert answer.out.startswith("cancelled: 1 run: 1 cancelled\n")
-    assert f"go on:\n    sweep retry {known}" in answer.out
+    assert f"continue:\n    sweep retry {sweep_id}" in answer.out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_an_interrupted_run_is_paused_and_says_how_to_go_on(tmp_path, number, as_json):
-    child = nursery().start(tmp_path, "run", "-", *["--json"] * as_json, text=LONG)
-    begun(tmp_path)
+def test_interrupted_run_is_paused_and_says_how_to_continue(tmp_path, number, as_json):
+    child = fork_server().start(tmp_path, "run", "-", *["--json"] * as_json, text=LONG_SPEC)
+    wait_until_computing(tmp_path)
     child.kill(number)
     answer = child.wait()
     assert answer.code == INTERRUPTED
@@ -37,48 +46,50 @@ def test_an_interrupted_run_is_paused_and_says_how_to_go_on(tmp_path, number, as
         assert answer.json["state"] == "paused"
         assert answer.err == ""
     else:
-        assert "interrupted: the same command goes on from here" in answer.err
-    assert sweep(tmp_path, "list", "--json").json[0]["state"] == "paused"
+        assert "interrupted; run the same command again to continue" in answer.err
+    assert run_command(tmp_path, "list", "--json").json[0]["state"] == "paused"
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_goes_on_by_its_spec_or_its_id(tmp_path):
+def test_interrupted_run_is_continued_by_spec_or_id(tmp_path):
     for argv in (["run", "-"], ["retry", "2"]):
-        child = nursery().start(tmp_path, "run", "-", text=LONG)
-        begun(tmp_path)
+        child = fork_server().start(tmp_path, "run", "-", text=LONG_SPEC)
+        wait_until_computing(tmp_path)
         child.kill(signal.SIGINT)
         assert child.wait().code == INTERRUPTED
-        assert sweep(tmp_path, *argv, "--json", text=LONG).json["state"] == "completed"
-        assert sweep(tmp_path, "rm", "2").code == DONE
+        assert run_command(tmp_path, *argv, "--json", text=LONG_SPEC).json["state"] == "completed"
+        assert run_command(tmp_path, "rm", "2").code == DONE
 
 
-LOST = """
+DROPPED_INTERRUPT = """
 import os, signal, sys, time
 from sweep_service.signals import Interrupt, stop
 class Closing:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0)  # the handler runs here, and Python drops what it raises
-stop.listen()
+        time.sleep(0)  # the handler runs here, and Python drops its exception
+stop.install()
 dropped, report = [], sys.unraisablehook
-def count(problem):
-    dropped.append(problem.exc_type.__name__)
-    report(problem)
-sys.unraisablehook = count
+def record(unraisable):
+    dropped.append(unraisable.exc_type.__name__)
+    report(unraisable)
+sys.unraisablehook = record
 stop.waiting = True
 try:
     Closing()
     time.sleep(30)
 except Interrupt:
-    stop.handled()
+    stop.cancel_repeat()
     print("interrupted after", *dropped)
 """
 
 
-def test_an_interrupt_that_python_drops_comes_again():
-    found = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=60)
-    assert found.stdout == "interrupted after Interrupt\n", found.stderr
-    assert found.stderr == ""
+def test_interrupt_dropped_by_python_is_raised_again():
+    result = subprocess.run(
+        [sys.executable, "-c", DROPPED_INTERRUPT], capture_output=True, text=True, timeout=60
+    )
+    assert result.stdout == "interrupted after Interrupt\n", result.stderr
+    assert result.stderr == ""
 
 
 WAIT = """
@@ -88,29 +99,31 @@ def wait(*_, **__):
     time.sleep(60)
     os._exit(99)
 """
-PLACES = {
+BLOCKED_FUNCTIONS = {
     "run": "import sweep_service.planning.grids as g\ng.Grid.points = property(wait)",
-    "estimate": "import sweep_service.execution.submission as s\ns.Submission.look = wait",
+    "estimate": "import sweep_service.execution.submission as s\ns.Submission.prepare = wait",
     "doctor": "import sweep_service.doctor.calibration as c\nc.measure = wait",
     "list": "import sweep_service.store.folder as f\nf.DataFolder.has_ledger = wait",
 }
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_what_computes_nothing_ends_at_once(tmp_path, name):
-    child = nursery().start(tmp_path, *COMMANDS[name], text=INPUT.get(name, ""), before=WAIT + PLACES[name])
+@pytest.mark.parametrize("name", BLOCKED_FUNCTIONS)
+def test_command_that_computes_nothing_ends_at_once(tmp_path, name):
+    child = fork_server().start(
+        tmp_path, *COMMANDS[name], text=INPUT.get(name, ""), before=WAIT + BLOCKED_FUNCTIONS[name]
+    )
     until((tmp_path / "busy").exists)
     child.kill(signal.SIGINT)
     answer = child.wait()
     assert (answer.code, answer.out) == (INTERRUPTED, "")
-    assert answer.err == "sweep: interrupted: the same command begins again\n"
-    assert trace_of(tmp_path) == ["busy", *["sweep-data"] * (name == "doctor")]
+    assert answer.err == "sweep: interrupted; run the same command again\n"
+    assert list_files(tmp_path) == ["busy", *["sweep-data"] * (name == "doctor")]
 
 
-def test_a_second_interrupt_ends_the_process(tmp_path):
+def test_second_interrupt_ends_the_process(tmp_path):
     before = WAIT + "import sweep_service.execution.conductor as c\nc.Conductor.pause = wait"
-    child = nursery().start(tmp_path, "run", "-", text=LONG, before=before)
-    begun(tmp_path)
+    child = fork_server().start(tmp_path, "run", "-", text=LONG_SPEC, before=before)
+    wait_until_computing(tmp_path)
     child.kill(signal.SIGINT)
     until((tmp_path / "busy").exists)
     child.kill(signal.SIGINT)
@@ -118,15 +131,15 @@ def test_a_second_interrupt_ends_the_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_extension_says_so_in_json(tmp_path):
-    short = {**LONG, "time": {"max": 1e-3, "samples": 2}}
-    known = sweep(tmp_path, "run", "-", "--json", text=short).json["id"]
+def test_interrupted_extension_is_reported_in_json(tmp_path):
+    short = {**LONG_SPEC, "time": {"max": 1e-3, "samples": 2}}
+    sweep_id = run_command(tmp_path, "run", "-", "--json", text=short).json["id"]
     slow = "import sweep_service.execution.task as t\nplain = t.compute\nimport time\n"
     slow += "t.compute = lambda *a: (open('busy', 'w').close(), time.sleep(0.5), plain(*a))[2]\n"
     change = {"axes": {"gamma": [0.01]}}
-    child = nursery().start(tmp_path, "extend", known, "-", "--json", text=change, before=slow)
+    child = fork_server().start(tmp_path, "extend", sweep_id, "-", "--json", text=change, before=slow)
     until((tmp_path / "busy").exists)
     child.kill(signal.SIGINT)
     answer = child.wait()
     assert answer.code == INTERRUPTED
-    assert (answer.json["state"], answer.json["extends"]) == ("paused", known)
+    assert (answer.json["state"], answer.json["extends"]) == ("paused", sweep_id)

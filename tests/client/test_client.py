@@ -1,4 +1,4 @@
-"""`ss.Client` against a real service: what it asks, what it is refused, and services that go away."""
+"""`ss.Client` with a real service: requests, errors, and services that stop."""
 
 import json
 import os
@@ -11,11 +11,10 @@ import pytest
 import xarray as xr
 
 import sweep_service as ss
-from sweep_service.analysis.curves import curves
+from sweep_service.analysis.curves import compute_curves
 from sweep_service.analysis.export import FORMATS, export
-from sweep_service.analysis.phase_diagram import as_plain, phase_diagram
+from sweep_service.analysis.phase_diagram import diagram_to_json, phase_diagram
 from sweep_service.analysis.selection import select
-from sweep_service.client import client as asking
 from sweep_service.errors import (
     Conflict,
     Denied,
@@ -27,22 +26,15 @@ from sweep_service.errors import (
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS
 from sweep_service.store.folder import DataFolder
-from sweep_service.text import json_ready
+from sweep_service.text import replace_nonfinite
 from tests.cli.commands import until
-from tests.service import breakable, free_port, start_service
+from tests.service import breakable_environment, free_port, start_service
+from tests.specs import SMALL_SPEC
 
-TOKEN, LOOKER = "let-me-in", "let-me-look"
-NOBODY = "20000101-000000-00000000"
-SMALL = {
-    "name": "small",
-    "axes": {"d": [5, 8], "p": 4, "gamma": [0.1, 0.5], "regime": "classical_noise"},
-    "fixed": {"k": 2, "noise": 1e-3},
-    "init": {"kind": "informed", "shared": True},
-    "seeds": {"init": 2, "repeat": 2},
-    "time": {"max": 2.0, "samples": 4},
-}
-LONG = {  # minutes
-    **SMALL, "name": "long", "axes": {"d": 200, "p": 8, "gamma": 0.1}, "init": {"kind": "informed"},
+TOKEN, READ_TOKEN = "let-me-in", "let-me-look"
+UNKNOWN_ID = "20000101-000000-00000000"
+LONG_SWEEP = {  # takes minutes
+    **SMALL_SPEC, "name": "long", "axes": {"d": 200, "p": 8, "gamma": 0.1}, "init": {"kind": "informed"},
     "seeds": 50, "time": {"max": 300.0, "samples": 4},
 }  # fmt: skip
 
@@ -54,158 +46,162 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def service(folder):
-    env = {"SWEEP_TOKENS": f"{TOKEN},{LOOKER}:read", **breakable(folder)}
-    found = start_service(folder / "data", env=env)
-    yield found
-    assert found.stop() == 0, found.log.read_text()[-2000:]
+    env = {"SWEEP_TOKENS": f"{TOKEN},{READ_TOKEN}:read", **breakable_environment(folder)}
+    service = start_service(folder / "data", env=env)
+    yield service
+    assert service.stop() == 0, service.log.read_text()[-2000:]
 
 
 @pytest.fixture
 def client(service):
-    with ss.Client(service.url, TOKEN) as found:
-        yield found
+    with ss.Client(service.url, TOKEN) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
-def known(service):
-    """The id of a completed sweep, which nobody changes."""
+def sweep_id(service):
+    """The id of a completed sweep; tests do not change it."""
     with ss.Client(service.url, TOKEN) as client:
-        sweep = client.submit(SMALL)
+        sweep = client.submit(SMALL_SPEC)
         assert client.wait(sweep["id"], timeout=100)["state"] == "completed"
         return sweep["id"]
 
 
 @pytest.fixture
-def stored(folder, known):
-    with xr.open_zarr(DataFolder(folder / "data").dataset_path(known), chunks=None) as found:
-        yield found
+def stored(folder, sweep_id):
+    with xr.open_zarr(DataFolder(folder / "data").dataset_path(sweep_id), chunks=None) as dataset:
+        yield dataset
 
 
 @pytest.fixture
-def busy(client):
-    """The id of a sweep that is being computed."""
-    found = client.submit(LONG)["id"]
-    until(lambda: client.sweep(found)["state"] == "running")
-    yield found
-    client.remove(found)
+def busy_id(client):
+    """The id of a running sweep."""
+    busy_id = client.submit(LONG_SWEEP)["id"]
+    until(lambda: client.sweep(busy_id)["state"] == "running")
+    yield busy_id
+    client.remove(busy_id)
 
 
-# ---- submit and look
+# ---- submit and inspect
 
 
-def test_a_sweep_is_submitted_waited_for_and_told_of(client, known):
-    about = client.sweep(known)
-    assert (about["name"], about["state"], about["runs"]) == ("small", "completed", 24)
-    assert (about["counts"], about["progress"]) == ({"done": 24}, 1.0)
-    assert all(link.startswith(client.url) for link in about["links"].values())
-    assert client.wait(known, timeout=10) == about
+def test_completed_sweep_is_described(client, sweep_id):
+    sweep = client.sweep(sweep_id)
+    assert (sweep["name"], sweep["state"], sweep["runs"]) == ("small", "completed", 24)
+    assert (sweep["counts"], sweep["progress"]) == ({"done": 24}, 1.0)
+    assert all(link.startswith(client.url) for link in sweep["links"].values())
+    assert client.wait(sweep_id, timeout=10) == sweep
 
 
-def test_a_spec_may_come_in_many_forms(client, known, tmp_path):
-    (tmp_path / "spec.json").write_text(json.dumps(SMALL))
+def test_spec_is_accepted_in_many_forms(client, sweep_id, tmp_path):
+    (tmp_path / "spec.json").write_text(json.dumps(SMALL_SPEC))
     yaml = (
         "axes: {d: [5, 8], p: 4, gamma: [0.1, 0.5], regime: classical_noise}\nfixed: {k: 2, noise: 1e-3}\n"
         "init: {kind: informed, shared: true}\nseeds: {init: 2, repeat: 2}\ntime: {max: 2, samples: 4}\n"
     )
-    numpy = {**SMALL, "axes": {**SMALL["axes"], "d": np.array([5, 8]), "gamma": (np.float64(0.1), 0.5)}}
+    numpy = {
+        **SMALL_SPEC,
+        "axes": {**SMALL_SPEC["axes"], "d": np.array([5, 8]), "gamma": (np.float64(0.1), 0.5)},
+    }
     forms = [
-        json.dumps(SMALL), yaml, yaml.encode(), tmp_path / "spec.json", SweepSpec.parse(SMALL), numpy,
-        MappingProxyType(SMALL),
+        json.dumps(SMALL_SPEC), yaml, yaml.encode(), tmp_path / "spec.json", SweepSpec.parse(SMALL_SPEC),
+        numpy, MappingProxyType(SMALL_SPEC),
     ]  # fmt: skip
-    assert [client.submit(form)["id"] for form in forms] == [known] * len(forms)
+    assert [client.submit(form)["id"] for form in forms] == [sweep_id] * len(forms)
     with pytest.raises(InvalidInput, match="JSON"):
-        client.submit({**SMALL, "init": object()})
+        client.submit({**SMALL_SPEC, "init": object()})
 
 
-def test_a_key_belongs_to_one_request(client, known):
+def test_idempotency_key_belongs_to_one_spec(client, sweep_id):
     for _ in range(2):
-        assert client.submit(SMALL, idempotency_key="mine")["id"] == known
+        assert client.submit(SMALL_SPEC, idempotency_key="mine")["id"] == sweep_id
     with pytest.raises(Conflict, match="Idempotency-Key"):
-        client.submit({**SMALL, "seeds": 1}, idempotency_key="mine")
+        client.submit({**SMALL_SPEC, "seeds": 1}, idempotency_key="mine")
 
 
-def test_an_estimate_costs_nothing(client, known):
-    found = client.estimate({**SMALL, "seeds": {"init": 3, "repeat": 2}})
-    assert (found["runs"], found["reused"], found["refused"]) == (36, 20, None)
-    assert "core_hours" in client.estimate({**SMALL, "time": {"max": 1e12, "samples": 3}})["refused"]
+def test_estimate_counts_runs_and_reports_a_refusal(client, sweep_id):
+    estimate = client.estimate({**SMALL_SPEC, "seeds": {"init": 3, "repeat": 2}})
+    assert (estimate["runs"], estimate["reused"], estimate["refused"]) == (36, 20, None)
+    assert "core_hours" in client.estimate({**SMALL_SPEC, "time": {"max": 1e12, "samples": 3}})["refused"]
 
 
-def test_sweeps_come_page_by_page_newest_first(client, known, monkeypatch):
-    other = client.submit({**SMALL, "name": "other", "seeds": 1, "simulate": False}, priority=3)
+def test_sweeps_are_listed_newest_first_over_several_pages(client, sweep_id):
+    other = client.submit({**SMALL_SPEC, "name": "other", "seeds": 1, "simulate": False}, priority=3)
     client.wait(other["id"], timeout=60)
-    monkeypatch.setattr(asking, "PAGE", 1)
-    found = list(client.sweeps())
-    assert [one["id"] for one in found] == sorted((one["id"] for one in found), reverse=True)
-    assert {known, other["id"]} <= {one["id"] for one in found}
-    assert client.sweep(other["id"]) in found
-    assert known in {one["id"] for one in client.sweeps("completed")}
+    client.page_size = 1
+    sweeps = list(client.sweeps())
+    ids = [sweep["id"] for sweep in sweeps]
+    assert ids == sorted(ids, reverse=True)
+    assert {sweep_id, other["id"]} <= set(ids)
+    assert client.sweep(other["id"]) in sweeps
+    assert sweep_id in {sweep["id"] for sweep in client.sweeps("completed")}
     assert list(client.sweeps(["queued", "running"])) == []
     with pytest.raises(InvalidInput) as error:
         list(client.sweeps("complete"))
     assert "state" in error.value.field
 
 
-def test_what_was_asked_for_and_what_can_be(client, known):
-    assert SweepSpec.parse(client.spec(known)) == SweepSpec.parse(SMALL)
-    assert [one["name"] for one in client.presets()] == list(PRESETS)
+def test_spec_presets_and_catalogue(client, sweep_id):
+    assert SweepSpec.parse(client.spec(sweep_id)) == SweepSpec.parse(SMALL_SPEC)
+    assert [preset["name"] for preset in client.presets()] == list(PRESETS)
     assert {"activations", "regimes", "observables", "inits"} <= set(client.catalogue())
 
 
 # ---- results
 
 
-def test_what_is_opened_by_http_is_what_is_stored(client, known, stored, folder):
-    about = client.sweep(known)
-    path = DataFolder(folder / "data").dataset_path(known)
-    for found in (
-        client.open(known), ss.open(about["links"]["self"], TOKEN), ss.open(about["links"]["zarr"], TOKEN),
-        ss.open(about["links"]["zarr"] + "/", TOKEN), ss.open(path), ss.open(str(path)),
+def test_dataset_opened_over_http_is_the_stored_one(client, sweep_id, stored, folder):
+    sweep = client.sweep(sweep_id)
+    path = DataFolder(folder / "data").dataset_path(sweep_id)
+    for dataset in (
+        client.open(sweep_id), ss.open(sweep["links"]["self"], TOKEN), ss.open(sweep["links"]["zarr"], TOKEN),
+        ss.open(sweep["links"]["zarr"] + "/", TOKEN), ss.open(path), ss.open(str(path)),
     ):  # fmt: skip
-        xr.testing.assert_identical(found.load(), stored.load())
+        xr.testing.assert_identical(dataset.load(), stored.load())
 
 
-def test_opening_is_lazy_and_what_is_not_there_is_said(client, known, tmp_path, monkeypatch):
-    found = client.open(known)
-    assert not found.sgd_risk.variable._in_memory
-    assert client.open(known, chunks={}).sgd_risk.chunks is not None
+def test_open_is_lazy_and_rejects_unknown_locations(client, sweep_id, tmp_path, monkeypatch):
+    dataset = client.open(sweep_id)
+    assert not dataset.sgd_risk.variable._in_memory
+    assert client.open(sweep_id, chunks={}).sgd_risk.chunks is not None
     with pytest.raises(NotFound):
-        client.open(NOBODY)
+        client.open(UNKNOWN_ID)
     with pytest.raises(NotFound, match="no sweep is stored"):
         ss.open(tmp_path)
     with pytest.raises(InvalidInput, match="/v1/sweeps"):
         ss.open("https://example.org/data.zarr")
     with pytest.raises(Denied):
-        ss.open(f"{client.url}/v1/sweeps/{known}")
-    monkeypatch.setenv("SWEEP_TOKEN", LOOKER)
-    assert ss.open(f"{client.url}/v1/sweeps/{known}").identical(found)
+        ss.open(f"{client.url}/v1/sweeps/{sweep_id}")
+    monkeypatch.setenv("SWEEP_TOKEN", READ_TOKEN)
+    assert ss.open(f"{client.url}/v1/sweeps/{sweep_id}").identical(dataset)
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_export_is_the_one_of_the_folder(client, known, stored, tmp_path, format):
-    path = tmp_path / f"there{FORMATS[format].suffix}"
-    assert client.export(known, path, d=5, gamma="0.2:", seed=[0, 1]) == path
-    here = tmp_path / f"here{FORMATS[format].suffix}"
-    export(select(stored, {"d": 5, "gamma": 0.5}), here)
-    assert path.read_bytes() == here.read_bytes()
-    assert sorted(tmp_path.iterdir()) == sorted([path, here])
+def test_export_equals_that_of_the_folder(client, sweep_id, stored, tmp_path, format):
+    path = tmp_path / f"remote{FORMATS[format].suffix}"
+    assert client.export(sweep_id, path, d=5, gamma="0.2:", seed=[0, 1]) == path
+    local = tmp_path / f"local{FORMATS[format].suffix}"
+    export(select(stored, {"d": 5, "gamma": 0.5}), local)
+    assert path.read_bytes() == local.read_bytes()
+    assert sorted(tmp_path.iterdir()) == sorted([path, local])
 
 
-def test_a_figure_is_drawn_by_the_service(client, known, tmp_path):
-    path = client.figure(known, tmp_path / "risk.png", d=5)
+def test_figure_is_drawn_by_the_service(client, sweep_id, tmp_path):
+    path = client.figure(sweep_id, tmp_path / "risk.png", d=5)
     assert path.read_bytes().startswith(b"\x89PNG")
-    client.figure(known, tmp_path / "map.SVG", "phase-diagram", x="gamma", y="d", value="discrepancy")
+    client.figure(sweep_id, tmp_path / "map.SVG", "phase-diagram", x="gamma", y="d", value="discrepancy")
     for name, view, word in (
         ("a.gif", "curves", "format"),
         ("a.png", "odd", "view"),
         ("a.png", "../x", "Not"),
     ):
         with pytest.raises(SweepError, match=word):
-            client.figure(known, tmp_path / name, view)
+            client.figure(sweep_id, tmp_path / name, view)
     assert sorted(os.listdir(tmp_path)) == ["map.SVG", "risk.png"]
 
 
-def test_an_export_may_name_its_format_and_its_variables(client, known, tmp_path):
-    client.export(known, tmp_path / "x", format="json", variables=["sgd_risk"])
+def test_export_with_format_and_variables(client, sweep_id, tmp_path):
+    client.export(sweep_id, tmp_path / "x", format="json", variables=["sgd_risk"])
     assert list(json.loads((tmp_path / "x").read_text())["data_vars"]) == ["sgd_risk"]
 
 
@@ -216,122 +212,122 @@ def test_an_export_may_name_its_format_and_its_variables(client, known, tmp_path
         ("no/such/out.csv", {}, "folder that exists"),
         (".", {"format": "csv"}, "must be a file"),
         ("out.csv", {"format": "xlsx"}, "format"),
-        ("out.csv", {"d": 77}, "d: nothing is stored there"),
+        ("out.csv", {"d": 77}, "d: is not stored; available"),
         ("out.csv", {"gama": 0.1}, "did you mean 'gamma'"),
     ],
 )
-def test_an_export_that_cannot_be_leaves_no_file(client, known, tmp_path, path, options, word):
+def test_refused_export_leaves_no_file(client, sweep_id, tmp_path, path, options, word):
     with pytest.raises(InvalidInput, match=word):
-        client.export(known, tmp_path / path, **options)
+        client.export(sweep_id, tmp_path / path, **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_analyses_are_those_of_the_folder(client, known, stored):
-    assert client.curves(known, d=5) == json_ready(curves(stored, d=5))
-    assert client.curves(known, "cosine", d=[5, 8], gamma=0.5)["observable"] == "cosine"
-    assert client.phase_diagram(known, "d", "gamma") == json_ready(
-        as_plain(phase_diagram(stored, "d", "gamma"))
+def test_views_equal_those_of_the_folder(client, sweep_id, stored):
+    assert client.curves(sweep_id, d=5) == replace_nonfinite(compute_curves(stored, d=5))
+    assert client.curves(sweep_id, "cosine", d=[5, 8], gamma=0.5)["observable"] == "cosine"
+    assert client.phase_diagram(sweep_id, "d", "gamma") == replace_nonfinite(
+        diagram_to_json(phase_diagram(stored, "d", "gamma"))
     )
     with pytest.raises(InvalidInput):
-        client.phase_diagram(known, "d", "gama")
+        client.phase_diagram(sweep_id, "d", "gama")
 
 
-# ---- steer
+# ---- control
 
 
-def test_a_sweep_rests_and_goes_on_and_is_given_up_and_taken_up_again(client, busy):
-    assert client.pause(busy)["state"] == "paused"
-    assert client.resume(busy)["state"] in ("queued", "running")
-    assert client.cancel(busy)["state"] == "cancelled"
-    assert client.wait(busy, timeout=10)["counts"]["cancelled"] > 0
-    assert client.retry(busy)["state"] in ("queued", "running")
-    with pytest.raises(TimeoutError, match=rf"{busy} is (queued|running) after 0.5 s"):
-        client.wait(busy, timeout=0.5)
+def test_pause_resume_cancel_and_retry(client, busy_id):
+    assert client.pause(busy_id)["state"] == "paused"
+    assert client.resume(busy_id)["state"] in ("queued", "running")
+    assert client.cancel(busy_id)["state"] == "cancelled"
+    assert client.wait(busy_id, timeout=10)["counts"]["cancelled"] > 0
+    assert client.retry(busy_id)["state"] in ("queued", "running")
+    with pytest.raises(TimeoutError, match=rf"{busy_id} is (queued|running) after 0.5 s"):
+        client.wait(busy_id, timeout=0.5)
     states = []
-    for event in client.events(busy):
+    for event in client.events(busy_id):
         states += [event.data["state"]] * (event.kind == "state" and event.data["state"] != "running")
         if states[-2:] == ["cancelled", "queued"]:
             break
     assert states == ["queued", "paused", "queued", "cancelled", "queued"]
 
 
-def test_a_sweep_is_removed_even_while_it_is_waited_for(client):
-    sweep = client.submit({**LONG, "name": "doomed", "seeds": 49})["id"]
-    waiting = threaded(lambda: client.wait(sweep))
-    until(lambda: client.sweep(sweep)["state"] == "running")
-    client.remove(sweep)
+def test_sweep_is_removed_while_it_is_waited_for(client):
+    removed_id = client.submit({**LONG_SWEEP, "name": "removed", "seeds": 49})["id"]
+    waiting = run_in_thread(lambda: client.wait(removed_id))
+    until(lambda: client.sweep(removed_id)["state"] == "running")
+    client.remove(removed_id)
     with pytest.raises(NotFound, match=r"removed|no sweep"):
         waiting.result(20)
-    for ask in (client.sweep, client.remove, client.cancel, client.open, client.spec, client.wait):
+    for method in (client.sweep, client.remove, client.cancel, client.open, client.spec, client.wait):
         with pytest.raises(NotFound):
-            ask(sweep)
+            method(removed_id)
 
 
-def test_an_extension_is_another_sweep(client, known):
-    new = client.extend(known, {"axes": {"gamma": [0.9]}})
-    assert (new["extends"], new["reused"]) == (known, 24)
+def test_extension_is_a_new_sweep(client, sweep_id):
+    new = client.extend(sweep_id, {"axes": {"gamma": [0.9]}})
+    assert (new["extends"], new["reused"]) == (sweep_id, 24)
     assert client.wait(new["id"], timeout=60)["counts"] == {"done": 36}
-    assert client.extend(known, "axes: {gamma: [0.9]}")["id"] == new["id"]
+    assert client.extend(sweep_id, "axes: {gamma: [0.9]}")["id"] == new["id"]
     with pytest.raises(InvalidInput, match="must be one of axes"):
-        client.extend(known, {"time": {"max": 3}})
+        client.extend(sweep_id, {"time": {"max": 3}})
 
 
-def test_failures_are_told_and_tried_again(client, folder, monkeypatch):
+def test_failures_are_listed_and_retried(client, folder):
     (folder / "broken").touch()
-    sweep = client.submit({**SMALL, "name": "broken", "seeds": [12, 13]})["id"]
-    assert client.wait(sweep, timeout=60)["counts"] == {"done": 12, "failed": 4}
-    assert client.sweep(sweep)["state"] == "incomplete"
-    monkeypatch.setattr(asking, "PAGE", 1)
-    found = list(client.failures(sweep))
-    assert sum(len(one["runs"]) for one in found) == 4
-    assert len(found) == 2  # one theory for both d
-    for one in found:
-        assert "out of order" in one["error"]
-        assert one["command"].startswith(f"sweep rerun {sweep} ode-")
+    failed_id = client.submit({**SMALL_SPEC, "name": "broken", "seeds": [12, 13]})["id"]
+    assert client.wait(failed_id, timeout=60)["counts"] == {"done": 12, "failed": 4}
+    assert client.sweep(failed_id)["state"] == "incomplete"
+    client.page_size = 1
+    failures = list(client.failures(failed_id))
+    assert sum(len(failure["runs"]) for failure in failures) == 4
+    assert len(failures) == 2  # one run for both d
+    for failure in failures:
+        assert "out of order" in failure["error"]
+        assert failure["command"].startswith(f"sweep rerun {failed_id} ode-")
     (folder / "broken").unlink()
-    client.retry(sweep)
-    assert client.wait(sweep, timeout=60)["counts"] == {"done": 16}
-    assert list(client.failures(sweep)) == []
+    client.retry(failed_id)
+    assert client.wait(failed_id, timeout=60)["counts"] == {"done": 16}
+    assert list(client.failures(failed_id)) == []
 
 
-# ---- refusals
+# ---- errors
 
 
-def test_errors_are_those_of_the_package(client, known, service):
-    with pytest.raises(NotFound, match=NOBODY):
-        client.sweep(NOBODY)
+def test_errors_of_the_service_are_raised_as_errors_of_the_package(client, sweep_id, service):
+    with pytest.raises(NotFound, match=UNKNOWN_ID):
+        client.sweep(UNKNOWN_ID)
     with pytest.raises(InvalidInput) as error:
-        client.submit({**SMALL, "axes": {**SMALL["axes"], "gamma": -0.1}})
+        client.submit({**SMALL_SPEC, "axes": {**SMALL_SPEC["axes"], "gamma": -0.1}})
     assert (error.value.field, str(error.value)) == ("gamma", f"gamma: {error.value.allowed}")
     with pytest.raises(InvalidInput, match="did you mean"):
         client.estimate("axs: {}")
     with pytest.raises(InvalidInput, match="at most"):
         client.submit(" " * 5_000_000)
-    with ss.Client(service.url) as stranger, pytest.raises(Denied, match="token"):
-        stranger.sweep(known)
-    with ss.Client(service.url, "guess") as stranger, pytest.raises(Denied, match="token"):
-        next(stranger.events(known))
-    with ss.Client(service.url, LOOKER) as looker:
-        assert looker.sweep(known)["id"] == known
-        with pytest.raises(Denied, match="only look"):
-            looker.cancel(known)
+    with ss.Client(service.url) as other, pytest.raises(Denied, match="token"):
+        other.sweep(sweep_id)
+    with ss.Client(service.url, "guess") as other, pytest.raises(Denied, match="token"):
+        next(other.events(sweep_id))
+    with ss.Client(service.url, READ_TOKEN) as reader:
+        assert reader.sweep(sweep_id)["id"] == sweep_id
+        with pytest.raises(Denied, match="read-only"):
+            reader.cancel(sweep_id)
 
 
-def test_the_environment_says_where(service, known, monkeypatch):
+def test_environment_sets_url_and_token(service, sweep_id, monkeypatch):
     monkeypatch.setenv("SWEEP_URL", f"{service.url}/")
-    monkeypatch.setenv("SWEEP_TOKEN", LOOKER)
+    monkeypatch.setenv("SWEEP_TOKEN", READ_TOKEN)
     with ss.Client() as client:
-        assert client.sweep(known)["id"] == known
+        assert client.sweep(sweep_id)["id"] == sweep_id
     monkeypatch.delenv("SWEEP_URL")
     with ss.Client() as client:
         assert client.url == "http://127.0.0.1:8000"
 
 
-# ---- services that are away, or none
+# ---- interrupted services
 
 
-def threaded(work):
-    """What becomes of something that waits; nobody waits for it in turn when a test has failed."""
+def run_in_thread(work):
+    """Run a function in a daemon thread, which does not delay the end of a failed test."""
     future = Future()
 
     def run():
@@ -345,34 +341,34 @@ def threaded(work):
 
 
 @pytest.mark.slow
-def test_who_waits_outlives_the_service(tmp_path):
-    """SIGKILL while one waits and another reads events, then a new service on the same port and data."""
+def test_wait_survives_a_restart_of_the_service(tmp_path):
+    """SIGKILL while threads wait and read events, then a new service with the same port and data."""
     port, env = free_port(), {"SWEEP_MAX_ACTIVE": "1"}
     first = start_service(tmp_path / "data", port, env)
     try:
         with ss.Client(first.url) as client:
-            some = {**LONG, "seeds": 4, "time": {"max": 100.0, "samples": 4}}
-            sweep = client.submit(some)["id"]
+            spec = {**LONG_SWEEP, "seeds": 4, "time": {"max": 100.0, "samples": 4}}
+            sweep_id = client.submit(spec)["id"]
             with pytest.raises(TooManySweeps) as error:
-                client.submit(SMALL)
+                client.submit(SMALL_SPEC)
             assert error.value.field == "sweeps"
-            seen, states = [], []
+            events, states = [], []
 
             def read():
-                for event in client.events(sweep):
-                    seen.append(event)
+                for event in client.events(sweep_id):
+                    events.append(event)
 
             def follow():
-                for now in client.follow(sweep):
-                    states.append((now["state"], now["reason"]))
-                return now
+                for sweep in client.follow(sweep_id):
+                    states.append((sweep["state"], sweep["reason"]))
+                return sweep
 
-            reading, following = threaded(read), threaded(follow)
-            waiting = threaded(lambda: client.wait(sweep))
-            until(lambda: any(event.data["state"] == "running" for event in seen))
+            reading, following = run_in_thread(read), run_in_thread(follow)
+            waiting = run_in_thread(lambda: client.wait(sweep_id))
+            until(lambda: any(event.data["state"] == "running" for event in events))
             first.kill()
             until(lambda: any("waiting for the service" in reason for _, reason in states))
-            before = len(seen)
+            before = len(events)
             second = start_service(tmp_path / "data", port, env)
             try:
                 assert waiting.result(90)["state"] == "completed"
@@ -380,19 +376,19 @@ def test_who_waits_outlives_the_service(tmp_path):
                 reading.result(10)
             finally:
                 second.stop()
-            assert seen[-1].data["state"] == "completed"
-            assert len(seen) > before
-            numbers = [int(event.id) for event in seen]
-            assert numbers == sorted(set(numbers))  # nothing twice
-            assert {event.kind for event in seen} == {"state", "progress"}
+            assert events[-1].data["state"] == "completed"
+            assert len(events) > before
+            numbers = [int(event.id) for event in events]
+            assert numbers == sorted(set(numbers))  # no event twice
+            assert {event.kind for event in events} == {"state", "progress"}
     finally:
         first.close()
 
 
-def test_events_go_on_where_one_was(client, known):
-    found = list(client.events(known))
-    assert found[0].kind == "state"
-    assert found[-1].data["state"] == "completed"
-    assert found[-1].data["id"] == known
-    assert list(client.events(known, after=found[0].id)) == found[1:]
-    assert list(client.events(known, after=found[-1].id)) == []
+def test_events_after_a_given_event(client, sweep_id):
+    events = list(client.events(sweep_id))
+    assert events[0].kind == "state"
+    assert events[-1].data["state"] == "completed"
+    assert events[-1].data["id"] == sweep_id
+    assert list(client.events(sweep_id, after=events[0].id)) == events[1:]
+    assert list(client.events(sweep_id, after=events[-1].id)) == []

@@ -56,8 +56,8 @@ class Queue:
         return sorted(self.folder.glob("*.sh"))
 
     def running(self):
-        """Groups of processes of jobs that have not ended."""
-        return [pid for pid in (int(one.read_text()) for one in self.folder.glob("*.pid")) if _lives(pid)]
+        """Return the process groups of jobs that have not ended."""
+        return [pid for pid in (int(path.read_text()) for path in self.folder.glob("*.pid")) if _lives(pid)]
 
     def said(self):
         return "\n".join(path.read_text() for path in self.folder.glob("*.out"))
@@ -71,11 +71,11 @@ class Queue:
 
 
 def _lives(group):
-    """Has a group of processes one that is no zombie?"""
+    """Whether a process group has a process that is not a zombie."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         if int(fields[2]) == group and fields[0] != "Z":
             return True

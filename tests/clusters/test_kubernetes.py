@@ -1,4 +1,4 @@
-"""The manifests: what they say of each other, of the settings, the image and the command lines is true."""
+"""The Kubernetes manifests agree with each other, the settings, the image and the commands."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from distributed.cli import dask_scheduler, dask_worker
 
 from sweep_service.api.settings import Settings
 from sweep_service.cli.app import app
-from sweep_service.doctor.certificates import AUTHORITY, CERTIFICATE, make
+from sweep_service.doctor.certificates import AUTHORITY, CERTIFICATE, write_certificates
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -21,7 +21,7 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 KUSTOMIZATION = "kustomization.yaml"
 ALL = [one for file in FILES if file.name != KUSTOMIZATION for one in yaml.safe_load_all(file.read_text())]
 PODS = {one["metadata"]["name"]: one for one in ALL if one["kind"] == "Deployment"}
-MADE_BY_HAND = {"sweep-tokens", "sweep-certificates"}  # secrets of docs/operations.md
+MANUAL_SECRETS = {"sweep-tokens", "sweep-certificates"}  # created as in docs/operations.md
 COMMANDS = {
     ("sweep", "serve"): typer.main.get_command(app).commands["serve"],
     ("dask", "scheduler"): dask_scheduler.main,
@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 def named(kind):
-    return {one["metadata"]["name"]: one for one in ALL if one["kind"] == kind}
+    return {document["metadata"]["name"]: document for document in ALL if document["kind"] == kind}
 
 
 def spec(name):
@@ -47,94 +47,102 @@ def labels(name):
 
 
 def chosen(selector):
-    """Which pods have these labels?"""
-    wanted = selector.get("matchLabels", selector)  # a service has them bare; an empty one is for all
+    """Return the pods with these labels."""
+    wanted = selector.get(
+        "matchLabels", selector
+    )  # a service has no matchLabels; an empty selector matches all
     return {name for name in PODS if wanted.items() <= labels(name).items()}
 
 
-def test_everything_is_applied_but_what_is_optional():
+def test_all_but_optional_manifests_are_applied():
     listed = yaml.safe_load((FOLDER / KUSTOMIZATION).read_text())["resources"]
     assert {*listed, KUSTOMIZATION, "autoscaler.yaml"} == {file.name for file in FILES}
-    assert all("namespace" not in one["metadata"] for one in ALL)  # it is said once
+    assert all(
+        "namespace" not in document["metadata"] for document in ALL
+    )  # it is set once, in the kustomization
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
     assert "kubectl apply -k deploy/kubernetes" in text
-    assert all(f"secret generic {name}" in text for name in MADE_BY_HAND)
+    assert all(f"secret generic {name}" in text for name in MANUAL_SECRETS)
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_kubectl_puts_them_together():
-    found = subprocess.run(
+def test_kubectl_builds_manifests():
+    result = subprocess.run(
         ["kubectl", "kustomize", FOLDER], capture_output=True, text=True, check=True, timeout=60
     )
-    together = [(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(found.stdout)]
+    together = [
+        (document["kind"], document["metadata"]["name"]) for document in yaml.safe_load_all(result.stdout)
+    ]
     optional = ("HorizontalPodAutoscaler", "sweep-worker")
-    assert sorted([*together, optional]) == sorted((one["kind"], one["metadata"]["name"]) for one in ALL)
+    assert sorted([*together, optional]) == sorted(
+        (document["kind"], document["metadata"]["name"]) for document in ALL
+    )
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_a_deployment_chooses_its_own_pods_alone(name):
+def test_deployment_selects_only_its_own_pods(name):
     assert chosen(PODS[name]["spec"]["selector"]) == {name}
 
 
 @pytest.mark.parametrize("name", named("Service"))
-def test_a_service_leads_to_ports_of_its_pods(name):
+def test_services_use_ports_of_their_pods(name):
     service = named("Service")[name]["spec"]
-    assert service["type"] == "ClusterIP"  # who wants more puts an ingress with TLS before it
+    assert service["type"] == "ClusterIP"  # public access needs an ingress with TLS
     assert chosen(service["selector"]) == {name}
     ports = {port["name"]: port["containerPort"] for port in container(name)["ports"]}
     assert {port["targetPort"] for port in service["ports"]} <= set(ports)
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_volumes_and_what_they_are_made_of_exist(name):
-    volumes = {one["name"]: one for one in spec(name)["volumes"]}
+def test_volumes_and_their_sources_exist(name):
+    volumes = {document["name"]: document for document in spec(name)["volumes"]}
     mounts = container(name)["volumeMounts"]
-    assert {one["name"] for one in mounts} == set(volumes)
+    assert {mount["name"] for mount in mounts} == set(volumes)
     for volume in volumes.values():
         if "persistentVolumeClaim" in volume:
             assert volume["persistentVolumeClaim"]["claimName"] in named("PersistentVolumeClaim")
         elif "secret" in volume:
-            assert volume["secret"]["secretName"] in MADE_BY_HAND
-    places = [one["mountPath"] for one in mounts]
+            assert volume["secret"]["secretName"] in MANUAL_SECRETS
+    places = [mount["mountPath"] for mount in mounts]
     for variable, value in environment(name).items():
         if value.startswith("/"):
             assert any(Path(place) in (Path(value), *Path(value).parents) for place in places), variable
 
 
 def environment(name):
-    """Variables of a container, with what they are if that is written down."""
-    found = {}
+    """Return the variables of a container, with their values where the manifests have them."""
+    items = {}
     for source in container(name).get("envFrom", ()):
         if "configMapRef" in source:
-            found |= named("ConfigMap")[source["configMapRef"]["name"]]["data"]
+            items |= named("ConfigMap")[source["configMapRef"]["name"]]["data"]
         else:
-            assert source["secretRef"]["optional"] or source["secretRef"]["name"] in MADE_BY_HAND
+            assert source["secretRef"]["optional"] or source["secretRef"]["name"] in MANUAL_SECRETS
     for one in container(name).get("env", ()):
-        found[one["name"]] = one.get("value", "")
+        items[one["name"]] = one.get("value", "")
         if "valueFrom" in one:
-            assert one["valueFrom"]["secretKeyRef"]["name"] in MADE_BY_HAND
-    return found
+            assert one["valueFrom"]["secretKeyRef"]["name"] in MANUAL_SECRETS
+    return items
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_variables_are_known_to_somebody(name):
+def test_environment_variables_are_known(name):
     ours = {f"SWEEP_{field.upper()}" for field in Settings.model_fields} | {"SWEEP_KERNEL_CACHE"}
     for variable in environment(name):
         assert variable in ours or variable.startswith("DASK_") or variable == "MPLCONFIGDIR"
-    if name != "sweep-scheduler":  # who computes must find the data where the service does
+    if name != "sweep-scheduler":  # workers need the same data as the service
         assert environment(name)["SWEEP_DATA"] == environment("sweep-api")["SWEEP_DATA"]
 
 
-def test_settings_take_what_the_service_is_told(monkeypatch):
+def test_settings_accept_environment_of_service(monkeypatch):
     for variable, value in environment("sweep-api").items():
         monkeypatch.setenv(variable, value or "secret")
-    found = Settings()
-    assert (found.data, str(found.state)) == ("/data", "/state")
-    assert found.secrets == ["secret"]
+    settings = Settings()
+    assert (settings.data, str(settings.state)) == ("/data", "/state")
+    assert settings.secrets == ["secret"]
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_commands_take_their_arguments(name):
+def test_commands_accept_their_arguments(name):
     command = COMMANDS[tuple(container(name)["command"])]
     given = command.make_context(command.name, list(container(name)["args"])).params
     if name == "sweep-worker":
@@ -146,9 +154,11 @@ def test_commands_take_their_arguments(name):
         assert (int(given["port"]), given["dashboard_address"]) == (ports["tls"], f":{ports['dashboard']}")
 
 
-def test_all_meet_at_one_encrypted_address():
+def test_all_use_one_encrypted_address():
     (port,) = [
-        one["port"] for one in named("Service")["sweep-scheduler"]["spec"]["ports"] if one["name"] == "tls"
+        document["port"]
+        for document in named("Service")["sweep-scheduler"]["spec"]["ports"]
+        if document["name"] == "tls"
     ]
     address = f"tls://sweep-scheduler:{port}"
     assert address in container("sweep-api")["args"]
@@ -157,9 +167,9 @@ def test_all_meet_at_one_encrypted_address():
         assert environment(name)["DASK_CONFIG"] == "/certificates"
 
 
-def test_one_service_for_one_data_folder():
-    found = PODS["sweep-api"]["spec"]
-    assert (found["replicas"], found["strategy"]["type"]) == (1, "Recreate")
+def test_data_folder_has_one_service():
+    items = PODS["sweep-api"]["spec"]
+    assert (items["replicas"], items["strategy"]["type"]) == (1, "Recreate")
     claims = named("PersistentVolumeClaim")
     assert claims["sweep-data"]["spec"]["accessModes"] == ["ReadWriteMany"]
     assert claims["sweep-state"]["spec"]["accessModes"] == ["ReadWriteOnce"]
@@ -168,7 +178,7 @@ def test_one_service_for_one_data_folder():
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_nobody_is_root_or_writes_to_the_image(name):
+def test_no_container_is_root_or_writes_to_image(name):
     pod, inside = spec(name)["securityContext"], container(name)["securityContext"]
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert pod["runAsNonRoot"]
@@ -181,7 +191,7 @@ def test_nobody_is_root_or_writes_to_the_image(name):
 
 
 def allowed():
-    """(from, to, port) of what policies let through; None is anybody, or any port."""
+    """Return (from, to, port) of allowed connections; None means any."""
     found, closed = set(), set()
     for policy in named("NetworkPolicy").values():
         targets = chosen(policy["spec"]["podSelector"])
@@ -191,13 +201,13 @@ def allowed():
             sources = [name for peer in rule.get("from", ()) for name in chosen(peer["podSelector"])] or [
                 None
             ]
-            ports = [one["port"] for one in rule.get("ports", ())] or [None]
+            ports = [document["port"] for document in rule.get("ports", ())] or [None]
             found |= {(source, target, port) for source in sources for target in targets for port in ports}
-    assert closed == set(PODS)  # where no policy is, everybody may
+    assert closed == set(PODS)  # pods without a policy accept all connections
     return found
 
 
-def test_only_the_service_is_reached_from_outside():
+def test_only_service_is_reachable_from_outside():
     api, scheduler, worker = "sweep-api", "sweep-scheduler", "sweep-worker"
     assert allowed() == {
         (None, api, 8000),
@@ -206,16 +216,16 @@ def test_only_the_service_is_reached_from_outside():
     }  # fmt: skip
 
 
-def test_the_autoscaler_scales_the_workers():
+def test_autoscaler_scales_workers():
     (one,) = named("HorizontalPodAutoscaler").values()
     assert one["spec"]["scaleTargetRef"]["name"] == "sweep-worker"
-    assert "cpu" in container("sweep-worker")["resources"]["requests"]  # of which it is a share
+    assert "cpu" in container("sweep-worker")["resources"]["requests"]  # utilisation is relative to it
 
 
-def test_certificates_are_found_as_a_secret_is_mounted(tmp_path):
-    """By links into a hidden folder; their paths are those of the mount, as the docs make them."""
+def test_certificates_work_when_mounted_as_secret(tmp_path):
+    """Secrets are mounted as links into a hidden folder; the certificates name the mount's paths."""
     made, mount = tmp_path / "made", tmp_path / "certificates"
-    make(made)
+    write_certificates(made)
     text = (made / "dask.yaml").read_text().replace(str(made), str(mount))
     hidden = mount / "..2026_01_01"
     hidden.mkdir(parents=True)
@@ -225,8 +235,8 @@ def test_certificates_are_found_as_a_secret_is_mounted(tmp_path):
         (mount / name).symlink_to(f"..data/{name}")
     shutil.rmtree(made)
     code = "from distributed import Security as S; print(S().get_connection_args('client')['ssl_context'])"
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "DASK_CONFIG": str(mount)}, capture_output=True,
         text=True, check=True,
     )  # fmt: skip
-    assert "SSLContext" in found.stdout
+    assert "SSLContext" in result.stdout

@@ -1,4 +1,4 @@
-"""Workers as SLURM jobs: the script of a job, and what becomes of it when it runs."""
+"""Workers as SLURM jobs: the job script, and its execution."""
 
 import importlib.util
 import json
@@ -15,14 +15,14 @@ import dask
 import pytest
 import xarray as xr
 
-from sweep_service.doctor.certificates import make, settings
+from sweep_service.doctor.certificates import dask_settings, write_certificates
 from sweep_service.execution.task import Task
 from sweep_service.planning.bundles import Bundle
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.workers.cluster import SETTINGS, Remote
+from sweep_service.workers.cluster import DASK_SETTINGS, Remote
 from sweep_service.workers.executor import DaskExecutor
-from sweep_service.workers.worker_side import shipped
+from sweep_service.workers.worker_side import pickle_by_value
 from tests.clusters.slurm import Queue
 from tests.workers.processes import free_port
 from tests.workers.test_adaptive import SOME, serial
@@ -35,27 +35,27 @@ SLURM = ROOT / "deploy" / "slurm"
 @pytest.fixture(scope="module")
 def script():
     """deploy/slurm/cluster.py as a module."""
-    found = importlib.util.spec_from_file_location("slurm_cluster", SLURM / "cluster.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    result = importlib.util.spec_from_file_location("slurm_cluster", SLURM / "cluster.py")
+    module = importlib.util.module_from_spec(result)
+    result.loader.exec_module(module)
     return module
 
 
 @pytest.fixture
 def certificates(tmp_path, monkeypatch):
-    """Made, and known to Dask here and to what is started from here."""
+    """Certificates, configured for Dask in this process and its children."""
     folder = tmp_path / "certificates"
-    make(folder)
+    write_certificates(folder)
     monkeypatch.setenv("DASK_CONFIG", str(folder))
-    with dask.config.set(dask.config.merge(dask.config.config, settings(folder))):
+    with dask.config.set(dask.config.merge(dask.config.config, dask_settings(folder))):
         yield folder
 
 
 @pytest.fixture
 def queue(tmp_path):
-    found = Queue(tmp_path)
-    yield found
-    found.close()
+    result = Queue(tmp_path)
+    yield result
+    result.close()
 
 
 def is_shell(text):
@@ -63,18 +63,18 @@ def is_shell(text):
 
 
 def seen_by_dask(exports):
-    """What a worker reads out of the environment of a job."""
+    """Return the Dask settings that a worker reads from the environment of a job."""
     code = "import dask, distributed, json; print(json.dumps(dask.config.get('distributed')))"
     text = "\n".join([*exports, f'exec {sys.executable} -c "{code}"'])
-    found = subprocess.run(["bash", "-e"], input=text, text=True, capture_output=True, check=True)
-    return json.loads(found.stdout)
+    result = subprocess.run(["bash", "-e"], input=text, text=True, capture_output=True, check=True)
+    return json.loads(result.stdout)
 
 
-def test_the_script_of_a_job(script, certificates, tmp_path):
+def test_job_script(script, certificates, tmp_path):
     asked = ["--partition", "short", "--account", "physics", "--cores", "4", "--memory", "8GB",
              "--walltime", "1-02:00:00", "--directive=--constraint=avx2", "--host", "127.0.0.1",
              "--port", "0", "--logs", str(tmp_path / "logs")]  # fmt: skip
-    with dask.config.set(SETTINGS), script.cluster(script.arguments().parse_args(asked)) as cluster:
+    with dask.config.set(DASK_SETTINGS), script.cluster(script.arguments().parse_args(asked)) as cluster:
         text, address = cluster.job_script(), cluster.scheduler_address
     assert is_shell(text).stderr == ""
     lines = text.splitlines()
@@ -86,9 +86,9 @@ def test_the_script_of_a_job(script, certificates, tmp_path):
     assert address.startswith("tls://127.0.0.1:")
     for words in (f" {address} ", "--nthreads 1 ", "--nworkers 4 ", "--lifetime 93300s", "--protocol tls://"):
         assert words in f"{command} "
-    found = seen_by_dask([line for line in lines if line.startswith("export ")])
-    expected = {name: value for name, value in SETTINGS.items() if "nanny" not in name}
-    told = partial(dask.config.get, config={"distributed": found})
+    items = seen_by_dask([line for line in lines if line.startswith("export ")])
+    expected = {name: value for name, value in DASK_SETTINGS.items() if "nanny" not in name}
+    told = partial(dask.config.get, config={"distributed": items})
     assert {name: told(name) for name in expected} == expected
     assert told("distributed.comm.require-encryption")
 
@@ -96,11 +96,11 @@ def test_the_script_of_a_job(script, certificates, tmp_path):
 @pytest.mark.parametrize(
     ("walltime", "seconds"), [("04:00:00", 14100), ("1-00:00:00", 86100), ("00:08:00", 240)]
 )
-def test_a_worker_leaves_before_its_job_ends(script, walltime, seconds):
+def test_worker_closes_before_its_job_ends(script, walltime, seconds):
     assert script.lifetime(walltime) == seconds
 
 
-def test_a_scheduler_without_certificates_is_refused(script, monkeypatch, capsys):
+def test_scheduler_without_certificates_is_rejected(script, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["cluster.py", "--port", "0"])
     with pytest.raises(SystemExit) as end:
         script.main()
@@ -108,7 +108,7 @@ def test_a_scheduler_without_certificates_is_refused(script, monkeypatch, capsys
     assert "sweep certificates FOLDER" in capsys.readouterr().err
 
 
-def test_the_plain_script_is_shell_and_needs_an_address():
+def test_sbatch_script_is_shell_and_needs_an_address():
     text = (SLURM / "workers.sbatch").read_text()
     assert is_shell(text).stderr == ""
     assert {f"{name}=1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")} <= set(
@@ -124,8 +124,8 @@ def test_the_plain_script_is_shell_and_needs_an_address():
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_jobs_come_for_a_sweep_and_go_after_it(tmp_path, certificates, queue, monkeypatch):
-    """The queue is a stand-in; scheduler, job scripts, workers, certificates and scaling are real.
+def test_jobs_start_for_a_sweep_and_stop_after_it(tmp_path, certificates, queue, monkeypatch):
+    """The queue is simulated; scheduler, job scripts, workers, certificates and scaling are real.
 
     From none to one worker or more for a sweep, to all that are allowed for many short tasks, and to none.
     """
@@ -151,11 +151,11 @@ def test_jobs_come_for_a_sweep_and_go_after_it(tmp_path, certificates, queue, mo
             until(lambda: queue.running() == [], seconds=120.0)
         (tmp_path / "tasks" / "sweeps").mkdir(parents=True)
         with closing(DaskExecutor(Remote(address), DataFolder(tmp_path / "tasks"))) as executor:
-            executor.run = shipped(lambda *_: clock.sleep(1.0))
+            executor.run = pickle_by_value(lambda *_: clock.sleep(1.0))
 
             def has_grown():
-                while executor.room("sweep"):
-                    task = Task(str(tmp_path / "tasks"), "sweep", Bundle((), cost=1.0, work="sgd/S1"))
+                while executor.has_room("sweep"):
+                    task = Task(str(tmp_path / "tasks"), "sweep", Bundle((), cost=1.0, work_class="sgd/S1"))
                     executor.submit(task, 0)
                 executor.poll()
                 return len(queue.running()) == executor.threads == 2

@@ -25,7 +25,7 @@ import sweep_service as ss
 from sweep_service.store.folder import DataFolder
 from sweep_service.workers.cluster import Embedded
 from sweep_service.workers.executor import DaskExecutor
-from tests.stored import computed
+from tests.stored import compute_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-secret-of-the-tests"
@@ -40,13 +40,13 @@ SPEC = {
     "fixed": {"k": 2, "noise": 1e-3},
     "seeds": {"init": 4, "repeat": 4},
     "time": {"max": 900.0, "samples": 8},
-}  # some minutes of one core, so that all storms come while it is computed
-PATIENCE = 600.0  # seconds: of containers, on a machine that has other things to do
+}  # some minutes of one core, so that all failures happen while it is computed
+TIMEOUT_SECONDS = 600.0  # for containers on a busy machine
 
 
 @cache
 def compose():
-    """The command, of whichever generation."""
+    """Return the command, `docker compose` or `docker-compose`."""
     for words in (["docker", "compose"], ["docker-compose"]):
         if shutil.which(words[0]) and not subprocess.run([*words, "version"], capture_output=True).returncode:
             return words
@@ -55,42 +55,42 @@ def compose():
 
 def config(**env):
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SWEEP_", "AWS_"))}
-    with NamedTemporaryFile() as empty:  # and not what somebody has in .env
+    with NamedTemporaryFile() as empty:  # instead of the user's .env
         words = [*compose(), "--file", ROOT / "docker-compose.yml", "--env-file", empty.name, "config"]
         return subprocess.run(words, env={**plain, **env}, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
 def services():
-    found = config(SWEEP_TOKENS=TOKEN)
-    assert found.returncode == 0, found.stderr
-    return yaml.safe_load(found.stdout)["services"]
+    result = config(SWEEP_TOKENS=TOKEN)
+    assert result.returncode == 0, result.stderr
+    return yaml.safe_load(result.stdout)["services"]
 
 
 @pytest.mark.skipif(compose() is None, reason="there is no docker-compose here")
 class TestWritten:
-    """Needs no engine."""
+    """Without a Docker engine."""
 
-    def test_it_does_not_start_without_tokens(self):
+    def test_stack_does_not_start_without_tokens(self):
         for env in ({}, {"SWEEP_TOKENS": ""}):
-            found = config(**env)
-            assert found.returncode != 0
-            assert "openssl rand" in found.stderr
+            result = config(**env)
+            assert result.returncode != 0
+            assert "openssl rand" in result.stderr
 
-    def test_only_the_service_is_published_and_only_on_this_machine(self, services):
+    def test_only_service_is_published_on_loopback(self, services):
         assert [name for name, one in services.items() if one.get("ports")] == ["api"]
         assert "127.0.0.1" in str(services["api"]["ports"])
         assert [name for name, one in services.items() if "outside" in (one.get("networks") or ())] == ["api"]
 
     @pytest.mark.parametrize("name", ["api", "scheduler", "worker"])
-    def test_everything_is_closed_restarted_and_looked_after(self, services, name):
+    def test_containers_are_hardened_restarted_and_checked(self, services, name):
         one = services[name]
         assert one["read_only"]
         assert one["cap_drop"] == ["ALL"]
         assert one["security_opt"] == ["no-new-privileges:true"]
         assert one["restart"] == "always"
         assert one["environment"]["DASK_CONFIG"] == "/certificates"
-        assert name == "api" or one["healthcheck"]["test"]  # that of the service is in the image
+        assert name == "api" or one["healthcheck"]["test"]  # the image has the check of the service
 
 
 def docker(*words, check=True):
@@ -101,16 +101,16 @@ def about(container):
     return json.loads(docker("inspect", container))[0]
 
 
-def until(holds, seconds=PATIENCE):
+def until(holds, seconds=TIMEOUT_SECONDS):
     end = clock.monotonic() + seconds
-    while not (found := holds()):
+    while not (result := holds()):
         assert clock.monotonic() < end, f"after {seconds:g} s still not so"
         clock.sleep(0.5)
-    return found
+    return result
 
 
 class Stack:
-    """A project of compose with names, a port and volumes of its own."""
+    """A Compose project with its own names, port and volumes."""
 
     def __init__(self, log, **env):
         with socket.socket() as one:
@@ -138,8 +138,8 @@ class Stack:
         return docker("ps", "--all", "--quiet", "--filter", self.label, "--filter", of).split()
 
     def is_healthy(self, *services):
-        states = [about(one)["State"] for name in services for one in self.containers(name)]
-        return all(one["Running"] and one["Health"]["Status"] == "healthy" for one in states)
+        states = [about(container)["State"] for name in services for container in self.containers(name)]
+        return all(state["Running"] and state["Health"]["Status"] == "healthy" for state in states)
 
     def client(self):
         return ss.Client(self.url, token=TOKEN)
@@ -153,40 +153,40 @@ class Stack:
 def engine():
     if shutil.which("docker") is None or compose() is None:
         pytest.skip("docker and docker-compose are not installed")
-    found = subprocess.run(["docker", "version"], capture_output=True, text=True)
-    if found.returncode:
+    result = subprocess.run(["docker", "version"], capture_output=True, text=True)
+    if result.returncode:
         pytest.skip("no Docker engine answers here; tests/compose/engine.sh starts one")
 
 
 @contextmanager
 def running(log, *services, **env):
-    """Started, with two workers and all of it healthy; in the end nothing of it is left."""
-    found = Stack(log, **env)
+    """A healthy stack with two workers, which is removed completely afterwards."""
+    result = Stack(log, **env)
     try:
-        found.compose("build")
-        found.compose("up", "--detach", "--scale", "worker=2")
-        until(lambda: found.is_healthy("api", "scheduler", "worker", *services))
-        until(lambda: len(found.client().cluster()["workers"]) == 2)
-        yield found
+        result.compose("build")
+        result.compose("up", "--detach", "--scale", "worker=2")
+        until(lambda: result.is_healthy("api", "scheduler", "worker", *services))
+        until(lambda: len(result.client().cluster()["workers"]) == 2)
+        yield result
     finally:
-        found.down()
+        result.down()
         for kind in ("container", "volume", "network"):
             words = ["--all"] if kind == "container" else []
-            assert docker(kind, "ls", *words, "--quiet", "--filter", found.label) == "", kind
+            assert docker(kind, "ls", *words, "--quiet", "--filter", result.label) == "", kind
 
 
 @pytest.fixture(scope="module")
 def stack(engine, tmp_path_factory):
-    with running(tmp_path_factory.mktemp("compose") / "log") as found:
-        yield found
+    with running(tmp_path_factory.mktemp("compose") / "log") as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The same sweep where nothing happens, in an embedded cluster."""
+    """The same sweep in an embedded cluster without failures."""
     root = tmp_path_factory.mktemp("embedded") / "data"
     executor = DaskExecutor(Embedded(2), DataFolder(root))
-    return plain(computed(root, SPEC, executor))
+    return plain(compute_dataset(root, SPEC, executor))
 
 
 def plain(dataset):
@@ -196,17 +196,17 @@ def plain(dataset):
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 class TestRunning:
-    def test_nobody_gets_in_without_a_token(self, stack):
+    def test_requests_need_token(self, stack):
         for path in ("/v1/sweeps", "/dask/status", "/metrics", "/docs"):
             assert httpx.get(stack.url + path).status_code == 401, path
         headers = {"Authorization": f"Bearer {TOKEN}"}
         assert httpx.get(f"{stack.url}/dask/status", headers=headers).status_code == 200
         assert httpx.get(f"{stack.url}/healthz").status_code == 200
 
-    def test_the_scheduler_is_not_published_and_the_inside_has_no_way_out(self, stack):
+    def test_scheduler_is_not_published_and_internal_network_is_closed(self, stack):
         for name, wanted in (("api", ["8000/tcp"]), ("scheduler", []), ("worker", [])):
-            for one in stack.containers(name):
-                ports = about(one)["NetworkSettings"]["Ports"]
+            for container in stack.containers(name):
+                ports = about(container)["NetworkSettings"]["Ports"]
                 assert [port for port, hosts in ports.items() if hosts] == wanted
         (api,) = stack.containers("api")
         ((published,),) = [hosts for hosts in about(api)["NetworkSettings"]["Ports"].values() if hosts]
@@ -216,15 +216,15 @@ class TestRunning:
             assert json.loads(docker("network", "inspect", network))[0]["Internal"]
 
     @pytest.mark.parametrize("name", ["api", "scheduler", "worker"])
-    def test_nobody_is_root_or_can_become_it(self, stack, name):
-        for one in stack.containers(name):
-            assert docker("exec", one, "id", "-u").strip() == "10001"
-            status = docker("exec", one, "cat", "/proc/1/status")
+    def test_no_process_is_or_becomes_root(self, stack, name):
+        for container in stack.containers(name):
+            assert docker("exec", container, "id", "-u").strip() == "10001"
+            status = docker("exec", container, "cat", "/proc/1/status")
             assert "CapEff:\t0000000000000000" in status
             assert "NoNewPrivs:\t1" in status
-            assert about(one)["HostConfig"]["ReadonlyRootfs"]
+            assert about(container)["HostConfig"]["ReadonlyRootfs"]
 
-    def test_all_that_dask_says_is_encrypted(self, stack):
+    def test_dask_traffic_is_encrypted(self, stack):
         (scheduler,) = stack.containers("scheduler")
         log = subprocess.run(["docker", "logs", scheduler], capture_output=True, text=True)
         assert "Scheduler at:     tls://" in log.stdout + log.stderr
@@ -232,25 +232,25 @@ class TestRunning:
         without = docker("exec", scheduler, "python3", "-c", STRANGER)
         assert "certificate required" in without
 
-    def test_whatever_is_killed_the_dataset_is_that_of_an_embedded_run(self, stack, expected):
+    def test_dataset_does_not_depend_on_killed_containers(self, stack, expected):
         with stack.client() as client, ThreadPoolExecutor(1) as pool:
             sweep = client.submit(SPEC)["id"]
-            with stack.client() as watching:  # which goes on through all of it
+            with stack.client() as watching:  # which continues through all failures
                 ending = pool.submit(watching.wait, sweep, progress=False, timeout=1800)
                 storms = [self._worker_killed, self._service_killed, self._scheduler_restarted]
                 for storm in storms:
                     self._gone_on(client, sweep)
                     storm(stack, client)
                 assert ending.result()["state"] == "completed"
-            found = client.sweep(sweep)
-            assert found["counts"] == {"done": found["runs"]}
+            description = client.sweep(sweep)
+            assert description["counts"] == {"done": description["runs"]}
             xr.testing.assert_identical(plain(client.open(sweep)), expected)
         (worker, *_) = stack.containers("worker")
         files = docker("exec", worker, "find", "/data/sweeps", "-type", "f").split()
-        assert [one for one in files if one.endswith((".npz", ".partial", ".crumb", ".checkpoint"))] == []
+        assert [file for file in files if file.endswith((".npz", ".partial", ".crumb", ".checkpoint"))] == []
 
     def _gone_on(self, client, sweep):
-        """Something more is computed, and there is more to compute."""
+        """Wait for progress, and assert that the sweep has not ended."""
         before = client.sweep(sweep)["bundles_left"]
         left = until(lambda: (now := client.sweep(sweep)["bundles_left"]) < before and now)
         assert left > 1, "it was over before it could be disturbed"
@@ -272,14 +272,14 @@ class TestRunning:
         until(lambda: stack.is_healthy("api"))
 
     def _scheduler_restarted(self, stack, client):
-        """Workers end when they have lost it, and the engine starts them again."""
-        before = {one: about(one)["RestartCount"] for one in stack.containers("worker")}
+        """Workers end when they lose the scheduler, and the engine restarts them."""
+        before = {container: about(container)["RestartCount"] for container in stack.containers("worker")}
         (scheduler,) = stack.containers("scheduler")
         docker("kill", scheduler)
         until(lambda: client.cluster()["workers"] == [])
         docker("start", scheduler)
         until(lambda: len(client.cluster()["workers"]) == 2)
-        after = {one: about(one)["RestartCount"] for one in stack.containers("worker")}
+        after = {container: about(container)["RestartCount"] for container in stack.containers("worker")}
         assert sum(after.values()) > sum(before.values())
 
 
@@ -295,8 +295,8 @@ BUCKET = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_with_its_data_in_a_bucket(engine, tmp_path):
-    """Of the stack's own S3 server, which goes away for a while."""
+def test_data_in_bucket(engine, tmp_path):
+    """In the stack's own S3 server, which is stopped for a while."""
     spec = {**SPEC, "time": {"max": 20.0, "samples": 8}}
     with running(tmp_path / "log", "s3", **BUCKET) as stack, stack.client() as client:
         sweep = client.submit(spec)["id"]
@@ -304,13 +304,13 @@ def test_with_its_data_in_a_bucket(engine, tmp_path):
         docker("kill", server)
         docker("start", server)
         assert client.wait(sweep, progress=False, timeout=1200)["state"] == "completed"
-        found = plain(client.open(sweep))
+        result = plain(client.open(sweep))
         (worker, *_) = stack.containers("worker")
-        assert docker("exec", worker, "find", "/data", "-name", "*.zarr") == ""  # nothing here
-    xr.testing.assert_identical(found, plain(computed(tmp_path / "data", spec)))
+        assert docker("exec", worker, "find", "/data", "-name", "*.zarr") == ""  # no data in the local folder
+    xr.testing.assert_identical(result, plain(compute_dataset(tmp_path / "data", spec)))
 
 
-# Somebody who is inside, but has no certificate.
+# A client in the internal network without a certificate.
 STRANGER = """
 import socket, ssl
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

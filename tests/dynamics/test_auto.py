@@ -1,10 +1,10 @@
-"""The automatic choice: every branch of the written rule, each with its reason, and the warnings."""
+"""The automatic choice of a regime: every branch of the rule with its reason, and the warnings."""
 
 import numpy as np
 import pytest
 
 from sweep_service import integrate
-from sweep_service.dynamics.auto import choose, theory_warnings
+from sweep_service.dynamics.auto import choose_regime, collect_regime_warnings
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
@@ -15,7 +15,7 @@ GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
 
 
 def identity_overlaps(p, outside=0.5):
-    """Given numbers, of which nobody knows whether their law is invariant."""
+    """Explicit overlaps, whose law is not known to be invariant."""
     return {"kind": "overlaps", "M": np.zeros((p, 2)), "Q": outside * np.eye(p), "P": np.eye(2)}
 
 
@@ -23,7 +23,7 @@ def point(**change):
     return Point.parse({"d": 100, "p": 10, "k": 2, "gamma": 0.1, "init": GAUSSIAN, **change})
 
 
-# (change of the point, regime, words of its reason); borders belong to the first side of the rule
+# (change of the point, regime, part of its reason); thresholds belong to the first side of the rule
 RULE = [
     ({"p": 4, "d": 5, "gamma": 2.2}, "high_dimensional", "no guarantee"),  # δt = 0.11
     ({"p": 100, "d": 5, "gamma": 60.0}, "high_dimensional", "no guarantee"),  # δt = 0.12, whatever p
@@ -47,8 +47,8 @@ RULE = [
 
 @pytest.mark.parametrize(("change", "regime", "reason"), RULE)
 def test_rule(change, regime, reason):
-    here = point(**change)
-    choice = choose(here, here.start(0))
+    parameters = point(**change)
+    choice = choose_regime(parameters, parameters.start(0))
     assert choice.regime == regime
     assert reason in choice.reason
 
@@ -56,8 +56,8 @@ def test_rule(change, regime, reason):
 @pytest.mark.parametrize(
     "init", [{**SYMMETRIC, "q0": 0.0}, {**SYMMETRIC, "epsilon": 1.0}, identity_overlaps(66, 0.0)]
 )
-def test_what_is_chosen_exists(init):
-    """Without an orthogonal part, but of a kind that is not invariant: the choice must not be refused."""
+def test_chosen_regimes_exist(init):
+    """Starts without an orthogonal part that are not invariant: the chosen regime must accept them."""
     dataset = integrate(
         {"d": 80, "p": 66, "k": 2, "gamma": 0.1, "activation": "square", "init": init}, times=[0.0, 0.01]
     )
@@ -66,8 +66,8 @@ def test_what_is_chosen_exists(init):
 
 @pytest.mark.parametrize("kind", INITS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_auto_is_the_chosen_regime_with_its_reason(kind, activation):
-    here = {
+def test_auto_records_regime_and_reason(kind, activation):
+    parameters = {
         "d": 12,
         "p": 4,
         "k": 2,
@@ -76,49 +76,53 @@ def test_auto_is_the_chosen_regime_with_its_reason(kind, activation):
         "activation": activation,
         "init": {"kind": kind},
     }
-    found = integrate(here, times=[0.0, 0.5], seed=3)
-    parsed = Point.parse(here)
-    choice = choose(parsed, parsed.start(3))
-    assert (found.attrs["regime"], found.attrs["regime_reason"]) == (choice.regime, choice.reason)
-    asked = integrate(here, regime=choice.regime, times=[0.0, 0.5], seed=3)
-    np.testing.assert_array_equal(found.risk, asked.risk)
-    assert asked.attrs["regime_reason"] == "asked for"
+    result = integrate(parameters, times=[0.0, 0.5], seed=3)
+    parsed = Point.parse(parameters)
+    choice = choose_regime(parsed, parsed.start(3))
+    assert (result.attrs["regime"], result.attrs["regime_reason"]) == (choice.regime, choice.reason)
+    requested = integrate(parameters, regime=choice.regime, times=[0.0, 0.5], seed=3)
+    np.testing.assert_array_equal(result.risk, requested.risk)
+    assert requested.attrs["regime_reason"] == "requested"
 
 
 WARNINGS = [
-    ({"p": 5}, "classical", "no multiple of k = 2: not evenly realisable"),
+    ({"p": 5}, "classical", "not a multiple of k = 2, so the teacher is not evenly realisable"),
     ({"p": 4, "d": 5, "gamma": 2.2}, "high_dimensional", "δt = 0.11 > 0.1: no guarantee"),
     ({"p": 100, "gamma": 10.1}, "mean_field", "γ/p = 0.101 > 0.1: mean field neglects the sampling term"),
     ({"p": 10}, "mean_field_high_dimensional", "mean field at p = 10"),
     ({"p": 10, "gamma": 1.5}, "classical", "γ/p = 0.15 > 0.14: gradient flow departs from SGD"),
-    ({"p": 100, "noise": 1e-3}, "mean_field_projected", "label noise leaves the teacher's span"),
+    (
+        {"p": 100, "noise": 1e-3},
+        "mean_field_projected",
+        "label noise moves neurons out of the teacher's span",
+    ),
     ({"activation": "square"}, "classical", "square: unbounded slope"),
     ({"teacher_activation": "relu"}, "classical", "relu: not twice differentiable"),
 ]
 
 
 @pytest.mark.parametrize(("change", "regime", "text"), WARNINGS)
-def test_warnings_say_where_the_theory_is_stretched(change, regime, text):
-    found = theory_warnings(point(**change), regime)
-    assert len(found) == 1
-    assert text in found[0]
+def test_warnings_state_limits_of_regimes(change, regime, text):
+    result = collect_regime_warnings(point(**change), regime)
+    assert len(result) == 1
+    assert text in result[0]
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_no_warning_where_there_is_nothing_to_warn_of(regime):
-    assert theory_warnings(point(p=100), regime) == []
+def test_no_needless_warnings(regime):
+    assert collect_regime_warnings(point(p=100), regime) == []
 
 
 @pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=lambda act: act.name)
-def test_an_activation_that_breaks_an_assumption_says_so_once(act):
-    found = theory_warnings(point(activation=act.name, teacher_activation=act.name), "classical")
-    assert found == ([f"{act.name}: {act.assumptions}"] if act.assumptions else [])
+def test_violated_assumption_is_warned_once(act):
+    result = collect_regime_warnings(point(activation=act.name, teacher_activation=act.name), "classical")
+    assert result == ([f"{act.name}: {act.assumptions}"] if act.assumptions else [])
 
 
-def test_warnings_reach_the_dataset():
+def test_warnings_are_in_dataset():
     init = {**SYMMETRIC, "jitter": 0.0}
-    here = {"d": 100, "p": 5, "k": 2, "gamma": 0.1, "init": init}
-    warnings = integrate(here, regime="classical", times=[0.0, 0.1]).attrs["warnings"]
+    parameters = {"d": 100, "p": 5, "k": 2, "gamma": 0.1, "init": init}
+    warnings = integrate(parameters, regime="classical", times=[0.0, 0.1]).attrs["warnings"]
     first, second = warnings.split("\n")
     assert "round-off" in first
     assert "not evenly realisable" in second

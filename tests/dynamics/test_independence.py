@@ -1,4 +1,4 @@
-"""A regime is independent of what it says: change a parameter, compare the trajectory."""
+"""Regimes are independent of the parameters that they declare: change one and compare trajectories."""
 
 import numpy as np
 import pytest
@@ -14,24 +14,24 @@ OTHER = {
 }  # fmt: skip
 DRAWN = {"kind": "gaussian", "orthonormal_teacher": True, "shared": {"d0": 10}}
 STARTS = {"mean_field_projected": {"kind": "informed", "shared": True}}  # it exists for no other
-# Declared as if they counted, which costs time and is never wrong: Ξ is the law in d0 dimensions where the
-# start is shared, and the PDE is one at p = ∞.
+# Not declared although the results are independent, which only costs time: with a shared start, Ξ has the
+# law in d0 dimensions, and the PDE is one at p = ∞.
 HARMLESS = {"mean_field": ("d",), "mean_field_pde": ("d", "p", "gamma", "noise")}
 
 
 def risk(regime, options, **change):
     point = {**POINT, "init": STARTS.get(regime, DRAWN), **change}
     keep = {"observables": ["risk"], "overlaps": False}
-    found = integrate(point, times=[0.0, 0.5, 2.0], regime=regime, regime_options=options, **keep)
-    return found.risk.values
+    result = integrate(point, times=[0.0, 0.5, 2.0], regime=regime, regime_options=options, **keep)
+    return result.risk.values
 
 
 @pytest.mark.parametrize("finite_d", [False, True], ids=["as it is", "finite d"])
 @pytest.mark.parametrize("name", OTHER)
 @pytest.mark.parametrize("regime", REGIMES)
-def test_what_is_declared_is_what_is_so(regime, name, finite_d):
+def test_declared_independence_is_correct(regime, name, finite_d):
     options = {"finite_d_factor": finite_d, "particles": 64, "qmc_points": 256}
-    ignored = REGIMES[regime].ignored(RegimeOptions.parse(options))
+    ignored = REGIMES[regime].ignored_parameters(RegimeOptions.parse(options))
     same = np.array_equal(risk(regime, options), risk(regime, options, **{name: OTHER[name]}))
     if name in ignored:
         assert same, f"{regime} says that it does not depend on {name}, and does"

@@ -1,4 +1,4 @@
-"""The contract of `integrate`: names, labels, seeds, times, options, and everything run with everything."""
+"""The contract of `integrate`: names, labels, seeds, times, options, and all combinations of entries."""
 
 import json
 
@@ -9,11 +9,11 @@ from sweep_service import integrate
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import Stopped
 from sweep_service.model.activations import ACTIVATIONS
-from sweep_service.model.observables import chosen
+from sweep_service.model.observables import select_observables
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import pairs
+from sweep_service.model.two_point import make_pairs
 
 POINT = {"d": 6, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
@@ -24,7 +24,7 @@ activations = pytest.mark.parametrize("activation", ACTIVATIONS)
 
 
 def run(regime, times=TIMES, seed=0, overlaps=None, stopped=None, options=None, **change):
-    """A small point; the projected theory starts where it exists."""
+    """Integrate a small point; the projected regime gets a start for which it is defined."""
     init = {"kind": "informed"} if regime == "mean_field_projected" else GAUSSIAN
     point = {**POINT, "init": init, **change}
     options = {"particles": 64, "qmc_points": 256, **(options or {})}
@@ -41,10 +41,10 @@ def run(regime, times=TIMES, seed=0, overlaps=None, stopped=None, options=None, 
 
 @regimes
 def test_names_dimensions_and_labels(regime):
-    found = run(regime)
+    result = run(regime)
     unit = "particle" if regime == "mean_field_pde" else "student"
     expected = {
-        **dict.fromkeys(chosen(None), ("time",)),
+        **dict.fromkeys(select_observables(None), ("time",)),
         "overlap_student_teacher": ("time", unit, "teacher"),
         "overlap_teacher": ("teacher", "teacher_other"),
     }
@@ -52,22 +52,22 @@ def test_names_dimensions_and_labels(regime):
         expected["orthogonal_norm"] = ("time", unit)
     else:
         expected["overlap_student"] = ("time", "student", "student_other")
-    assert {name: variable.dims for name, variable in found.data_vars.items()} == expected
-    assert set(found.coords) == set(found.sizes)
-    for name, variable in found.variables.items():
+    assert {name: variable.dims for name, variable in result.data_vars.items()} == expected
+    assert set(result.coords) == set(result.sizes)
+    for name, variable in result.variables.items():
         assert variable.attrs["long_name"], name
         assert variable.attrs["units"] == "1", name
-    assert "without the label noise" in found.risk.attrs["long_name"]
-    np.testing.assert_array_equal(found.time, TIMES)
+    assert "without the label noise" in result.risk.attrs["long_name"]
+    np.testing.assert_array_equal(result.time, TIMES)
     for name in ("d", "p", "k", "gamma", "noise"):
-        assert found.attrs[name] == POINT[name]
+        assert result.attrs[name] == POINT[name]
 
 
 @regimes
-def test_attributes_say_how_it_was_made(regime):
+def test_attributes_describe_computation(regime):
     attributes = run(regime, seed=7).attrs
     assert attributes["regime"] == regime
-    assert attributes["regime_reason"] == "asked for"
+    assert attributes["regime_reason"] == "requested"
     assert attributes["engine"]
     assert attributes["status"] == "done"
     assert attributes["steps"] > 0
@@ -80,21 +80,21 @@ def test_attributes_say_how_it_was_made(regime):
 
 @regimes
 @pytest.mark.parametrize("seed", [3, [3, 5]])
-def test_a_dataset_can_be_written(regime, seed):
-    found = run(regime, seed=seed)
-    assert json.loads(json.dumps(found.attrs, allow_nan=False)) == found.attrs
-    assert json.dumps(found.to_dict())
+def test_dataset_can_be_written(regime, seed):
+    result = run(regime, seed=seed)
+    assert json.loads(json.dumps(result.attrs, allow_nan=False)) == result.attrs
+    assert json.dumps(result.to_dict())
 
 
 @regimes
-def test_a_sequence_of_seeds_is_the_single_calls_side_by_side(regime):
-    chosen = [4, 0, 11]
-    together = run(regime, seed=chosen)
-    assert together.seed.values.tolist() == chosen
+def test_sequence_of_seeds_equals_single_calls(regime):
+    seeds = [4, 0, 11]
+    together = run(regime, seed=seeds)
+    assert together.seed.values.tolist() == seeds
     assert together.seed.attrs["long_name"]
-    assert together.attrs["seed"] == chosen
+    assert together.attrs["seed"] == seeds
     assert together.attrs["status"] == ["done"] * 3
-    for seed in chosen:
+    for seed in seeds:
         alone = run(regime, seed=seed)
         assert set(together.data_vars) == set(alone.data_vars)
         for name, variable in alone.data_vars.items():
@@ -107,128 +107,130 @@ def test_a_sequence_of_seeds_is_the_single_calls_side_by_side(regime):
 
 
 def test_random_teachers_differ_along_seed():
-    found = run("classical", seed=range(2), init={"kind": "gaussian"})
-    assert found.overlap_teacher.dims == ("seed", "teacher", "teacher_other")
-    assert not np.allclose(found.overlap_teacher[0], found.overlap_teacher[1])
+    result = run("classical", seed=range(2), init={"kind": "gaussian"})
+    assert result.overlap_teacher.dims == ("seed", "teacher", "teacher_other")
+    assert not np.allclose(result.overlap_teacher[0], result.overlap_teacher[1])
 
 
 @pytest.mark.parametrize(
-    ("p", "keep", "there"), [(256, None, 1), (258, None, 0), (258, True, 1), (4, False, 0)]
+    ("p", "overlaps", "stored"), [(256, None, 1), (258, None, 0), (258, True, 1), (4, False, 0)]
 )
-def test_overlaps_of_wide_students_are_left_out_unless_asked_for(p, keep, there):
-    found = run("mean_field", p=p, activation="square", overlaps=keep)
-    assert ("overlap_student_teacher" in found) is ("orthogonal_norm" in found) is bool(there)
-    assert "overlap_teacher" in found
+def test_overlaps_of_wide_students_are_optional(p, overlaps, stored):
+    result = run("mean_field", p=p, activation="square", overlaps=overlaps)
+    assert ("overlap_student_teacher" in result) is ("orthogonal_norm" in result) is bool(stored)
+    assert "overlap_teacher" in result
 
 
 @regimes
-def test_the_first_row_is_the_start(regime):
-    found = run(regime, seed=2, init={"kind": "informed" if "projected" in regime else "gaussian"})
-    start = Point.parse({**POINT, "init": json.loads(found.attrs["init"])}).start(2).overlaps
-    np.testing.assert_array_equal(found.overlap_teacher, start.P)
+def test_first_row_is_start(regime):
+    result = run(regime, seed=2, init={"kind": "informed" if "projected" in regime else "gaussian"})
+    start = Point.parse({**POINT, "init": json.loads(result.attrs["init"])}).start(2).overlaps
+    np.testing.assert_array_equal(result.overlap_teacher, start.P)
     if regime == "mean_field_pde":
         return  # whose particles are not the students
-    np.testing.assert_array_equal(found.overlap_student_teacher[0], start.M)
+    np.testing.assert_array_equal(result.overlap_student_teacher[0], start.M)
     if regime in FULL:
-        np.testing.assert_array_equal(found.overlap_student[0], start.Q)
+        np.testing.assert_array_equal(result.overlap_student[0], start.Q)
     elif regime != "mean_field_projected":  # which holds q at zero, where the start has rounding
-        np.testing.assert_array_equal(found.orthogonal_norm[0], start.orthogonal_norms)
+        np.testing.assert_array_equal(result.orthogonal_norm[0], start.orthogonal_norms)
 
 
 @pytest.mark.parametrize("regime", [*FULL, "mean_field_projected"])
 @activations
-def test_risk_is_that_of_the_stored_overlaps(regime, activation):
-    """q ≡ 0 makes Q = M P⁻¹ Mᵀ, so the projected theory has a Q too."""
-    found = run(regime, activation=activation, teacher_activation="erf")
-    P = found.overlap_teacher.values
-    two_point = pairs(ACTIVATIONS[activation], ACTIVATIONS["erf"])
+def test_risk_agrees_with_stored_overlaps(regime, activation):
+    """q ≡ 0 implies Q = M P⁻¹ Mᵀ, so the projected regime has a Q too."""
+    result = run(regime, activation=activation, teacher_activation="erf")
+    P = result.overlap_teacher.values
+    two_point = make_pairs(ACTIVATIONS[activation], ACTIVATIONS["erf"])
     for row in range(len(TIMES)):
-        M = found.overlap_student_teacher.values[row]
-        Q = found.overlap_student.values[row] if regime in FULL else M @ np.linalg.solve(P, M.T)
+        M = result.overlap_student_teacher.values[row]
+        Q = result.overlap_student.values[row] if regime in FULL else M @ np.linalg.solve(P, M.T)
         np.testing.assert_array_equal(Q, Q.T) if regime in FULL else None
         # rounding; where Q is formed anew, relu feels it as √eps at ρ = 1
         bound = 1e-12 if regime in FULL else 1e-7
-        assert found.risk.values[row] == pytest.approx(risk(Overlaps(M, Q, P), two_point), rel=bound)
+        assert result.risk.values[row] == pytest.approx(risk(Overlaps(M, Q, P), two_point), rel=bound)
 
 
-def test_a_flow_on_weights_shows_overlaps():
-    """Above p = 30 the gradient flow of a start of low rank moves weights; from outside nothing differs."""
-    found = run("classical", p=40)
-    assert found.attrs["flow"] == "WeightFlow"
+def test_weight_flow_returns_overlaps():
+    """Above p = 30, gradient flow from a start of low rank integrates weights and returns overlaps."""
+    result = run("classical", p=40)
+    assert result.attrs["flow"] == "WeightFlow"
     start = Point.parse({**POINT, "p": 40, "init": GAUSSIAN}).start(0).overlaps
-    np.testing.assert_allclose(found.overlap_student_teacher[0], start.M, atol=1e-14)  # rounding of a root
-    np.testing.assert_allclose(found.overlap_student[0], start.Q, atol=1e-14)
-    last = Overlaps(found.overlap_student_teacher.values[-1], found.overlap_student.values[-1], start.P)
+    np.testing.assert_allclose(result.overlap_student_teacher[0], start.M, atol=1e-14)  # rounding of a root
+    np.testing.assert_allclose(result.overlap_student[0], start.Q, atol=1e-14)
+    last = Overlaps(result.overlap_student_teacher.values[-1], result.overlap_student.values[-1], start.P)
     np.testing.assert_allclose(last.Q, last.Q.T, atol=1e-15)
-    assert found.risk.values[-1] == pytest.approx(risk(last, pairs(*2 * [ACTIVATIONS["erf"]])), rel=1e-12)
+    assert result.risk.values[-1] == pytest.approx(
+        risk(last, make_pairs(*2 * [ACTIVATIONS["erf"]])), rel=1e-12
+    )
 
 
-def test_what_a_theory_does_not_know_does_not_change_it():
-    """Gradient flow from a shared start does not know d; the p = ∞ law knows neither p nor the seed."""
+def test_ignored_parameters_do_not_change_results():
+    """Gradient flow from a shared start does not depend on d; the p = ∞ law depends on neither p nor seed."""
     shared = {"kind": "informed", "shared": True}
-    one, other = (run("classical", d=d, gamma=gamma, init=shared) for d, gamma in ((6, 0.1), (500, 2.0)))
-    np.testing.assert_array_equal(one.risk, other.risk)
-    one, other = (run("mean_field_pde", p=p, seed=seed) for p, seed in ((4, 0), (7, 5)))
-    np.testing.assert_array_equal(one.risk, other.risk)
+    first, other = (run("classical", d=d, gamma=gamma, init=shared) for d, gamma in ((6, 0.1), (500, 2.0)))
+    np.testing.assert_array_equal(first.risk, other.risk)
+    first, other = (run("mean_field_pde", p=p, seed=seed) for p, seed in ((4, 0), (7, 5)))
+    np.testing.assert_array_equal(first.risk, other.risk)
 
 
 @regimes
-def test_output_at_any_times(regime):
-    """R at t does not depend on which other times are asked for, to a hundred times the tolerance."""
+def test_results_do_not_depend_on_other_times(regime):
+    """R(t) does not depend on the other requested times, to a hundred times the tolerance."""
     dense = run(regime, np.linspace(0.0, 2.0, 41))
     for times in ([2.0], [0.0], [0.55], [0.0, 1e-3, 0.05, 1.95, 2.0], 1.0):
-        found = run(regime, times)
+        result = run(regime, times)
         again = run(regime, np.union1d(dense.time, np.atleast_1d(times)))
         bound = 1e-5 if regime == "mean_field_pde" else 1e-8  # its law is sampled, and its steps are coarser
-        np.testing.assert_allclose(found.risk, again.risk.sel(time=found.time), rtol=bound)
-        assert found.time.values.tolist() == np.atleast_1d(times).tolist()
+        np.testing.assert_allclose(result.risk, again.risk.sel(time=result.time), rtol=bound)
+        assert result.time.values.tolist() == np.atleast_1d(times).tolist()
 
 
 @regimes
 @activations
 def test_every_regime_runs_with_every_activation(regime, activation):
-    found = run(regime, activation=activation)
-    assert found.attrs["status"] == "done"
-    assert np.all(np.isfinite(found.risk))
-    assert np.all(np.diff(found.risk) < 0)  # the noise floor, 1e-5, is far below
+    result = run(regime, activation=activation)
+    assert result.attrs["status"] == "done"
+    assert np.all(np.isfinite(result.risk))
+    assert np.all(np.diff(result.risk) < 0)  # the noise floor, 1e-5, is far below
 
 
 @regimes
 @pytest.mark.parametrize(("student", "teacher"), [("erf", "relu"), ("relu", "tanh"), ("square", "erf")])
 def test_every_regime_runs_with_mixed_activations(regime, student, teacher):
-    found = run(regime, activation=student, teacher_activation=teacher)
-    assert found.attrs["status"] == "done"
-    assert found.risk[-1] < found.risk[0]
+    result = run(regime, activation=student, teacher_activation=teacher)
+    assert result.attrs["status"] == "done"
+    assert result.risk[-1] < result.risk[0]
 
 
 @activations
 @pytest.mark.parametrize("p", [1, 4])
 @pytest.mark.parametrize("d", [2, 3, 4])
 @pytest.mark.parametrize("teacher", ["orthonormal", {"rho": 0.4, "norms": [1, 2]}])
-def test_mean_field_where_few_dimensions_are_left(activation, p, d, teacher):
+def test_mean_field_with_few_orthogonal_dimensions(activation, p, d, teacher):
     """Without other neurons (p = 1) or without orthogonal directions (d = k) it is the gradient flow."""
     init = {"kind": "gaussian", "teacher": teacher}
     change = {"activation": activation, "p": p, "d": d, "init": init, "noise": 0.0}
-    found = run("mean_field", **change)
-    assert found.attrs["status"] == "done"
-    assert np.all(found.orthogonal_norm >= 0)
+    result = run("mean_field", **change)
+    assert result.attrs["status"] == "done"
+    assert np.all(result.orthogonal_norm >= 0)
     if d == 2:
-        assert np.all(found.orthogonal_norm == 0)
+        assert np.all(result.orthogonal_norm == 0)
     if d == 2 or p == 1:
         # relu at ρ = 1 turns a rounding of 1e-16 in Q into 1e-8; R is a difference of numbers up to 30
-        np.testing.assert_allclose(found.risk, run("classical", **change).risk, rtol=1e-7, atol=1e-11)
+        np.testing.assert_allclose(result.risk, run("classical", **change).risk, rtol=1e-7, atol=1e-11)
 
 
 @regimes
 def test_stopped_ends_the_call(regime):
-    asked = []
+    calls = []
     with pytest.raises(Stopped):
-        run(regime, [1e3], stopped=lambda: bool(asked.append(None)) or len(asked) > 5)
-    assert len(asked) == 6
+        run(regime, [1e3], stopped=lambda: bool(calls.append(None)) or len(calls) > 5)
+    assert len(calls) == 6
 
 
 @pytest.mark.parametrize("regime", FULL)
-def test_the_finite_d_factor_changes_what_has_x_squared_in_it(regime):
+def test_finite_d_factor_changes_noise_and_sampling_terms(regime):
     off, on = (run(regime, [10.0], noise=0.1, options={"finite_d_factor": x}) for x in (False, True))
     change = abs(on.risk.item() / off.risk.item() - 1)
     if regime == "classical":
@@ -237,7 +239,7 @@ def test_the_finite_d_factor_changes_what_has_x_squared_in_it(regime):
         assert change > 1e-3
 
 
-def test_self_terms_are_a_correction_of_order_one_over_p():
+def test_self_terms_are_of_order_one_over_p():
     widths, changes = (4, 16, 64), []
     for p in widths:
         on, off = (run("mean_field", p=p, d=8, gamma=0.01, options={"self_terms": x}) for x in (True, False))
@@ -250,29 +252,29 @@ def test_shared_starts_keep_the_dimension_of_their_draw_in_mean_field():
     """The orthogonal parts lie in d0 - k dimensions whatever d is: R(0) is that of the drawn overlaps."""
     point = {"p": 200, "k": 2, "gamma": 1.0, "activation": "square"}
     init = {"kind": "gaussian", "teacher": "orthonormal", "shared": {"d0": 5}}
-    found = {
+    result = {
         (d, regime): float(integrate({**point, "d": d, "init": init}, regime=regime, times=[0.0]).risk[0])
         for d in (5, 1000)
         for regime in ("mean_field", "classical")
     }
-    assert found[5, "mean_field"] == found[1000, "mean_field"]
+    assert result[5, "mean_field"] == result[1000, "mean_field"]
     # Ξ fluctuates by 2√(2/p)/d ~ 0.02 about its law; with d = 1000 in its place R(0) would be 0.12 lower
-    np.testing.assert_allclose(found[1000, "mean_field"], found[1000, "classical"], atol=0.05)
+    np.testing.assert_allclose(result[1000, "mean_field"], result[1000, "classical"], atol=0.05)
 
 
-def test_the_pde_does_not_know_p_even_with_a_random_teacher():
+def test_pde_does_not_depend_on_p():
     point = {"d": 10, "k": 2, "gamma": 0.5, "init": {"kind": "gaussian"}}
     options = {"particles": 32}
-    one, other = (
+    first, other = (
         integrate({**point, "p": p}, regime="mean_field_pde", times=[0.0, 1.0], regime_options=options)
         for p in (4, 8)
     )
-    np.testing.assert_array_equal(one.risk, other.risk)
-    np.testing.assert_array_equal(one.overlap_teacher, other.overlap_teacher)
+    np.testing.assert_array_equal(first.risk, other.risk)
+    np.testing.assert_array_equal(first.overlap_teacher, other.overlap_teacher)
 
 
-def test_a_lost_mean_field_flow_is_diverged_not_an_error():
-    """A relu neuron of norm zero has no slope: nothing finite is left to check the quadrature on."""
+def test_diverging_mean_field_is_status():
+    """A relu neuron of norm zero has no slope, so there is no finite state to check the quadrature on."""
     lost = integrate(
         {
             "d": 5,
@@ -290,7 +292,7 @@ def test_a_lost_mean_field_flow_is_diverged_not_an_error():
 
 def test_results_can_be_stored(tmp_path):
     """Attributes are plain enough for netCDF 3, the strictest of the formats in use."""
-    found = integrate(POINT, regime="mean_field", times=[0.0, 1.0])
-    assert found.attrs["warnings"]
-    found.to_netcdf(tmp_path / "run.nc", engine="scipy")
-    assert found.attrs["sampling_term"] == "none"
+    result = integrate(POINT, regime="mean_field", times=[0.0, 1.0])
+    assert result.attrs["warnings"]
+    result.to_netcdf(tmp_path / "run.nc", engine="scipy")
+    assert result.attrs["sampling_term"] == "none"

@@ -11,16 +11,16 @@ from sweep_service.dynamics.integrators import (
     STIFF_TIME,
     Integrator,
     Tally,
-    chebyshev_step,
     dop853,
+    estimate_spectral_radius,
     rkc,
-    spectral_radius,
+    take_chebyshev_step,
 )
 
 DOP853 = Integrator("dop853", dop853, 1e-10, 1e-13)
 RKC = Integrator("rkc", rkc, 1e-8, 1e-11)
-# What each should reach on a problem of size one: a hundred times its tolerance per step, as errors add
-# up over the steps; rkc2 is of order 2 and ten times worse; `explicit` ends with rkc at 100 times its own.
+# Expected errors on a problem of size one: a hundred times the tolerance per step, as errors add up over
+# steps; rkc2 has order 2 and is ten times worse; `explicit` ends with rkc at 100 times its own tolerance.
 REACHED = {LSODA: 1e-8, DOP853: 1e-8, EXPLICIT: 1e-6, RKC: 1e-5}
 methods = pytest.mark.parametrize("method", REACHED, ids=lambda method: method.name)
 
@@ -51,7 +51,7 @@ def march(method, f, y0, times, tally=None):
     [TIMES, TIMES[3:], TIMES[-2:], TIMES[:1], TIMES[:2], [STIFF_TIME], [2.0], np.linspace(0, 3, 50)],
     ids=["all", "later", "last", "zero", "early", "switch", "one", "dense"],
 )
-def test_a_stiff_linear_system_at_exactly_the_asked_times(method, times):
+def test_stiff_linear_system_at_requested_times(method, times):
     tally = Tally()
     states = march(method, linear, START, times, tally)
     assert len(states) == len(times)
@@ -71,7 +71,7 @@ def test_steps_are_counted(method):
 
 @methods
 def test_yielded_states_are_copies(method):
-    """A caller that keeps or spoils a row changes no other."""
+    """A caller may keep or change a state without affecting others."""
     rows = []
     for y in method(linear, START.copy(), TIMES[:5], Tally()):
         rows.append(y.copy())
@@ -85,14 +85,14 @@ def pendulum(y):
 
 
 @pytest.mark.parametrize("stages", [2, 3, 5, 20])
-def test_chebyshev_steps_are_of_second_order(stages):
+def test_chebyshev_steps_have_order_two(stages):
     errors = []
     counts = (40, 80, 160)
     for n in counts:
         y, h = np.array([0.0, 1.0]), 1.0 / n
         fy = pendulum(y)
         for _ in range(n):
-            y, fy = chebyshev_step(pendulum, y, fy, h, stages)
+            y, fy = take_chebyshev_step(pendulum, y, fy, h, stages)
         np.testing.assert_array_equal(fy, pendulum(y))
         errors.append(np.max(np.abs(y - [math.tan(1.0), math.cos(1.0)])))
     slope = -np.polyfit(np.log(counts), np.log(errors), 1)[0]
@@ -100,34 +100,34 @@ def test_chebyshev_steps_are_of_second_order(stages):
 
 
 @pytest.mark.parametrize("stages", [2, 5, 20, 100])
-def test_chebyshev_steps_are_stable_as_far_as_promised(stages):
+def test_chebyshev_steps_are_stable_on_stated_interval(stages):
     """|R(z)| ≤ 1 on the real interval of length (s² - 1)/1.54 of s stages, and not far beyond."""
     length = (stages**2 - 1) / 1.54
     z = np.linspace(0.0, length, 2000)
-    grown, _ = chebyshev_step(lambda y: -z * y, np.ones_like(z), -z, 1.0, stages)
+    grown, _ = take_chebyshev_step(lambda y: -z * y, np.ones_like(z), -z, 1.0, stages)
     assert np.max(np.abs(grown)) <= 1.0 + 1e-12  # rounding of the recursion
     z = np.array([1.2 * length])
-    grown, _ = chebyshev_step(lambda y: -z * y, np.ones_like(z), -z, 1.0, stages)
+    grown, _ = take_chebyshev_step(lambda y: -z * y, np.ones_like(z), -z, 1.0, stages)
     assert abs(grown[0]) > 1.0
 
 
-def test_spectral_radius_has_a_margin_of_a_fifth():
-    """Of the stiff matrix 0.8; power iteration stops at 2 %, always from below."""
+def test_spectral_radius_has_margin():
+    """The stiff matrix has radius 0.8; power iteration stops at 2 %, always from below."""
     y = START.copy()
-    radius, direction = spectral_radius(linear, y, linear(y), None)
+    radius, direction = estimate_spectral_radius(linear, y, linear(y), None)
     assert 0.8 < radius <= 1.2 * 0.8 * (1 + 1e-6)
-    again, _ = spectral_radius(linear, y, linear(y), direction)
+    again, _ = estimate_spectral_radius(linear, y, linear(y), direction)
     assert 0.8 * 1.19 < again <= 1.2 * 0.8 * (1 + 1e-6)
 
 
-def test_spectral_radius_of_a_constant_field():
-    radius, _ = spectral_radius(lambda y: np.ones_like(y), np.zeros(3), np.ones(3), None)
+def test_spectral_radius_of_constant_field():
+    radius, _ = estimate_spectral_radius(lambda y: np.ones_like(y), np.zeros(3), np.ones(3), None)
     assert math.isfinite(radius)
     assert radius > 0
 
 
-def test_explicit_switches_once_at_the_stiff_time():
-    """Before it DOP853 alone, to the bit; after it far fewer evaluations than DOP853 would need."""
+def test_explicit_switches_once_at_stiff_time():
+    """Before it, the bits are those of DOP853; after it, far fewer evaluations than DOP853 would need."""
     tally, alone = Tally(), Tally()
     states = march(EXPLICIT, linear, START, TIMES[:-2], tally)
     evaluations = {EXPLICIT: 0, DOP853: 0}
@@ -143,15 +143,15 @@ def test_explicit_switches_once_at_the_stiff_time():
         march(method, counted(method), START, [STIFF_TIME, 2e4])
     assert evaluations[EXPLICIT] < 0.3 * evaluations[DOP853]
     early = TIMES[TIMES <= STIFF_TIME]
-    for one, other in zip(states, march(DOP853, linear, START, early, alone), strict=False):
-        np.testing.assert_array_equal(one, other)
+    for state, dop853_state in zip(states, march(DOP853, linear, START, early, alone), strict=False):
+        np.testing.assert_array_equal(state, dop853_state)
 
 
 @methods
-def test_tolerances_are_obeyed(method):
+def test_tolerances_are_met(method):
     """A hundred times tighter gives at least five times less error: order 2 would give 20."""
-    loose = Integrator("loose", method.march, 1e-5, 1e-8)
-    tight = Integrator("tight", method.march, 1e-7, 1e-10)
+    loose = Integrator("loose", method.method, 1e-5, 1e-8)
+    tight = Integrator("tight", method.method, 1e-7, 1e-10)
     errors = [
         np.max(np.abs(march(m, linear, START, [30.0])[0][:-1] - solution(30.0))) for m in (loose, tight)
     ]

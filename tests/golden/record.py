@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llvmlite import binding
 
-from tests.cli.commands import nursery
+from tests.cli.commands import fork_server
 from tests.golden import cases, sweeps
 
 RECORDED = Path(__file__).with_name("recorded.json")
@@ -58,7 +58,9 @@ def make_folder(parent):
 
 
 def begin(data, spec, **environment):
-    return nursery().start(data.parent, "run", "-", "--no-figure", "--data", data, text=spec, env=environment)
+    return fork_server().start(
+        data.parent, "run", "-", "--no-figure", "--data", data, text=spec, env=environment
+    )
 
 
 def _anonymous(member):

@@ -13,7 +13,7 @@ import numpy as np
 
 import sweep_service as ss
 from tests.api.served import serving
-from tests.cli.commands import nursery
+from tests.cli.commands import fork_server
 from tests.golden.cases import digest
 
 FOLDER = Path(__file__).with_name("data-folder.tar.xz")  # made by the commit that recorded the numbers
@@ -93,7 +93,7 @@ VARIES = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")  # a sweep's id
 def sweep(data, *argv, spec=None):
     """The JSON answer of a command."""
     cwd = Path(data).parent
-    answer = nursery().run(cwd, *argv, "--data", data, "--json", text=spec or "")
+    answer = fork_server().run(cwd, *argv, "--data", data, "--json", text=spec or "")
     assert answer.code == 0, answer.err
     return answer.json
 
@@ -221,5 +221,5 @@ def session(data):
 
 def commands(folder):
     """Names of the commands that `sweep --help` lists."""
-    answer = nursery().run(folder, "--help")
+    answer = fork_server().run(folder, "--help")
     return sorted(re.findall(r"^│ ([a-z]+) ", answer.out, re.MULTILINE))

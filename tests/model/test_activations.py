@@ -1,4 +1,4 @@
-"""The registry of activations: each entry agrees with itself, by differences and by quadrature."""
+"""The registry of activations: each entry is consistent, by differences and by quadrature."""
 
 import math
 
@@ -8,11 +8,11 @@ from scipy import integrate as quadrature
 from scipy import special
 
 from sweep_service.errors import InvalidInput
-from sweep_service.model.activations import ACTIVATIONS, Activation, activation, hermite_at_zero
+from sweep_service.model.activations import ACTIVATIONS, Activation, find_activation, hermite_at_zero
 
 
 def having(*attributes):
-    """Parametrise over the entries that have these."""
+    """Parametrise over the entries that have these fields."""
     entries = [act for act in ACTIVATIONS.values() if all(getattr(act, name) for name in attributes)]
     return pytest.mark.parametrize("act", entries, ids=lambda act: act.name)
 
@@ -35,9 +35,9 @@ def hermite(m, z):
 
 
 @every
-def test_name_is_its_key(act):
+def test_key_is_name(act):
     assert ACTIVATIONS[act.name] is act
-    assert activation(act.name) is act
+    assert find_activation(act.name) is act
     assert act.formula
 
 
@@ -56,7 +56,7 @@ def test_curvature_is_derivative_of_slope(act):
 
 
 @every
-def test_odd_says_whether_it_is(act):
+def test_odd_is_declared_correctly(act):
     assert np.allclose(act.value(-X), -act.value(X)) == act.odd
 
 
@@ -71,16 +71,16 @@ def test_functions_keep_shapes(act):
 @having("hermite")
 @pytest.mark.parametrize("C", [1e-4, 0.3, 1.0, 7.0])
 def test_exact_hermite_coefficients(act, C):
-    found = act.hermite(10, np.array([C]))[0]
+    result = act.hermite(10, np.array([C]))[0]
     expected = [average(lambda z, m=m: act.value(math.sqrt(C) * z) * hermite(m, z)) for m in range(10)]
-    np.testing.assert_allclose(found, expected, atol=1e-11)  # of the adaptive quadrature
+    np.testing.assert_allclose(result, expected, atol=1e-11)  # of the adaptive quadrature
 
 
 @having("smoothed")
 @pytest.mark.parametrize(("mu", "root"), [(0.4, 0.7), (-1.3, 0.2), (2.0, 1.5), (0.0, 1.0)])
 def test_smoothed_moments(act, mu, root):
     orders = 6
-    found = act.smoothed(np.array([mu]), np.array([root]), orders)
+    result = act.smoothed(np.array([mu]), np.array([root]), orders)
     split = -mu / root  # where the field changes sign
 
     def mean(function):
@@ -100,7 +100,7 @@ def test_smoothed_moments(act, mu, root):
         "value_slope_z": mean(lambda x, z: act.value(x) * act.slope(x) * z),
     }
     for name, value in expected.items():
-        np.testing.assert_allclose(getattr(found, name)[0], value, atol=1e-11, err_msg=name)
+        np.testing.assert_allclose(getattr(result, name)[0], value, atol=1e-11, err_msg=name)
 
 
 def test_hermite_at_zero():
@@ -108,14 +108,14 @@ def test_hermite_at_zero():
     np.testing.assert_allclose(hermite_at_zero(12), expected, atol=1e-15)
 
 
-def test_an_entry_without_curvature_needs_its_coefficients():
+def test_activation_without_curvature_needs_hermite():
     with pytest.raises(ValueError, match="kink"):
         Activation("kink", "|x|", np.abs, np.sign)
 
 
 @pytest.mark.parametrize("name", ["erff", "Erf", "", None, 3, ["erf"]])
-def test_an_unknown_name_is_refused(name):
+def test_unknown_activation_is_refused(name):
     with pytest.raises(InvalidInput) as info:
-        activation(name, "teacher_activation")
+        find_activation(name, "teacher_activation")
     assert info.value.field == "teacher_activation"
     assert all(known in info.value.allowed for known in ACTIVATIONS)

@@ -1,4 +1,4 @@
-"""Initial conditions: each kind has the law it states, and a start depends on what it should and no more."""
+"""Initial conditions: each kind has the stated law, and a start depends on nothing but its parameters."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def omega(init, seed=0, **shape):
 
 
 def sharing(kind):
-    """How its overlaps are shared over d."""
+    """The value of `shared` for which the overlaps of a kind are shared over d."""
     return True if kind.fixed_overlaps else {"d0": 12}
 
 
@@ -111,35 +111,35 @@ def test_symmetric():
     assert "round-off" in warning
     assert point({**init, "jitter": jitter}).init.warnings == ()
     moved = [start({**init, "jitter": jitter}, seed) for seed in range(1000)]
-    shift = np.array([one.overlaps.M for one in moved]) - epsilon / K_
+    shift = np.array([moved_start.overlaps.M for moved_start in moved]) - epsilon / K_
     assert_mean(shift, np.zeros((P_, K_)))
     assert_mean(shift**2, np.full((P_, K_), jitter**2))
     o = moved[0].overlaps
     np.testing.assert_allclose(o.Q - o.M @ o.M.T, q0 * (1 - epsilon) ** 2 * np.eye(P_), atol=1e-15)
 
 
-def test_default_jitter_is_a_thousandth():
+def test_default_jitter_is_one_thousandth():
     shift = omega({"kind": "symmetric"}, p=200, d=300)[:200, 200:] - 0.1 / K_
     assert np.std(shift) == pytest.approx(1e-3, rel=0.15)  # 400 numbers: 4 standard errors of 3.5 %
 
 
-def test_given_overlaps_are_the_numbers():
+def test_explicit_overlaps_are_kept():
     rng = np.random.default_rng(0)
     M, P = 0.3 * rng.standard_normal((P_, K_)), np.array([[1.0, 0.2], [0.2, 1.5]])
     Q = M @ np.linalg.solve(P, M.T) + np.diag([0.5, 0.1, 2.0])
     Q = (Q + Q.T) / 2
-    found = start({"kind": "overlaps", "M": M.tolist(), "Q": Q, "P": P})
+    result = start({"kind": "overlaps", "M": M.tolist(), "Q": Q, "P": P})
     for name, given in (("M", M), ("Q", Q), ("P", P)):
-        np.testing.assert_array_equal(getattr(found.overlaps, name), given)
-    assert found.invariant is None
+        np.testing.assert_array_equal(getattr(result.overlaps, name), given)
+    assert result.invariant is None
 
 
-def test_given_weights_are_the_numbers():
+def test_explicit_weights_are_kept():
     rng = np.random.default_rng(0)
     W, W_star = rng.standard_normal((P_, D_)), rng.standard_normal((K_, D_))
     o = start({"kind": "weights", "W": W, "W_star": W_star}).overlaps
-    for found, expected in ((o.M, W @ W_star.T / D_), (o.Q, W @ W.T / D_), (o.P, W_star @ W_star.T / D_)):
-        np.testing.assert_allclose(found, expected, atol=1e-15)  # √d divided twice in place of d once
+    for result, expected in ((o.M, W @ W_star.T / D_), (o.Q, W @ W.T / D_), (o.P, W_star @ W_star.T / D_)):
+        np.testing.assert_allclose(result, expected, atol=1e-15)  # √d divided twice in place of d once
 
 
 GRAMS = [
@@ -164,7 +164,7 @@ def test_teacher_gram(kind, teacher, gram):
 
 @pytest.mark.parametrize("kind", [k for k in INITS.values() if k.law], ids=lambda kind: kind.name)
 @pytest.mark.parametrize(("d", "shared"), [(K_, False), (5, False), (500, True)])
-def test_the_law_of_one_neuron_is_that_of_drawn_neurons(kind, d, shared):
+def test_law_agrees_with_drawn_neurons(kind, d, shared):
     init = {"kind": kind.name, "teacher": {"rho": 0.3, "norms": [1, 2]}, "shared": shared and sharing(kind)}
     init |= {"scale": 0.7} if "scale" in kind.parameters else {}
     u = qmc.Sobol(K_ + 1, rng=1).random(1 << 14)
@@ -180,7 +180,7 @@ def test_the_law_of_one_neuron_is_that_of_drawn_neurons(kind, d, shared):
     assert_mean(moments(M, norms), moments(m, q).mean(axis=0))
 
 
-def test_no_law_where_the_drawn_start_is_the_law():
+def test_kinds_without_law_have_no_particles():
     for kind in INITS.values():
         if kind.law is None:
             assert (
@@ -190,12 +190,12 @@ def test_no_law_where_the_drawn_start_is_the_law():
 
 
 @kinds
-def test_invariance_is_claimed_rightly(kind):
+def test_declared_invariance_is_correct(kind):
     """Under rotations orthogonal to the teacher E (Q⊥_ij)² = E q_i q_j/(d-k), which independent ones obey."""
     init = {"kind": kind.name, "teacher": "orthonormal"}
     starts = [start(init, seed) for seed in SEEDS]
-    assert {one.invariant for one in starts} == {kind.invariant}
-    outside = np.array([orthogonal_part(one.overlaps.M, one.overlaps.Q, np.eye(K_)) for one in starts])
+    assert {drawn.invariant for drawn in starts} == {kind.invariant}
+    outside = np.array([orthogonal_part(drawn.overlaps.M, drawn.overlaps.Q, np.eye(K_)) for drawn in starts])
     excess = outside[:, 0, 1] ** 2 - outside[:, 0, 0] * outside[:, 1, 1] / (D_ - K_)
     if kind.invariant:
         assert_mean(excess, 0.0)
@@ -205,7 +205,7 @@ def test_invariance_is_claimed_rightly(kind):
 
 
 @kinds
-def test_starts_are_covariances_that_fit_into_d(kind):
+def test_starts_are_covariances_of_rank_at_most_d(kind):
     least = kind.least_d(P_, K_)
     for d in (least, least + 1, 50):
         for seed in range(20):
@@ -218,7 +218,7 @@ def test_starts_are_covariances_that_fit_into_d(kind):
 
 
 @pytest.mark.parametrize("teacher", [{"rho": 0.0}, {"norms": [1.0] * K_}, {"gram": np.eye(K_).tolist()}])
-def test_one_teacher_has_one_key_by_any_spelling(teacher):
+def test_spellings_of_teacher_have_same_key(teacher):
     plain = point({"kind": "gaussian", "teacher": "orthonormal"}).start(0).overlaps
     other = point({"kind": "gaussian", "teacher": teacher}).start(0).overlaps
     np.testing.assert_array_equal(plain.omega, other.omega)
@@ -226,19 +226,19 @@ def test_one_teacher_has_one_key_by_any_spelling(teacher):
 
 @pytest.mark.parametrize("name", [kind.name for kind in INITS.values() if not kind.fixed_overlaps])
 @pytest.mark.parametrize("d0", [K_, P_ + K_ - 1, P_ + K_, 12])
-def test_a_shared_start_fits_into_its_rank_and_not_below(name, d0):
+def test_shared_start_needs_dimension_of_its_rank(name, d0):
     init, rank = {"kind": name, "shared": {"d0": d0}}, min(P_ + K_, d0)
     with pytest.raises(InvalidInput, match=f"must be >= {rank}, the rank") as info:
         point(init, d=rank - 1)
     assert (info.value.field, info.value.value) == ("d", rank - 1)
     tight, wide = point(init, d=rank), point(init, d=40)
-    omega = [one.start(7).overlaps.omega for one in (tight, wide)]
+    omega = [parsed.start(7).overlaps.omega for parsed in (tight, wide)]
     np.testing.assert_array_equal(*omega)
     theory = integrate(tight, times=[0.0, 0.5], regime="classical", seed=7)
     sgd = simulate(tight, times=[0.0, 0.5], seed=7, overlaps=True)
-    for found in (theory, sgd):
-        assert found.attrs["status"] == "done"
+    for result in (theory, sgd):
+        assert result.attrs["status"] == "done"
         # rounding of other coordinates; d0 > d cuts directions off below the tolerance of the rank
-        np.testing.assert_allclose(found.overlap_student[0], omega[0][:P_, :P_], atol=1e-12)
-        np.testing.assert_allclose(found.overlap_student_teacher[0], omega[0][:P_, P_:], atol=1e-12)
-        assert np.all(np.isfinite(found.risk))
+        np.testing.assert_allclose(result.overlap_student[0], omega[0][:P_, :P_], atol=1e-12)
+        np.testing.assert_allclose(result.overlap_student_teacher[0], omega[0][:P_, P_:], atol=1e-12)
+        assert np.all(np.isfinite(result.risk))

@@ -1,4 +1,4 @@
-"""Overlap matrices: what they mean for weights, and which given ones are refused."""
+"""Overlap matrices: their relation to weights, and which explicit ones are refused."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from sweep_service.errors import InvalidInput
 from sweep_service.model.overlaps import (
     RANK_TOLERANCE,
     Overlaps,
-    checked,
     orthogonal_part,
+    parse_overlaps,
     require_positive_definite,
 )
 
@@ -26,13 +26,13 @@ def of(W, W_star):
     return Overlaps.of(W / np.sqrt(d), W_star / np.sqrt(d))
 
 
-def test_overlaps_are_the_covariance_of_the_fields(weights):
+def test_overlaps_are_covariance_of_fields(weights):
     W, W_star = weights
     both = np.vstack([W, W_star])
     np.testing.assert_allclose(of(W, W_star).omega, both @ both.T / D_, rtol=1e-13)
 
 
-def test_overlaps_do_not_see_the_basis(weights):
+def test_overlaps_do_not_depend_on_basis(weights):
     rotation = np.linalg.qr(np.random.default_rng(2).standard_normal((D_, D_)))[0]
     W, W_star = weights
     turned = of(W @ rotation, W_star @ rotation)
@@ -40,12 +40,12 @@ def test_overlaps_do_not_see_the_basis(weights):
 
 
 @pytest.mark.parametrize("d", [3, 5, 6, 9])
-def test_rank_is_the_dimension_that_is_needed(weights, d):
+def test_rank_is_smallest_dimension(weights, d):
     W, W_star = weights
     assert of(W[:, :d], W_star[:, :d]).rank == min(d, P_ + K_)
 
 
-def test_rank_ignores_what_rounding_leaves():
+def test_rank_ignores_rounding():
     M = np.random.default_rng(3).standard_normal((P_, K_))
     overlaps = Overlaps(M, M @ M.T, np.eye(K_))
     assert overlaps.rank == K_
@@ -53,7 +53,7 @@ def test_rank_ignores_what_rounding_leaves():
     assert lifted.rank == K_ + P_
 
 
-def test_orthogonal_part_is_that_of_the_weights(weights):
+def test_orthogonal_part_agrees_with_weights(weights):
     """Q⊥ = W⊥ W⊥ᵀ/d, W⊥ the part of W outside the span of W*; leading axes are a batch."""
     W, W_star = weights
     span = np.linalg.qr(W_star.T)[0]
@@ -77,25 +77,25 @@ def test_orthogonal_norms_are_never_negative():
         assert np.all(norms < 1e-13)
 
 
-def test_checked_keeps_the_numbers(weights):
+def test_parse_overlaps_keeps_numbers(weights):
     o = of(*weights)
-    same = checked(o.M, o.Q, o.P)
+    same = parse_overlaps(o.M, o.Q, o.P)
     for name in "MQP":
         np.testing.assert_array_equal(getattr(same, name), getattr(o, name))
 
 
-def test_checked_accepts_numbers_typed_with_ten_digits():
+def test_parse_overlaps_accepts_ten_digits():
     """A boundary case, Q = M Mᵀ exactly, is slightly indefinite once rounded."""
     M = np.random.default_rng(5).standard_normal((P_, K_))
-    o = checked(M.round(10), (M @ M.T).round(10), np.eye(K_))
+    o = parse_overlaps(M.round(10), (M @ M.T).round(10), np.eye(K_))
     np.testing.assert_array_equal(o.Q, o.Q.T)
     assert o.rank == K_
 
 
-def test_checked_makes_nearly_symmetric_matrices_symmetric():
+def test_parse_overlaps_symmetrises():
     Q = np.eye(P_)
     Q[0, 1] = 1e-13
-    o = checked(np.zeros((P_, K_)), Q, np.eye(K_))
+    o = parse_overlaps(np.zeros((P_, K_)), Q, np.eye(K_))
     np.testing.assert_array_equal(o.Q, o.Q.T)
 
 
@@ -113,16 +113,16 @@ def test_checked_makes_nearly_symmetric_matrices_symmetric():
         ({"M": np.full((4, 2), 0.8)}, "init.Q", "positive semi-definite"),
     ],
 )
-def test_checked_refuses(change, field, allowed):
+def test_parse_overlaps_refuses_invalid_matrices(change, field, allowed):
     arrays = {"M": np.zeros((4, 2)), "Q": np.eye(4), "P": np.eye(2), **change}
     with pytest.raises(InvalidInput) as info:
-        checked(**arrays)
+        parse_overlaps(**arrays)
     assert info.value.field == field
     assert allowed in info.value.allowed
 
 
 @pytest.mark.parametrize(("smallest", "fits"), [(1e-9, True), (1e-11, False), (0.0, False)])
-def test_a_singular_teacher_is_one_below_the_rank_tolerance(smallest, fits):
+def test_singular_teacher_is_below_rank_tolerance(smallest, fits):
     P = np.diag([1.0, smallest])
     if fits:
         require_positive_definite(P, "x")

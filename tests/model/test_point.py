@@ -1,4 +1,4 @@
-"""Bad input: one error that names the field, its value and what is allowed, and nothing else ever."""
+"""Invalid input: always one error that names the field, its value and what is allowed."""
 
 import math
 
@@ -10,8 +10,8 @@ from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput, RegimeUndefined
 from sweep_service.model.activations import ACTIVATIONS
-from sweep_service.model.initial import GIVEN, INITS
-from sweep_service.model.parameters import names
+from sweep_service.model.initial import EXPLICIT_KINDS, INITS
+from sweep_service.model.parameters import parameter_names
 from sweep_service.model.point import Point
 
 POINT = {"d": 6, "p": 4, "k": 2, "gamma": 0.1}
@@ -69,7 +69,7 @@ BAD = [
     # names, with the nearest one
     *(bad({"activation": f"{name}x"}, "activation", f"{name}x", repr(name)) for name in ACTIVATIONS),
     *(bad({"teacher_activation": f"{n}x"}, "teacher_activation", f"{n}x", repr(n)) for n in ACTIVATIONS),
-    *(bad(init(f"{n}x"), "init.kind", f"{n}x", repr(n)) for n in (*INITS, *GIVEN)),
+    *(bad(init(f"{n}x"), "init.kind", f"{n}x", repr(n)) for n in (*INITS, *EXPLICIT_KINDS)),
     *(bad({}, "regime", f"{name}x", repr(name), regime=f"{name}x") for name in ("auto", *REGIMES)),
     *(bad({"activation": value}, "activation", value, "one of") for value in ([], 1, None, "")),
     *(bad({"teacher_activation": x}, "teacher_activation", x, "one of") for x in ([], 0, False, "")),
@@ -78,7 +78,11 @@ BAD = [
     bad(teacher(rhoo=0.1), "init.teacher (key)", "rhoo", "'rho'"),
     bad(init("gaussian", teacher="orthonormall"), "init.teacher", "orthonormall", "'orthonormal'"),
     bad(init("gaussian", shared={"d": 9}), "init.shared (key)", "d", "'d0'"),
-    *(bad({f"{key}x": 1}, "point (key)", f"{key}x", repr(key)) for key in (*names(), "init") if len(key) > 1),
+    *(
+        bad({f"{key}x": 1}, "point (key)", f"{key}x", repr(key))
+        for key in (*parameter_names(), "init")
+        if len(key) > 1
+    ),
     *(
         bad({"init": {"kind": kind.name, f"{key}x": 1}, "d": 8}, "init (key)", f"{key}x", repr(key))
         for kind in INITS.values()
@@ -115,7 +119,7 @@ BAD = [
     *(
         bad(given_start(start, **{name: value}), f"init.{name}", value, "must ")
         for start in (OVERLAPS, WEIGHTS)
-        for name in GIVEN[start["kind"]]
+        for name in EXPLICIT_KINDS[start["kind"]]
         for value in (spoilt(start[name], entry) for entry in NOT_NUMBERS)
     ),
     # times
@@ -167,20 +171,20 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "call", "field", "value", "allowed", "error"), BAD)
-def test_bad_input_gets_one_error_that_says_all(change, call, field, value, allowed, error):
+def test_invalid_input_names_field_value_and_allowed(change, call, field, value, allowed, error):
     call = {"regime": "classical", "times": [0.0, 1.0], **call}
     with pytest.raises(InvalidInput) as info:
         integrate({**POINT, **change}, **call)
-    found = info.value
-    assert type(found) is error
-    assert (found.field, repr(found.value)) == (field, repr(value))
-    assert allowed in found.allowed
+    result = info.value
+    assert type(result) is error
+    assert (result.field, repr(result.value)) == (field, repr(value))
+    assert allowed in result.allowed
     shown = " ".join(repr(value).split())
-    assert field in str(found)
-    assert (shown if len(shown) <= 80 else shown[:70]) in str(found)
-    assert allowed in str(found)
-    assert found.__cause__ is None  # one error, not a chain of them
-    assert found.__context__ is None or found.__suppress_context__
+    assert field in str(result)
+    assert (shown if len(shown) <= 80 else shown[:70]) in str(result)
+    assert allowed in str(result)
+    assert result.__cause__ is None  # one error, not a chain of them
+    assert result.__context__ is None or result.__suppress_context__
 
 
 @pytest.mark.parametrize("missing", ["d", "p", "k", "gamma"])
@@ -189,14 +193,14 @@ def test_required_fields_are_named(missing):
         Point.parse({name: value for name, value in POINT.items() if name != missing})
 
 
-def test_singular_weights_name_the_teacher():
+def test_singular_weights_error_names_teacher():
     """k = 2 equal rows: the error is about W_star, whose Gram matrix is singular."""
     with pytest.raises(InvalidInput, match="positive definite") as info:
         Point.parse({**POINT, **given_start(WEIGHTS, W_star=[[1.0] * 6] * 2)})
     assert info.value.field == "init.W_star"
 
 
-def test_projected_mean_field_says_how_large_the_orthogonal_part_is():
+def test_projected_mean_field_error_states_orthogonal_part():
     with pytest.raises(RegimeUndefined) as info:
         integrate(POINT, regime="mean_field_projected", times=[1.0])
     total = Point.parse(POINT).start(0).overlaps.orthogonal_norms.sum()
@@ -216,6 +220,6 @@ def test_projected_mean_field_says_how_large_the_orthogonal_part_is():
     ],
     ids=["scale", "large norms", "small norms", "overlaps", "weights"],
 )
-def test_finite_numbers_whose_overlaps_are_not_are_refused(init):
+def test_overflowing_overlaps_are_refused(init):
     with pytest.raises(InvalidInput, match=r"^init\."):
         integrate({**POINT, "init": init}, regime="classical", times=[0.0, 1.0])

@@ -1,5 +1,5 @@
-"""Compiled kernels: one cache for each state of their sources, the same bits compiled and loaded, and work
-without the time to compile."""
+"""Compiled kernels: a cache per state of the sources, equal bits compiled and loaded, and work time without
+compilation."""
 
 import os
 import shutil
@@ -14,14 +14,14 @@ import numba
 import pytest
 
 import sweep_service
-from sweep_service.numerics.jit import working_time
+from sweep_service.numerics.jit import thread_work_seconds
 
 PACKAGE = Path(sweep_service.__file__).parent
 PRINT_FOLDER = "from sweep_service.numerics.jit import cache_folder; print(cache_folder())"
 
 
 def run(root: Path, code: str, **environment: str) -> str:
-    """The output of code with the package found in root."""
+    """Output of code that imports the package from `root`."""
     inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     command = [sys.executable, "-c", code]
     env = {**inherited, "PYTHONDONTWRITEBYTECODE": "1", **environment}
@@ -32,10 +32,10 @@ def run(root: Path, code: str, **environment: str) -> str:
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the package; python -c finds it before the installed one."""
+    """A copy of the package, which `python -c` imports instead of the installed one."""
     shutil.copytree(PACKAGE, tmp_path / "sweep_service", ignore=shutil.ignore_patterns("__pycache__"))
-    found = run(tmp_path, "import sweep_service; print(sweep_service.__file__)")
-    assert Path(found).is_relative_to(tmp_path)
+    file = run(tmp_path, "import sweep_service; print(sweep_service.__file__)")
+    assert Path(file).is_relative_to(tmp_path)
     return tmp_path
 
 
@@ -43,14 +43,14 @@ def copy(tmp_path):
     "module",
     [
         "model/closed_forms.py",
-        "numerics/simd.py",  # intrinsics, which have no decorator of ours
+        "numerics/simd.py",  # intrinsics, which are not decorated by `kernel`
         "numerics/vector_math.py",
         "simulators/step_loop.py",
         "dynamics/compiled_overlap_flow.py",
         "analysis/quantities/interpolation.py",
     ],
 )
-def test_an_edited_kernel_starts_a_fresh_cache(copy, module):
+def test_editing_kernel_starts_new_cache(copy, module):
     before = run(copy, PRINT_FOLDER)
     assert run(copy, PRINT_FOLDER) == before
     source = copy / "sweep_service" / module
@@ -58,14 +58,14 @@ def test_an_edited_kernel_starts_a_fresh_cache(copy, module):
     assert run(copy, PRINT_FOLDER) != before
 
 
-def test_another_edit_keeps_the_cache(copy):
+def test_editing_other_code_keeps_cache(copy):
     before = run(copy, PRINT_FOLDER)
     source = copy / "sweep_service" / "errors.py"
     source.write_text(source.read_text("utf-8") + "\n# edited\n", "utf-8")
     assert run(copy, PRINT_FOLDER) == before
 
 
-def test_the_folder_can_be_chosen_and_is_used(tmp_path):
+def test_cache_folder_can_be_set(tmp_path):
     code = (
         "import numpy as np, numba\n"
         "before = numba.config.CACHE_DIR\n"
@@ -80,12 +80,12 @@ def test_the_folder_can_be_chosen_and_is_used(tmp_path):
     assert list(Path(folder).rglob("*value_pair*.nbi"))
 
 
-def test_the_default_is_the_users_cache(tmp_path):
+def test_default_is_user_cache(tmp_path):
     folder = run(PACKAGE.parent, PRINT_FOLDER, XDG_CACHE_HOME=str(tmp_path))
     assert Path(folder).parent == tmp_path / "sweep-service" / "kernels"
 
 
-def test_a_home_that_cannot_be_written_is_no_obstacle(tmp_path):
+def test_read_only_home_uses_temporary_folder(tmp_path):
     home = tmp_path / "home"
     home.write_text("a file, in which even root can make no folder")
     folder = Path(run(PACKAGE.parent, PRINT_FOLDER, HOME=str(home)))
@@ -95,28 +95,28 @@ def test_a_home_that_cannot_be_written_is_no_obstacle(tmp_path):
 
 # Bits
 
-HASHES = """
+DEFINITIONS = """
 import hashlib, sys
 import numpy as np
 import sweep_service as ss
 
-def bits(way, name, **changes):
+def print_digest(option, name, **changes):
     point = {"d": 20, "p": 4, "k": 2, "gamma": 0.5, "noise": 1e-3, **changes}
-    how = {"times": np.geomspace(0.5, 20.0, 8), "seed": 0}
-    call = ss.integrate if way == "regime" else ss.simulate
-    found = call(point, **{way: name}, **how)
-    digest = hashlib.sha256(found["risk"].values.tobytes()).hexdigest()[:12]
-    print(way, name, *changes.values(), digest)
+    arguments = {"times": np.geomspace(0.5, 20.0, 8), "seed": 0}
+    call = ss.integrate if option == "regime" else ss.simulate
+    result = call(point, **{option: name}, **arguments)
+    digest = hashlib.sha256(result["risk"].values.tobytes()).hexdigest()[:12]
+    print(option, name, *changes.values(), digest)
 """
-NARROW = HASHES + 'bits("regime", "high_dimensional")\n'
-BROAD = (
-    HASHES
+ONE_REGIME = DEFINITIONS + 'print_digest("regime", "high_dimensional")\n'
+ALL_CASES = (
+    DEFINITIONS
     + """
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.simulators.selection import SIMULATORS
 
-cases = [("regime", name, {"activation": one}) for one in ("erf", "square", "relu") for name in REGIMES]
-cases += [("engine", name, {"activation": one}) for one in ("erf", "square", "tanh") for name in SIMULATORS]
+cases = [("regime", name, {"activation": act}) for act in ("erf", "square", "relu") for name in REGIMES]
+cases += [("engine", name, {"activation": act}) for act in ("erf", "square", "tanh") for name in SIMULATORS]
 cases = [case for case in cases if case[1] not in ("mean_field_projected", "S4")]
 cases.append(("regime", "mean_field_projected", {"init": {"kind": "informed"}}))
 cases.append(("engine", "S4", {"activation": "square"}))
@@ -124,94 +124,96 @@ cases.append(("regime", "mean_field", {"p": 150, "k": 1}))  # by nodes
 cases.append(("regime", "high_dimensional", {"teacher_activation": "tanh"}))  # tilted, by Mehler's series
 """
 )
-FORWARD = BROAD + "for way, name, changes in cases: bits(way, name, **changes)\n"
-BACKWARD = BROAD + "for way, name, changes in reversed(cases): bits(way, name, **changes)\n"
-# What this process compiled must hold no functions with relaxed arithmetic that another copy can replace:
-# their bits may agree today by luck.
-SHARED = r"""
+FORWARD = ALL_CASES + "for case in cases: print_digest(case[0], case[1], **case[2])\n"
+BACKWARD = ALL_CASES + "for case in reversed(cases): print_digest(case[0], case[1], **case[2])\n"
+# Compiled code must not contain functions with relaxed arithmetic that another copy may replace, even if
+# their bits happen to agree.
+PRINT_SHARED = r"""
 import re
 from numba.core.dispatcher import Dispatcher
 
 relaxed = re.compile(r" f(add|sub|mul|div|neg) ([a-z]+ )*(reassoc|contract|arcp|fast) ")
 modules = [module for name, module in sys.modules.items() if name.startswith("sweep_service")]
-kernels = {one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)}
-compiled = [(one.__name__, result.library) for one in kernels for result in one.overloads.values()]
-defined = [(name, one) for name, library in compiled for one in library.get_defined_functions()]
-assert any(relaxed.search(str(one)) for _, one in defined), "nothing was compiled here"
-for name, one in defined:
-    if one.linkage.name.startswith(("linkonce", "weak")) and relaxed.search(str(one)):
-        print("shared", name, one.name)
+kernels = {value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
+compiled = [(kernel.__name__, result.library) for kernel in kernels for result in kernel.overloads.values()]
+defined = [(name, function) for name, library in compiled for function in library.get_defined_functions()]
+assert any(relaxed.search(str(function)) for _, function in defined), "nothing was compiled"
+for name, function in defined:
+    if function.linkage.name.startswith(("linkonce", "weak")) and relaxed.search(str(function)):
+        print("shared", name, function.name)
 """
 
 
 @pytest.mark.slow
-def test_bits_are_the_same_compiled_and_loaded(tmp_path):
-    compiled = run(PACKAGE.parent, NARROW + SHARED, SWEEP_KERNEL_CACHE=str(tmp_path)).splitlines()
-    loaded = run(PACKAGE.parent, NARROW, SWEEP_KERNEL_CACHE=str(tmp_path)).splitlines()
+def test_compiled_and_loaded_kernels_give_same_bits(tmp_path):
+    compiled = run(PACKAGE.parent, ONE_REGIME + PRINT_SHARED, SWEEP_KERNEL_CACHE=str(tmp_path)).splitlines()
+    loaded = run(PACKAGE.parent, ONE_REGIME, SWEEP_KERNEL_CACHE=str(tmp_path)).splitlines()
     assert compiled[0].startswith("regime high_dimensional")
     assert compiled[0] == loaded[0]
     assert compiled[1:] == []
 
 
 @pytest.mark.slow
-def test_bits_depend_neither_on_the_cache_nor_on_the_order_of_compiling(tmp_path):
-    here, there = str(tmp_path / "here"), str(tmp_path / "there")
-    compiled = run(PACKAGE.parent, FORWARD + SHARED, SWEEP_KERNEL_CACHE=here).splitlines()
+def test_bits_do_not_depend_on_cache_or_compilation_order(tmp_path):
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    compiled = run(PACKAGE.parent, FORWARD + PRINT_SHARED, SWEEP_KERNEL_CACHE=first).splitlines()
     assert not [line for line in compiled if line.startswith("shared")]
-    loaded = run(PACKAGE.parent, FORWARD, SWEEP_KERNEL_CACHE=here).splitlines()
-    otherwise = run(PACKAGE.parent, BACKWARD, SWEEP_KERNEL_CACHE=there).splitlines()
+    loaded = run(PACKAGE.parent, FORWARD, SWEEP_KERNEL_CACHE=first).splitlines()
+    backward = run(PACKAGE.parent, BACKWARD, SWEEP_KERNEL_CACHE=second).splitlines()
     assert len(compiled) > 30
-    assert compiled == loaded == otherwise[::-1]
+    assert compiled == loaded == backward[::-1]
 
 
 # Work
 
 
 def compile_something():
-    """A function that nobody has compiled before, nor kept in a cache."""
+    """Compile a new function that is not in any cache."""
 
     @numba.njit
-    def total(n):
-        found = 0.0
+    def compute(n):
+        total = 0.0
         for i in range(n):
             for j in range(i):
-                found += (i - j) ** 0.5
-        return found
+                total += (i - j) ** 0.5
+        return total
 
-    total(2)
+    compute(2)
 
 
-def spent(call):
-    """Processor seconds of this thread, and those of its work."""
-    thread, work = time.thread_time(), working_time()
+def measure(call):
+    """Processor seconds and work seconds of this thread during a call."""
+    thread, work = time.thread_time(), thread_work_seconds()
     call()
-    return time.thread_time() - thread, working_time() - work
+    return time.thread_time() - thread, thread_work_seconds() - work
 
 
-def test_compiling_is_no_work():
-    thread, work = spent(compile_something)
+def test_compilation_is_not_counted():
+    thread, work = measure(compile_something)
     assert 0 <= work < 0.5 * thread  # measured 0.2 %
 
 
-def test_what_is_not_compiling_is_work():
-    thread, work = spent(lambda: (compile_something(), sum(range(2_000_000))))
-    alone, _ = spent(lambda: sum(range(2_000_000)))
-    assert 0.3 * alone < work < thread  # noise of the machine apart, they are the same
+def test_computation_is_counted():
+    thread, work = measure(lambda: (compile_something(), sum(range(2_000_000))))
+    alone, _ = measure(lambda: sum(range(2_000_000)))
+    assert 0.3 * alone < work < thread  # equal up to noise of the machine
 
 
-def test_sleeping_is_no_work():
-    _, work = spent(lambda: time.sleep(0.1))
+def test_sleeping_is_not_counted():
+    _, work = measure(lambda: time.sleep(0.1))
     assert work < 0.05
 
 
-def test_another_threads_compiling_changes_nothing_here():
-    theirs = []
-    other = threading.Thread(target=lambda: theirs.extend(spent(compile_something)))
+def test_compilation_in_other_threads_is_ignored():
+    other_seconds = []
+    other = threading.Thread(target=lambda: other_seconds.extend(measure(compile_something)))
 
     def wait():
         other.start()
         other.join()
 
-    thread, work = spent(wait)
-    assert abs(work - thread) < 0.1 * theirs[0]  # neither theirs is taken from ours, nor added
-    assert theirs[1] < 0.5 * theirs[0]
+    thread, work = measure(wait)
+    assert (
+        abs(work - thread) < 0.1 * other_seconds[0]
+    )  # the other thread's time is neither added nor subtracted
+    assert other_seconds[1] < 0.5 * other_seconds[0]

@@ -1,4 +1,4 @@
-"""Short vectors and the functions on them: what one element gets is what a number gets, bit for bit."""
+"""Short vectors and their functions: each element has the same bits as the function of a number."""
 
 import operator
 from fractions import Fraction
@@ -10,18 +10,18 @@ import pytest
 from scipy import special
 
 from sweep_service.numerics.simd import (
-    CHAINS,
-    NEURONS,
+    CHAIN_LANES,
+    NEURON_LANES,
+    absolute,
     as_bits,
     as_float,
+    copysign,
     fma,
     lane,
     load4,
     load8,
-    padded,
-    root,
-    signed,
-    size,
+    round_up_to_lanes,
+    square_root,
     store,
     where_less,
 )
@@ -35,7 +35,7 @@ from sweep_service.numerics.vector_math import (
     unit_interval,
 )
 
-LOADS = {CHAINS: load8, NEURONS: load4}
+LOADS = {CHAIN_LANES: load8, NEURON_LANES: load4}
 widths = pytest.mark.parametrize("width", LOADS)
 AWKWARD = [
     0.0,
@@ -62,7 +62,7 @@ def compiled(function):
 
 
 def operands(seed, count=64, words=False):
-    """Random numbers of many magnitudes, after some awkward ones."""
+    """Random numbers of many magnitudes, preceded by special values."""
     rng = np.random.default_rng(seed)
     if words:
         return rng.integers(0, 2**64, count, dtype=np.uint64)
@@ -73,7 +73,7 @@ def operands(seed, count=64, words=False):
 
 @cache
 def elementwise(function, width, inputs, outputs):
-    """The compiled functions that apply it to whole arrays: vector by vector, and number by number."""
+    """Compiled functions that apply it to arrays, vector by vector and number by number."""
     load = LOADS[width]
     if inputs == 1 and outputs == 1:
 
@@ -111,26 +111,26 @@ def elementwise(function, width, inputs, outputs):
 
 
 def both(function, width, *arrays, outputs=1):
-    """Values by vectors and by numbers, each an array, or a pair of them."""
-    flat, found = np.concatenate(arrays), []
+    """Values computed by vectors and by numbers, each an array or a pair of arrays."""
+    flat, result = np.concatenate(arrays), []
     for run in elementwise(function, width, len(arrays), outputs):
         out, other = np.empty(arrays[0].size), np.empty(arrays[0].size)
         run(flat, out, other)
-        found.append((out, other) if outputs == 2 else (out,))
-    return found
+        result.append((out, other) if outputs == 2 else (out,))
+    return result
 
 
-def assert_same_bits(one, other):
-    """Equal as 64-bit words, but for the payload of NaN."""
-    one, other = np.asarray(one), np.asarray(other)
-    np.testing.assert_array_equal(one, other)
-    if one.dtype == float:
-        known = ~np.isnan(one)
-        np.testing.assert_array_equal(np.signbit(one[known]), np.signbit(other[known]))
+def assert_same_bits(first, second):
+    """Check that arrays are equal as 64-bit words, except for the payload of NaN."""
+    first, second = np.asarray(first), np.asarray(second)
+    np.testing.assert_array_equal(first, second)
+    if first.dtype == float:
+        known = ~np.isnan(first)
+        np.testing.assert_array_equal(np.signbit(first[known]), np.signbit(second[known]))
 
 
 @widths
-def test_arithmetic_is_that_of_its_elements(width):
+def test_arithmetic_is_elementwise(width):
     load = LOADS[width]
 
     @compiled
@@ -142,8 +142,8 @@ def test_arithmetic_is_that_of_its_elements(width):
             store(out, n + i, x - y)
             store(out, 2 * n + i, x * y)
             store(out, 3 * n + i, x / y)
-            store(out, 4 * n + i, root(size(x)))
-            store(out, 5 * n + i, signed(x, y))
+            store(out, 4 * n + i, square_root(absolute(x)))
+            store(out, 5 * n + i, copysign(x, y))
             store(out, 6 * n + i, where_less(x, y, 1.0, x - x))
             store(out, 7 * n + i, 2.5 * x)  # a number becomes a vector of copies, on either side
             store(out, 8 * n + i, x - 2.5)
@@ -165,12 +165,12 @@ def test_arithmetic_is_that_of_its_elements(width):
             a - 2.5,
             a,
         )
-    for found, values in zip(out.reshape(10, -1), expected, strict=True):
-        assert_same_bits(found, values)
+    for result, values in zip(out.reshape(10, -1), expected, strict=True):
+        assert_same_bits(result, values)
 
 
 @widths
-def test_words_are_those_of_numpy(width):
+def test_integer_operations_agree_with_numpy(width):
     load, three, forty = LOADS[width], np.uint64(3), np.uint64(40)
 
     @compiled
@@ -196,7 +196,7 @@ def test_words_are_those_of_numpy(width):
 
 
 @widths
-def test_a_fused_product_is_rounded_once(width):
+def test_fma_rounds_once(width):
     load = LOADS[width]
 
     @compiled
@@ -208,7 +208,7 @@ def test_a_fused_product_is_rounded_once(width):
 
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 64))
-    c = -a * b * (1.0 + rng.choice([0.0, 1e-16, 1e-8, 1.0], 64))  # where two roundings would show
+    c = -a * b * (1.0 + rng.choice([0.0, 1e-16, 1e-8, 1.0], 64))  # where two roundings would differ from one
     exact = [float(Fraction(x) * Fraction(y) + Fraction(z)) for x, y, z in zip(a, b, c, strict=True)]
     vectors, numbers = np.empty(64), np.empty(64)
     run(a, b, c, vectors, numbers)
@@ -219,7 +219,7 @@ def test_a_fused_product_is_rounded_once(width):
 
 @widths
 @pytest.mark.parametrize("offset", range(4))
-def test_loading_and_storing_need_no_alignment_and_touch_no_neighbour(width, offset):
+def test_load_and_store_are_unaligned_and_stay_within_vector(width, offset):
     load = LOADS[width]
 
     @compiled
@@ -238,7 +238,7 @@ def test_loading_and_storing_need_no_alignment_and_touch_no_neighbour(width, off
 
 
 @widths
-def test_a_comparison_with_nan_is_false(width):
+def test_comparison_with_nan_is_false(width):
     load = LOADS[width]
 
     @compiled
@@ -254,9 +254,9 @@ def test_a_comparison_with_nan_is_false(width):
 
 
 @pytest.mark.parametrize(("count", "up"), [(0, 0), (1, 4), (3, 4), (4, 4), (5, 8), (256, 256), (257, 260)])
-def test_padded_is_the_next_multiple(count, up):
-    assert padded(count) == up
-    assert padded(count, 1) == count
+def test_round_up_to_lanes(count, up):
+    assert round_up_to_lanes(count) == up
+    assert round_up_to_lanes(count, 1) == count
 
 
 def signed_decades(low, high, n):
@@ -291,7 +291,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_numbers_and_vectors_of_either_width_agree_to_the_bit(name):
+def test_numbers_and_vectors_give_same_bits(name):
     function, inputs, outputs = FUNCTIONS[name]
     (eight, number), (four, _) = (both(function, width, *inputs, outputs=outputs) for width in LOADS)
     for by_eight, by_four, by_number in zip(eight, four, number, strict=True):
@@ -301,57 +301,57 @@ def test_numbers_and_vectors_of_either_width_agree_to_the_bit(name):
 
 def values(name, *inputs):
     function, known, outputs = FUNCTIONS[name]
-    found = both(function, CHAINS, *(inputs or known), outputs=outputs)[0]
-    return found if outputs == 2 else found[0]
+    result = both(function, CHAIN_LANES, *(inputs or known), outputs=outputs)[0]
+    return result if outputs == 2 else result[0]
 
 
-def test_log_is_libm_on_the_positive_numbers():
-    found, exact = values("log_positive"), np.log(POSITIVE.astype(np.longdouble))
+def test_log_agrees_with_libm():
+    result, exact = values("log_positive"), np.log(POSITIVE.astype(np.longdouble))
     # a unit in the last place where log is large; 1.5e-16 absolute near one, measured
-    error = np.abs(found - exact) / np.maximum(np.abs(exact), 1.0)
+    error = np.abs(result - exact) / np.maximum(np.abs(exact), 1.0)
     assert np.max(error) < 4e-16
     near = np.abs(POSITIVE - 1.0) < 0.3  # f = (m-1)/(m+1) is exact enough to keep relative digits
-    np.testing.assert_allclose(found[near], exact[near].astype(float), rtol=1e-15, atol=0.0)
+    np.testing.assert_allclose(result[near], exact[near].astype(float), rtol=1e-15, atol=0.0)
     assert values("log_positive", np.ones(8)).tolist() == [0.0] * 8
 
 
-def test_tanh_is_libm_on_the_line():
-    found = values("tanh")
+def test_tanh_agrees_with_libm():
+    result = values("tanh")
     # absolute: 1 - exp(-2x) keeps no relative digits near zero; beyond 20 it is one in double precision
-    np.testing.assert_allclose(found, np.tanh(REALS), rtol=0.0, atol=4e-16)
+    np.testing.assert_allclose(result, np.tanh(REALS), rtol=0.0, atol=4e-16)
     special_values = values("tanh", np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 30.0, -30.0, 1e300]))
     np.testing.assert_array_equal(special_values, [0.0, -0.0, 1.0, -1.0, np.nan, 1.0, -1.0, 1.0])
-    np.testing.assert_array_equal(found[REALS > 0], -values("tanh", -REALS)[REALS > 0])
+    np.testing.assert_array_equal(result[REALS > 0], -values("tanh", -REALS)[REALS > 0])
 
 
-def test_erf_of_nothing_is_nothing():
-    """Rows of zeros fill vectors up, so σ(0) = 0 must hold exactly."""
+def test_erf_of_zero_is_zero():
+    """Vectors are padded with rows of zeros, so σ(0) = 0 must hold exactly."""
     erf, slope = values("erf_and_gauss", np.zeros(8))
     assert erf.tolist() == [0.0] * 8
     assert slope.tolist() == [1.0] * 8
     assert values("tanh", np.zeros(8)).tolist() == [0.0] * 8
 
 
-def test_uniforms_lie_strictly_between_zero_and_one():
-    found = values("unit_interval")
+def test_uniforms_are_strictly_between_zero_and_one():
+    result = values("unit_interval")
     exact = (2.0**52 - (WORDS >> np.uint64(12)).astype(float) - 0.5) / 2.0**52
-    np.testing.assert_array_equal(found, exact)  # 53 bits hold each of them
-    assert found.min() == 2.0**-53
-    assert found.max() == 1.0 - 2.0**-53
+    np.testing.assert_array_equal(result, exact)  # 53 bits hold each of them
+    assert result.min() == 2.0**-53
+    assert result.max() == 1.0 - 2.0**-53
 
 
-def test_normals_are_those_of_box_and_muller():
+def test_normals_agree_with_box_muller():
     u = (2.0**52 - (WORDS >> np.uint64(12)).astype(np.longdouble) - 0.5) / 2.0**52
     turn = (OTHERS >> np.uint64(12)).astype(np.longdouble) / 2.0**52 - 0.5
     radius = np.sqrt(-2.0 * np.log(u))
     tau = 2.0 * np.arccos(np.longdouble(-1.0))
-    for found, exact in zip(values("normal_pair"), (np.sin(tau * turn), np.cos(tau * turn)), strict=True):
+    for result, exact in zip(values("normal_pair"), (np.sin(tau * turn), np.cos(tau * turn)), strict=True):
         # relative to the radius: sine and cosine are absolutely accurate, measured 1.2e-15 at half a turn
-        assert np.max(np.abs(found - radius * exact) / radius) < 2e-15
-        assert np.all(np.isfinite(found))
+        assert np.max(np.abs(result - radius * exact) / radius) < 2e-15
+        assert np.all(np.isfinite(result))
 
 
-def test_normals_have_the_law_of_normals():
+def test_normals_are_normally_distributed():
     n = 1 << 18
     drawn = np.random.default_rng(2).integers(0, 2**64, 2 * n, dtype=np.uint64)
     sine, cosine = values("normal_pair", drawn[:n], drawn[n:])

@@ -1,4 +1,4 @@
-"""exp, erf and asin of the SIMD kernels against libm and scipy, over the whole range they promise."""
+"""exp, erf and asin of the SIMD kernels against libm and SciPy, over their whole range."""
 
 import math
 
@@ -14,7 +14,7 @@ FEW_ULP = 1e-15
 
 
 def looped(function):
-    """The function in a loop compiled as the package does, where LLVM may fuse and vectorise it."""
+    """The function in a compiled loop, in which LLVM may fuse and vectorise it."""
 
     @numba.njit(fastmath=ELEMENTWISE, error_model="numpy")
     def run(x):
@@ -47,12 +47,12 @@ def signed_decades(low, high, n):
     return np.concatenate([-x[::-1], x])
 
 
-def test_exp_is_libm_on_its_range():
+def test_exp_agrees_with_libm():
     u = np.concatenate([np.linspace(-699.9, 0.0, 50_001), -np.logspace(-300, 2.8, 20_000)])
     np.testing.assert_allclose(exp_of(u), np.exp(u), rtol=FEW_ULP, atol=0.0)
 
 
-def test_asin_is_libm_on_its_range():
+def test_asin_agrees_with_libm():
     x = np.concatenate([np.linspace(-1, 1, 50_001), signed_decades(-300, 0, 10_000)])
     x = np.concatenate([x, np.sign(x) * (1.0 - np.abs(x))])  # crowded where the slope diverges, too
     np.testing.assert_allclose(asin_of(x), np.arcsin(x), rtol=0.0, atol=FEW_ULP)
@@ -60,7 +60,7 @@ def test_asin_is_libm_on_its_range():
     np.testing.assert_allclose(asin_of(x), np.arcsin(x), rtol=2e-15, atol=0.0)
 
 
-def test_erf_and_gauss_are_scipy_on_the_line():
+def test_erf_and_gauss_agree_with_scipy():
     x = np.concatenate(
         [np.linspace(-45, 45, 50_001), np.linspace(-5, 5, 50_001), signed_decades(-300, 0, 5000)]
     )
@@ -92,8 +92,8 @@ def test_erf_and_asin_are_odd_and_gauss_is_even(x):
         assert up == -down
 
 
-def test_what_is_not_a_number_survives():
-    """Divergence is found by NaN, so no clamp and no comparison may hide one."""
+def test_nan_is_preserved():
+    """Divergence is detected by NaN, so no clamp or comparison may hide it."""
     assert np.all(np.isnan(erf_of(np.array([np.nan, -np.nan]))))
     assert erf_of(np.array([np.inf, -np.inf]))[0].tolist() == [1.0, -1.0]
     assert np.all(np.isnan(asin_of(np.array([np.nan, 1.1, -1.1, np.inf]))))
@@ -101,7 +101,7 @@ def test_what_is_not_a_number_survives():
 
 
 @pytest.mark.parametrize("x", [-0.9, -0.3, 0.0, 0.2, 0.5, 0.8, 1.0])
-def test_a_scalar_call_agrees_with_the_loop(x):
+def test_scalar_call_agrees_with_loop(x):
     # another choice of fused operations: one unit in the last place each
     assert asin_unit(x) == pytest.approx(asin_of(np.array([x]))[0], abs=FEW_ULP)
     assert exp_negative(-abs(x)) == pytest.approx(math.exp(-abs(x)), rel=FEW_ULP)

@@ -108,7 +108,7 @@ def held(gate):
     """What is submitted waits until it is let go; nothing is left of it for the next test."""
     gate.executor.let(computes=0)
     yield gate
-    for sweep in gate.engine.ledger.sweeps():
+    for sweep in gate.conductor_thread.ledger.sweeps():
         gate.delete(f"/v1/sweeps/{sweep.id}")
     gate.executor.let()
 

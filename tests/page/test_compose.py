@@ -8,8 +8,9 @@ import yaml
 from playwright.sync_api import expect
 
 from sweep_service.planning.spec import SweepSpec
-from sweep_service.presets import PRESETS, preset
-from tests.api.served import TINY, until
+from sweep_service.presets import PRESETS, read_preset
+from tests.api.served import until
+from tests.specs import TINY_SPEC
 
 
 def text(page, form):
@@ -36,22 +37,22 @@ def priced(page):
 def test_from_a_preset_to_the_end(page, service):
     page.goto("/compose")
     page.get_by_label("Start from").select_option("fig5d")
-    expect(page.get_by_label("Title")).to_have_value(preset("fig5d").name)
+    expect(page.get_by_label("Title")).to_have_value(read_preset("fig5d").name)
     page.get_by_label("Until t =").fill("1")  # the preset itself takes a while
     row(page, "p").get_by_label("values of p").fill("50")
     priced(page)
     expect(page.locator("#estimate")).to_contain_text("runs10")
     page.get_by_role("button", name="Run sweep").click()
     page.wait_for_url("**/sweeps/*")
-    expect(page.get_by_role("heading", level=1)).to_have_text(preset("fig5d").name)
+    expect(page.get_by_role("heading", level=1)).to_have_text(read_preset("fig5d").name)
     expect(page.locator("#state")).to_have_text("completed")
     expect(page.locator("#counts")).to_contain_text("10 done")
     expect(page.locator("#map canvas")).to_have_attribute("aria-label", re.compile("10 runs done"))
     sweep = page.url.rpartition("/")[2]
     stored = SweepSpec.parse(service.get(f"/v1/sweeps/{sweep}/spec").json())
     assert stored == SweepSpec.parse(
-        {**preset("fig5d").written(), "axes": {**preset("fig5d").written()["axes"], "p": 50},
-         "time": {**preset("fig5d").written()["time"], "max": 1}}
+        {**read_preset("fig5d").as_written(), "axes": {**read_preset("fig5d").as_written()["axes"], "p": 50},
+         "time": {**read_preset("fig5d").as_written()["time"], "max": 1}}
     )  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def test_by_hand(page, service):
     expect(page.locator("#estimate")).to_contain_text("SGD steps")
     page.get_by_role("button", name="Run sweep").click()
     page.wait_for_url("**/sweeps/*")
-    assert service.ended(page.url.rpartition("/")[2])["state"] == "completed"
+    assert service.wait_until_ended(page.url.rpartition("/")[2])["state"] == "completed"
 
 
 @pytest.mark.slow
@@ -95,10 +96,10 @@ def test_the_form_says_what_a_preset_says(page, service):
     title = page.get_by_label("Title")
     for name in PRESETS:
         page.get_by_label("Start from").select_option(name)
-        expect(title).to_have_value(preset(name).name)
+        expect(title).to_have_value(read_preset(name).name)
         title.press("End")
         title.press_sequentially("!")
-        expected = SweepSpec.parse({**preset(name).written(), "name": preset(name).name + "!"})
+        expected = SweepSpec.parse({**read_preset(name).as_written(), "name": read_preset(name).name + "!"})
         assert SweepSpec.parse(written(page)) == expected, name
         assert SweepSpec.read(text(page, "YAML")) == expected, name
 
@@ -128,7 +129,7 @@ def test_text_becomes_the_form(page):
 
 def test_what_is_copied_runs(page, service, tmp_path):
     """The Python of the page, as it stands."""
-    page.goto("/compose#spec=" + json.dumps({**TINY, "name": "copied", "simulate": False}))
+    page.goto("/compose#spec=" + json.dumps({**TINY_SPEC, "name": "copied", "simulate": False}))
     priced(page)
     code = text(page, "Python")
     namespace = {}
@@ -153,7 +154,7 @@ def test_what_is_copied_runs(page, service, tmp_path):
 )
 def test_what_is_wrong_is_said_at_its_field(forgiven, service, name, wrong, place, words):
     page, before = forgiven, service.get("/v1/sweeps").json()
-    page.goto("/compose#spec=" + json.dumps({**TINY, "init": {"kind": "gaussian"}}))
+    page.goto("/compose#spec=" + json.dumps({**TINY_SPEC, "init": {"kind": "gaussian"}}))
     priced(page)
     field, box = page.locator(f'[name="{name}"]'), page.locator(f'[data-field="{place}"]')
     good = field.input_value()
@@ -177,7 +178,7 @@ def test_what_is_run_is_what_is_written(page, service):
     page.route("**/v1/estimate", lambda route: slow.append(route) if not slow else route.continue_())
     page.get_by_label("Title").fill("before")
     until(lambda: page.evaluate("1") and slow)  # it is asked what this would cost
-    page.locator("#text").fill("name: after\n" + yaml.safe_dump(TINY))
+    page.locator("#text").fill("name: after\n" + yaml.safe_dump(TINY_SPEC))
     slow[0].continue_()
     page.get_by_role("heading", level=1).click()  # what is typed stays, though the text is left at once
     page.get_by_role("button", name="Run sweep").click()

@@ -5,15 +5,16 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.api.served import SMALL, TINY, another, until
+from tests.api.served import until
 from tests.page.conftest import window
 from tests.page.test_views import TRIANGLE, drawn
+from tests.specs import SMALL_SPEC, TINY_SPEC, distinct_spec
 
 MIXED = {
-    **SMALL, "name": "mixed", "axes": {"d": [8, 5], "p": 4, "gamma": [0.9, 0.1, 0.3]}, "simulate": True,
+    **SMALL_SPEC, "name": "mixed", "axes": {"d": [8, 5], "p": 4, "gamma": [0.9, 0.1, 0.3]}, "simulate": True,
 }  # fmt: skip
 POINTS = {
-    **SMALL, "name": "points", "axes": {}, "fixed": {"k": 2},
+    **SMALL_SPEC, "name": "points", "axes": {}, "fixed": {"k": 2},
     "points": [
         {"d": 5, "p": 4, "gamma": 0.1, "activation": "relu"},
         {"d": 5, "p": 2, "gamma": 0.1, "activation": "erf"},
@@ -42,7 +43,7 @@ def click(page, across, up):
 
 def test_values_out_of_order(page, service):
     """They are stored as they were given, and drawn from the least on."""
-    sweep = service.done(MIXED)
+    sweep = service.complete(MIXED)
     page.goto(f"/sweeps/{sweep}")
     canvas = page.locator("#map canvas")
     expect(canvas).to_have_attribute("aria-label", re.compile("done"))
@@ -59,7 +60,7 @@ def test_values_out_of_order(page, service):
 
 
 def test_a_cell_stays_when_another_value_is_shown(page, service):
-    sweep = service.done(MIXED)
+    sweep = service.complete(MIXED)
     page.goto(f"/sweeps/{sweep}/phase-diagram?x=gamma&y=d&at_gamma=0.3&at_d=8")
     drawn(page, "#chart")
     value = page.get_by_label("Value")
@@ -71,7 +72,7 @@ def test_a_cell_stays_when_another_value_is_shown(page, service):
 
 
 def test_what_could_not_be_drawn_at_first_can_be_clicked_later(browser, service):
-    sweep = service.done(MIXED)
+    sweep = service.complete(MIXED)
     with window(browser, service.url, errors=["422"]) as page:
         page.goto(f"/sweeps/{sweep}/phase-diagram?x=gamma&y=gamma")
         expect(page.locator("#problem")).not_to_be_empty()
@@ -84,7 +85,7 @@ def test_what_could_not_be_drawn_at_first_can_be_clicked_later(browser, service)
 @pytest.mark.slow
 def test_points_on_two_axes(page, service):
     """Words stand on an axis; a click shows the curves of a point."""
-    sweep = service.done(POINTS)
+    sweep = service.complete(POINTS)
     page.goto(f"/sweeps/{sweep}/phase-diagram?x=activation&y=d")
     drawn(page, "#chart")
     expect(page.locator("#chart .xtick text")).to_have_text(["relu", "erf"])
@@ -100,7 +101,7 @@ def test_points_on_two_axes(page, service):
 @pytest.mark.slow
 def test_coloured_by_nothing(page, service):
     """An address says so, also where no axis is chosen."""
-    sweep = service.done(POINTS)
+    sweep = service.complete(POINTS)
     page.goto(f"/sweeps/{sweep}/curves")
     drawn(page, "#chart")
     by = page.get_by_label("Colour by")
@@ -115,7 +116,7 @@ def test_coloured_by_nothing(page, service):
 
 def test_words_as_an_axis(page, service):
     axes = {"d": [5, 8], "p": 4, "gamma": 0.1, "activation": ["relu", "erf"]}
-    sweep = service.done({**SMALL, "name": "words", "axes": axes})
+    sweep = service.complete({**SMALL_SPEC, "name": "words", "axes": axes})
     page.goto(f"/sweeps/{sweep}/phase-diagram?x=d&y=activation")
     drawn(page, "#chart")
     click(page, 0.9, 0.9)
@@ -127,7 +128,7 @@ def test_words_as_an_axis(page, service):
 
 def test_values_that_are_close(page, service):
     axes = {"d": 5, "p": 4, "gamma": [0.1001, 0.1002]}
-    sweep = service.done({**SMALL, "name": "close", "axes": axes})
+    sweep = service.complete({**SMALL_SPEC, "name": "close", "axes": axes})
     page.goto(f"/sweeps/{sweep}/curves")
     drawn(page, "#chart")
     expect(page.locator("#chart .legendtext")).to_have_text(["γ = 0.1001 (SGD)", "γ = 0.1002 (SGD)"])
@@ -136,7 +137,7 @@ def test_values_that_are_close(page, service):
 @pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.1, [0.1, 0.2]])
 def test_one_axis_or_none_has_no_phase_diagram(page, service, gamma):
-    sweep = service.done({**SMALL, "axes": {"d": 5, "p": 4, "gamma": gamma}})
+    sweep = service.complete({**SMALL_SPEC, "axes": {"d": 5, "p": 4, "gamma": gamma}})
     page.goto(f"/sweeps/{sweep}/phase-diagram")
     expect(page.locator("#problem")).to_contain_text("needs two axes")
     page.get_by_role("link", name="the curves").click()
@@ -146,7 +147,7 @@ def test_one_axis_or_none_has_no_phase_diagram(page, service, gamma):
 @pytest.mark.slow
 def test_more_beside_a_triangle(page, service):
     axes = {**TRIANGLE["axes"], "noise": [0.0, 0.1]}
-    sweep = service.done({**TRIANGLE, "name": "noisy", "axes": axes})
+    sweep = service.complete({**TRIANGLE, "name": "noisy", "axes": axes})
     page.goto(f"/sweeps/{sweep}/triangle")
     drawn(page, "#chart")
     page.locator('[name="noise"]').select_option("0.1")
@@ -161,7 +162,7 @@ def test_more_beside_a_triangle(page, service):
 
 
 def test_a_figure_that_comes_late(page, service):
-    sweep = service.done(MIXED)
+    sweep = service.complete(MIXED)
     page.goto(f"/sweeps/{sweep}/figures?view=curves")
     page.locator("#links a").first.wait_for()
     late = []
@@ -179,13 +180,13 @@ def test_a_figure_that_comes_late(page, service):
 @pytest.mark.parametrize("room", ["curves", "phase-diagram", "figures", "data"])
 def test_a_dataset_that_has_gone(browser, service, room):
     """The ledger knows the sweep; the page says why there is nothing to see."""
-    sweep = service.done(another(40, name=f"gone {room}"))
+    sweep = service.complete(distinct_spec(40, name=f"gone {room}"))
     place = service.folder.dataset_path(sweep)
     place.rename(place.with_suffix(".elsewhere"))
     try:
         with window(browser, service.url, errors=["404"]) as page:
             page.goto(f"/sweeps/{sweep}/{room}")
-            expect(page.locator("#problem")).to_contain_text("is not there")
+            expect(page.locator("#problem")).to_contain_text("has no dataset")
             expect(page.locator("#state")).to_have_text("completed")
     finally:
         place.with_suffix(".elsewhere").rename(place)
@@ -193,7 +194,7 @@ def test_a_dataset_that_has_gone(browser, service, room):
 
 def test_the_end_is_no_loss(waiting, held):
     """A stream that ends because the sweep did is not a service that does not answer."""
-    sweep = held.submit(another(41, name="ends"))
+    sweep = held.submit(distinct_spec(41, name="ends"))
     waiting.goto(f"/sweeps/{sweep}")
     expect(waiting.locator("#state")).to_have_text("running")
     waiting.evaluate("""() => {
@@ -208,7 +209,7 @@ def test_the_end_is_no_loss(waiting, held):
 
 
 def test_deleted_while_looked_at(browser, held):
-    sweep = held.submit(another(42, name="goes"))
+    sweep = held.submit(distinct_spec(42, name="goes"))
     with window(browser, held.url, errors=["404"]) as page:
         page.goto(f"/sweeps/{sweep}/curves")
         expect(page.locator("#state")).to_have_text("running")
@@ -235,7 +236,7 @@ def test_a_search_asks_no_more_often(waiting, held):
 
 def test_extend_by_keyboard(page, service):
     """Enter means yes; seeds that were listed stay those, and no others come."""
-    sweep = service.done({**TINY, "name": "listed", "seeds": [12, 13]})
+    sweep = service.complete({**TINY_SPEC, "name": "listed", "seeds": [12, 13]})
     page.goto(f"/sweeps/{sweep}")
     page.get_by_role("button", name="extend listed").click()
     page.get_by_label("Axis").select_option("gamma")
@@ -248,7 +249,7 @@ def test_extend_by_keyboard(page, service):
 
 
 def test_the_focus_stays_with_the_actions(waiting, held):
-    sweep = held.submit(another(43, name="steered"))
+    sweep = held.submit(distinct_spec(43, name="steered"))
     waiting.goto(f"/sweeps/{sweep}")
     waiting.locator('#actions [data-action="pause"]').focus()
     waiting.keyboard.press("Enter")

@@ -12,8 +12,9 @@ from playwright.sync_api import expect
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.spec import SweepSpec
-from tests.api.served import TINY, until
+from tests.api.served import until
 from tests.page.test_compose import priced, row, text, written
+from tests.specs import TINY_SPEC
 
 AXES = {"d": 6, "p": 2, "gamma": 0.1}
 RHO = {"kind": "informed", "teacher": {"rho": 0.3, "norms": [1.0, 2.0]}}
@@ -60,7 +61,7 @@ def test_what_is_typed_is_not_lost_by_leaving(page):
     """Read is it a moment later; whoever goes on before finds it there nevertheless."""
     page.goto("/compose")
     priced(page)
-    spec = json.dumps({**TINY, "name": "typed"})
+    spec = json.dumps({**TINY_SPEC, "name": "typed"})
     page.get_by_role("tab", name="JSON").click()
     page.locator("#text").fill(spec)
     page.get_by_label("Start from").focus()
@@ -76,7 +77,7 @@ def test_an_answer_that_comes_late_does_not_undo_what_was_done_since(page):
     priced(page)
     late = []
     page.route("**/v1/spec", lambda route: late.append(route))
-    page.locator("#text").fill(json.dumps({**TINY, "name": "old"}))
+    page.locator("#text").fill(json.dumps({**TINY_SPEC, "name": "old"}))
     until(lambda: page.wait_for_timeout(20) or late)
     page.get_by_label("Title").fill("new")
     late[0].continue_()
@@ -89,7 +90,7 @@ def test_an_answer_that_comes_late_does_not_undo_what_was_done_since(page):
 def test_a_title_may_look_like_code(page, service):
     """A text is a text, in Python, YAML and curl."""
     name = 'it\'s "so": true, false, null ü ✓ <b>'
-    page.goto("/compose#spec=" + quote(json.dumps({**TINY, "name": name, "simulate": False})))
+    page.goto("/compose#spec=" + quote(json.dumps({**TINY_SPEC, "name": name, "simulate": False})))
     expect(page.get_by_label("Title")).to_have_value(name)
     priced(page)
     submitted = []
@@ -101,9 +102,9 @@ def test_a_title_may_look_like_code(page, service):
 
 
 def test_another_link_in_the_same_window(page):
-    page.goto("/compose#spec=" + json.dumps({**TINY, "name": "one"}))
+    page.goto("/compose#spec=" + json.dumps({**TINY_SPEC, "name": "one"}))
     expect(page.get_by_label("Title")).to_have_value("one")
-    page.goto("/compose#spec=" + json.dumps({**TINY, "name": "two"}))
+    page.goto("/compose#spec=" + json.dumps({**TINY_SPEC, "name": "two"}))
     expect(page.get_by_label("Title")).to_have_value("two")
     page.get_by_label("Title").fill("three")
     page.get_by_role("link", name="Skip to content").focus()

@@ -5,9 +5,12 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.api.served import another, until
+from sweep_service.execution.conductor import DEFAULT_SETTINGS, ConductorSettings
+from sweep_service.planning.bundles import BundleLimits
+from tests.api.served import until
 from tests.page.conftest import window
 from tests.service import start_service
+from tests.specs import distinct_spec
 
 MANY = {
     "name": "many",
@@ -16,14 +19,21 @@ MANY = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def small_bundles(held):
+    """Split a small sweep into several bundles, and merge each at once."""
+    settings = ConductorSettings(BundleLimits(max_runs=12), merge_interval_seconds=0.0)
+    held.conductor_thread.call(setattr, "settings", settings)
+    yield
+    held.conductor_thread.call(setattr, "settings", DEFAULT_SETTINGS)
+
+
 def done(page):
     found = re.search(r"(\d+) runs done", page.locator("#map canvas").get_attribute("aria-label"))
     return int(found[1]) if found else 0
 
 
-def test_the_map_fills_in(waiting, held, monkeypatch):
-    monkeypatch.setattr("sweep_service.planning.bundles.MOST_RUNS", 12)  # several bundles
-    monkeypatch.setattr("sweep_service.execution.conductor.MERGE_EVERY", 0.0)
+def test_the_map_fills_in(waiting, held, small_bundles):
     sweep = held.submit(MANY)
     waiting.goto(f"/sweeps/{sweep}")
     expect(waiting.locator("#map canvas")).to_have_attribute("aria-label", re.compile("pending"))
@@ -38,7 +48,7 @@ def test_the_map_fills_in(waiting, held, monkeypatch):
 
 
 def test_curves_come_while_it_runs(waiting, held):
-    sweep = held.submit({**another(7), "simulate": False})
+    sweep = held.submit({**distinct_spec(7), "simulate": False})
     waiting.goto(f"/sweeps/{sweep}/curves")
     expect(waiting.locator("#problem")).to_have_text("None of these runs has finished yet.")
     held.executor.let()

@@ -4,9 +4,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.api.served import LONG, another
 from tests.page.conftest import window
 from tests.page.test_views import GRID, TRIANGLE, drawn
+from tests.specs import VERY_LONG_SPEC, distinct_spec
 
 ROOMS = ["", "/curves", "/phase-diagram", "/figures", "/data"]
 PAGES = [
@@ -37,9 +37,9 @@ JUMPS = """new Promise((resolve) => {
 def house(gate):
     """Sweeps in several states."""
     gate.executor.let()
-    found = {"GRID": gate.done(GRID), "CORNERS": gate.done(TRIANGLE)}
+    found = {"GRID": gate.complete(GRID), "CORNERS": gate.complete(TRIANGLE)}
     gate.executor.let(computes=0)
-    gate.submit(another(1, name="it waits"))
+    gate.submit(distinct_spec(1, name="it waits"))
     return gate, found
 
 
@@ -130,7 +130,7 @@ def test_by_keyboard(browser, house):
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("tab", name="JSON")).to_be_focused()
         expect(page.get_by_role("tab", name="JSON")).to_have_attribute("aria-selected", "true")
-        running = house[0].submit({**LONG, "name": "by keyboard"})
+        running = house[0].submit({**VERY_LONG_SPEC, "name": "by keyboard"})
         page.goto(f"/sweeps/{running}")
         page.locator('#actions [data-action="cancel"]').focus()
         page.keyboard.press("Enter")

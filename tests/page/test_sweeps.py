@@ -3,9 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.api.served import TINY, another, until
+from tests.api.served import until
 from tests.page.conftest import window
-from tests.service import breakable, start_service
+from tests.service import breakable_environment, start_service
+from tests.specs import TINY_SPEC, distinct_spec
 
 
 def item(page, sweep):
@@ -21,7 +22,7 @@ def test_an_empty_house_shows_where_to_begin(page):
 
 def test_the_list_is_live(waiting, held):
     waiting.goto("/")
-    sweep = held.submit(another(1, name="one"))
+    sweep = held.submit(distinct_spec(1, name="one"))
     expect(item(waiting, sweep)).to_contain_text("one")
     expect(item(waiting, sweep).locator(".badge")).to_have_text("running")
     held.executor.let()
@@ -30,7 +31,7 @@ def test_the_list_is_live(waiting, held):
 
 
 def test_filters(waiting, held):
-    first, second = held.submit(another(2, name="apple")), held.submit(another(3, name="pear"))
+    first, second = held.submit(distinct_spec(2, name="apple")), held.submit(distinct_spec(3, name="pear"))
     held.client.post(f"/v1/sweeps/{second}/cancel")
     waiting.goto("/")
     expect(item(waiting, first)).to_be_visible()
@@ -49,7 +50,7 @@ def test_filters(waiting, held):
 
 
 def test_pause_resume_cancel_retry(waiting, held):
-    sweep = held.submit(another(4, name="steered"))
+    sweep = held.submit(distinct_spec(4, name="steered"))
     waiting.goto(f"/sweeps/{sweep}")
     act = lambda name: waiting.locator(f'#actions [data-action="{name}"]').click()  # noqa: E731
     state = waiting.locator("#state")
@@ -80,7 +81,7 @@ def test_extend_and_delete(browser, service):
 
 
 def extend_and_delete(page, service):
-    sweep = service.done({**TINY, "name": "small one"})
+    sweep = service.complete({**TINY_SPEC, "name": "small one"})
     page.goto(f"/sweeps/{sweep}")
     page.get_by_role("button", name="extend small one").click()
     page.get_by_label("Axis").select_option("gamma")
@@ -89,7 +90,7 @@ def extend_and_delete(page, service):
     page.get_by_role("button", name="Run extension").click()
     page.wait_for_url(lambda url: "/sweeps/" in url and sweep not in url)
     extension = page.url.rpartition("/")[2]
-    assert service.ended(extension)["extends"] == sweep
+    assert service.wait_until_ended(extension)["extends"] == sweep
     assert service.sweep(extension)["runs"] == 3 * 3 * 2
     assert service.sweep(extension)["reused"] == 4
     page.get_by_role("link", name=sweep).click()
@@ -106,7 +107,7 @@ def extend_and_delete(page, service):
 @pytest.mark.slow
 def test_more_than_a_page_of_them(browser, service):
     for number in range(53):
-        service.submit({**another(100 + number), "simulate": False, "seeds": 1})
+        service.submit({**distinct_spec(100 + number), "simulate": False, "seeds": 1})
     with window(browser, service.url) as page:
         page.goto("/")
         expect(page.locator(".item")).to_have_count(50)
@@ -118,7 +119,7 @@ def test_more_than_a_page_of_them(browser, service):
 @pytest.mark.timeout(180)
 def test_failures_with_their_capsules(browser, tmp_path):
     (tmp_path / "broken").touch()
-    service = start_service(tmp_path / "data", env=breakable(tmp_path))
+    service = start_service(tmp_path / "data", env=breakable_environment(tmp_path))
     try:
         with window(browser, service.url) as page:
             page.goto("/compose")

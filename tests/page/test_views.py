@@ -5,10 +5,11 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.api.served import SMALL, until
+from tests.api.served import until
+from tests.specs import SMALL_SPEC
 
-GRID = {**SMALL, "name": "grid", "axes": {**SMALL["axes"], "d": [5, 8, 20], "gamma": [0.1, 0.3, 0.9],
-        "regime": ["classical_noise", "high_dimensional"]}}  # fmt: skip
+GRID_AXES = {"d": [5, 8, 20], "gamma": [0.1, 0.3, 0.9], "regime": ["classical_noise", "high_dimensional"]}
+GRID = {**SMALL_SPEC, "name": "grid", "axes": {**SMALL_SPEC["axes"], **GRID_AXES}}
 TRIANGLE = {
     "name": "corners", "triangle": {"delta_t": 0.01, "resolution": 3}, "axes": {"regime": "high_dimensional"},
     "fixed": {"k": 2}, "init": {"kind": "informed"}, "seeds": 2, "time": {"max": 1.0, "samples": 5},
@@ -17,12 +18,12 @@ TRIANGLE = {
 
 @pytest.fixture(scope="module")
 def grid(service):
-    return service.done(GRID)
+    return service.complete(GRID)
 
 
 @pytest.fixture(scope="module")
 def corners(service):
-    return service.done(TRIANGLE)
+    return service.complete(TRIANGLE)
 
 
 def drawn(page, place, times=1):

@@ -1,4 +1,4 @@
-"""What the physics tests compare with: plain quadrature and Monte Carlo, no formula of the package."""
+"""References of the physics tests: plain quadrature and Monte Carlo, without formulas of the package."""
 
 from functools import cache
 from itertools import product
@@ -8,10 +8,10 @@ from scipy import special
 from scipy.stats import qmc
 
 from sweep_service.dynamics.overlap_flow import System
-from sweep_service.dynamics.variance import variance
+from sweep_service.dynamics.variance import choose_variance
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.overlaps import Overlaps
-from sweep_service.model.two_point import pairs
+from sweep_service.model.two_point import make_pairs
 
 # Every ordered pair (student, teacher), equal ones included; MIXED without them.
 ALL_PAIRS = list(product(ACTIVATIONS.values(), repeat=2))
@@ -19,7 +19,7 @@ MIXED = [(f, g) for f, g in ALL_PAIRS if f is not g]
 
 
 def name(value):
-    """The id of a parameter: the name of an activation, and whatever pytest would say of the rest."""
+    """Test id of a parameter: the name of an activation, and pytest's default for others."""
     return getattr(value, "name", None)
 
 
@@ -66,13 +66,13 @@ def random_overlaps(seed, p, k, d, scale=1.0):
 
 def system_of(student, teacher, P, **settings):
     settings = {"gamma_over_p": 0.3, "noise": 0.2} | settings
-    return System(P=P, pairs=pairs(student, teacher), **settings)
+    return System(P=P, pairs=make_pairs(student, teacher), **settings)
 
 
 def system_at(student, teacher, W, W_star, rate, noise):
     """Overlaps of actual weights, and all terms there with ‖x‖²; sampled on more points than tests draw."""
     o, (p, d), k = overlaps_of(W, W_star), W.shape, len(W_star)
-    average, _ = variance(student, teacher, p, k, points=1 << 16)
+    average, _ = choose_variance(student, teacher, p, k, points=1 << 16)
     return o, system_of(student, teacher, o.P, gamma_over_p=rate, noise=noise, variance=average, finite_d=d)
 
 
@@ -82,12 +82,12 @@ def inputs(seed, n, d):
 
 
 def z_scores(samples, claimed):
-    """How many standard errors the mean over the first axis is away from what is claimed."""
+    """Distance between the mean over the first axis and the claimed value, in standard errors."""
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
     return np.abs(samples.mean(axis=0) - claimed) / np.maximum(error, 1e-13)  # rounding, where nothing varies
 
 
 @cache
 def sobol_normals(seed, points, n):
-    """Scrambled Sobol points mapped to N(0, I_n), by other scrambles than the package's."""
+    """Scrambled Sobol points mapped to N(0, I_n), with other scrambles than the package uses."""
     return special.ndtri(qmc.Sobol(n, scramble=True, rng=seed).random(points))

@@ -1,4 +1,4 @@
-"""What the tests of the simulators share: runs counted in steps, SGD in plain NumPy, comparisons of laws."""
+"""Shared by tests of simulators: runs measured in steps, SGD in plain NumPy, comparisons of laws."""
 
 import numpy as np
 from scipy import stats
@@ -6,10 +6,10 @@ from scipy import stats
 import sweep_service as ss
 from sweep_service.model.point import Point
 from sweep_service.simulators.simulate import stream_key
-from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill
+from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill_normals
 
 GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
-LOST = 1e300  # in the place of a diverged chain: larger than all others, and equal to its like
+LOST = 1e300  # replaces values of diverged chains: larger than all others, and equal to each other
 
 
 def run(point, steps, **settings):
@@ -36,20 +36,20 @@ def entries(ds):
     return np.hstack([M.reshape(len(M), -1), Q[:, lower[0], lower[1]]])
 
 
-def smallest_p(one, other):
+def smallest_p(first, second):
     """The smallest Kolmogorov-Smirnov p-value over all features of two samples (chain, ...)."""
-    pairs = zip(one.reshape(len(one), -1).T, other.reshape(len(other), -1).T, strict=True)
+    pairs = zip(first.reshape(len(first), -1).T, second.reshape(len(second), -1).T, strict=True)
     return min(stats.ks_2samp(a, b).pvalue for a, b in pairs)
 
 
-def largest_z(one, other):
-    """Of the differences of all means and all covariances of two samples (chain, entry)."""
-    found = []
+def largest_z(first, second):
+    """Largest z-score of the differences of all means and covariances of two samples (chain, entry)."""
+    result = []
     for moments in (lambda x: x, _products):
-        a, b = moments(one), moments(other)
+        a, b = moments(first), moments(second)
         error = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
-        found.append(np.max(np.abs(a.mean(axis=0) - b.mean(axis=0)) / error))
-    return max(found)
+        result.append(np.max(np.abs(a.mean(axis=0) - b.mean(axis=0)) / error))
+    return max(result)
 
 
 def _products(x):
@@ -66,7 +66,7 @@ def normals(key, purpose, count, first=0):
     """Numbers first..first+count-1 of a stream."""
     chunk = first // CHUNK
     out = np.empty(-(-(first + count) // CHUNK) * CHUNK - chunk * CHUNK)
-    fill(key, purpose, chunk, 1.0, out)
+    fill_normals(key, purpose, chunk, 1.0, out)
     return out[first - chunk * CHUNK :][:count]
 
 
@@ -78,14 +78,14 @@ def plain_sgd(point, steps, seed=0, repeat=0):
     W, W_star = (np.sqrt(d) * np.pad(x, ((0, 0), (0, d - x.shape[1]))) for x in coordinates)
     X = normals(key, INPUT, steps[-1] * d).reshape(-1, d) / np.sqrt(d)
     z = normals(key, NOISE, steps[-1])
-    found = []
+    result = []
     for step in range(steps[-1] + 1):
         if step in steps:
-            found.append((W @ W_star.T / d, W @ W.T / d))
+            result.append((W @ W_star.T / d, W @ W.T / d))
         if step < steps[-1]:
             x, field = X[step], W @ X[step]
             y = point.teacher_activation.value(W_star @ x).mean() + np.sqrt(point.noise) * z[step]
             error = y - point.activation.value(field).mean()
             W = W + point.gamma / point.p * error * np.outer(point.activation.slope(field), x)
-    M, Q = zip(*found, strict=True)
+    M, Q = zip(*result, strict=True)
     return np.array(M), np.array(Q)

@@ -19,11 +19,11 @@ from sweep_service.dynamics.overlap_flow import (
     unpack,
 )
 from sweep_service.dynamics.solve import solve
-from sweep_service.dynamics.variance import variance
+from sweep_service.dynamics.variance import choose_variance
 from sweep_service.model.activations import ACTIVATIONS, SQUARE
 from sweep_service.model.overlaps import orthogonal_part
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import pairs
+from sweep_service.model.two_point import make_pairs
 from tests.physics.reference import (
     ALL_PAIRS,
     inputs,
@@ -54,11 +54,11 @@ def drift_at(student, teacher, o):
 
 @every_closed
 @pytest.mark.parametrize("terms", TERMS, ids=lambda terms: "+".join(term.__name__ for term in terms))
-def test_small_flow_is_the_overlap_flow(act, terms):
+def test_small_flow_agrees_with_overlap_flow(act, terms):
     for seed, (p, k, d) in enumerate([(1, 1, 2), (3, 2, 7), (5, 3, 4)]):
         o = random_overlaps(seed, p, k, d)
-        system = system_of(act, act, o.P, variance=variance(act, act, p, k)[0])
-        assert SmallFlow.serves(system, p)
+        system = system_of(act, act, o.P, variance=choose_variance(act, act, p, k)[0])
+        assert SmallFlow.is_applicable(system, p)
         small, general = SmallFlow(system, terms, o), OverlapFlow(system, terms, o)
         # the same sums in another order
         np.testing.assert_allclose(small(small.y0), general(general.y0), rtol=1e-12, atol=1e-13)
@@ -66,7 +66,7 @@ def test_small_flow_is_the_overlap_flow(act, terms):
 
 
 @every_pair
-def test_flow_is_the_mean_of_exact_steps(student, teacher):
+def test_flow_agrees_with_mean_of_exact_steps(student, teacher):
     """E[δM], E[δQ] of one SGD step over δt, with label noise and ‖x‖², at actual weights."""
     p, k, d, rate, noise = 3, 2, 4, 0.3, 0.2
     W, W_star = random_weights(2, p, k, d, scale=0.8)
@@ -107,7 +107,7 @@ def test_square_closed_forms():
         - 2 * (trace(P) * trace(Q) + 2 * np.sum(M * M)) / (p * k)
         + (trace(Q) ** 2 + 2 * trace(Q @ Q)) / p**2
     )
-    assert risk(o, pairs(SQUARE, SQUARE)) == pytest.approx(R, rel=1e-13)
+    assert risk(o, make_pairs(SQUARE, SQUARE)) == pytest.approx(R, rel=1e-13)
 
 
 @pytest.mark.parametrize("p", [6, 40], ids=["overlaps", "weights"])
@@ -136,7 +136,7 @@ def test_square_closes_on_a_d_by_d_matrix(p):
 
 
 @every_pair
-def test_weight_flow_is_the_overlap_flow(student, teacher):
+def test_weight_flow_agrees_with_overlap_flow(student, teacher):
     o = random_overlaps(5, 4, 2, 3)
     system = system_of(student, teacher, o.P)
     flow = WeightFlow(system, o)
@@ -163,11 +163,11 @@ def test_weight_and_overlap_trajectories_agree(act):
 
 
 @every_pair
-def test_drift_is_minus_p_d_times_the_gradient(student, teacher):
+def test_drift_is_minus_p_d_times_gradient(student, teacher):
     """dW/dt = -p d ∇R (erratum 4), the gradient by central differences of the risk in the weights."""
     p, k, d, h = 3, 2, 4, 1e-5
     W, W_star = random_weights(6, p, k, d)
-    both = pairs(student, teacher)
+    both = make_pairs(student, teacher)
     gradient = np.empty_like(W)
     for at in np.ndindex(W.shape):
         ends = []
@@ -199,7 +199,7 @@ def test_risk_never_rises_along_gradient_flow(act, init):
 
 @every_closed
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_compiled_jacobian_is_that_of_central_differences(act, noise):
+def test_compiled_jacobian_agrees_with_central_differences(act, noise):
     o, h = random_overlaps(7, 3, 2, 6), 1e-5
     flow = SmallFlow(system_of(act, act, o.P, noise=noise), (drift, label_noise), o)
     y = flow.y0

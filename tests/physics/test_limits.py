@@ -12,11 +12,11 @@ GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
 TIMES = np.concatenate([[0.0], np.geomspace(0.1, 10.0, 12)])
 
 
-def distance(one, other, seeds, **point):
+def distance(first, second, seeds, **point):
     """Mean over starts of the largest difference of R(t) between two theories."""
     point = {"k": 2, "gamma": 0.01, "init": GAUSSIAN, **point}
     risks = [
-        integrate(point, regime=name, times=TIMES, seed=range(seeds)).risk.values for name in (one, other)
+        integrate(point, regime=name, times=TIMES, seed=range(seeds)).risk.values for name in (first, second)
     ]
     return float(np.mean(np.max(np.abs(risks[0] - risks[1]), axis=1)))
 
@@ -44,13 +44,13 @@ def test_high_dimensional_mean_field_tends_to_mean_field_as_d_grows():
 def floor(act, d, gamma_over_p=0.01, noise=1e-3):
     """R∞ p/(γΔ) of the noisy gradient flow from a planted start, with ‖x‖² kept."""
     point = {"d": d, "p": 4, "k": 2, "gamma": 4 * gamma_over_p, "noise": noise, "activation": act.name}
-    found = integrate(
+    result = integrate(
         {**point, "init": {"kind": "planted"}},
         regime="classical_noise",
         times=[500.0, 1000.0],
         regime_options={"finite_d_factor": True},
     )
-    before, after = found.risk.values / (gamma_over_p * noise)
+    before, after = result.risk.values / (gamma_over_p * noise)
     assert after == pytest.approx(before, rel=1e-3)  # it has settled
     return after
 
@@ -73,14 +73,14 @@ def test_noise_floor(act, d):
     assert floor(act, d) == pytest.approx(c, rel=2e-3)
 
 
-def test_the_floor_is_proportional_to_noise_and_rate():
+def test_noise_floor_is_proportional_to_noise_and_rate():
     """Halving γ/p or Δ leaves R∞ p/(γΔ) where it was."""
     erf = ACTIVATIONS["erf"]
     floors = [floor(erf, 10), floor(erf, 10, gamma_over_p=0.005), floor(erf, 10, noise=5e-4)]
     assert np.ptp(floors) < 1e-3 * floors[0]
 
 
-def test_without_the_factor_the_floor_is_that_of_infinite_d():
+def test_noise_floor_without_factor_is_that_of_infinite_d():
     point = {"d": 5, "p": 4, "k": 2, "gamma": 0.04, "noise": 1e-3, "init": {"kind": "planted"}}
-    found = integrate(point, regime="classical_noise", times=[1000.0])
-    assert found.risk.item() / 1e-5 == pytest.approx(1 / (2 * np.pi * np.sqrt(3)), rel=1e-3)
+    result = integrate(point, regime="classical_noise", times=[1000.0])
+    assert result.risk.item() / 1e-5 == pytest.approx(1 / (2 * np.pi * np.sqrt(3)), rel=1e-3)

@@ -16,7 +16,7 @@ from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import pairs
+from sweep_service.model.two_point import make_pairs
 from tests.physics.reference import ALL_PAIRS, name, normal_rule, system_of, z_scores
 
 every_activation = pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=name)
@@ -40,7 +40,7 @@ def start(seed, p, k):
 def system_for(student, teacher, P, D, **settings):
     settings = {"noise": 0.0} | settings
     return MeanFieldSystem(
-        P=P, pairs=pairs(student, teacher), student=student, teacher=teacher, D=D, **settings
+        P=P, pairs=make_pairs(student, teacher), student=student, teacher=teacher, D=D, **settings
     )
 
 
@@ -59,13 +59,13 @@ def realised(system, M, q, directions):
 
 
 def signs(p):
-    """Every way to turn neurons round, up to turning all of them."""
+    """All choices of signs of neurons, up to a common sign."""
     return np.array([(1.0, *rest) for rest in product([1.0, -1.0], repeat=p - 1)])
 
 
 @every_activation
 @pytest.mark.parametrize("D", [1, 2, 3, 6])
-def test_mean_field_is_the_average_over_xi(act, D):
+def test_mean_field_agrees_with_average_over_xi(act, D):
     """Random directions for all neurons at once; with every choice of signs, which takes out odd orders."""
     M, q, P = start(0, 3, 2)
     system = system_of(act, act, P)
@@ -89,12 +89,12 @@ def test_without_xi_neurons_are_orthogonal(act):
     """HDMF is the full state with Q⊥ = diag q."""
     M, q, P = start(1, 4, 2)
     flow = PairwiseFlow(system_for(act, act, P, None), M, q, nodes=1)
-    want = realised(system_of(act, act, P), M, q, np.eye(4))
-    np.testing.assert_allclose(claim(flow), want, rtol=0.0, atol=1e-12)  # rounding
+    expected = realised(system_of(act, act, P), M, q, np.eye(4))
+    np.testing.assert_allclose(claim(flow), expected, rtol=0.0, atol=1e-12)  # rounding
 
 
 def flows(act, system, M, q):
-    """Every form that serves this activation."""
+    """All forms of the flow for this activation."""
     yield PairwiseFlow(system, M, q, nodes=16)
     yield AnyNodeFlow(system, M, q)
     if act is ERF:
@@ -105,27 +105,29 @@ def flows(act, system, M, q):
 
 @every_activation
 @pytest.mark.parametrize("finite_d", [None, 5])
-def test_noise_moves_q_by_the_power_of_the_slope(act, finite_d):
+def test_noise_changes_q_by_slope_power(act, finite_d):
     """dq_i += (γΔ/p) E[σ'(λ_i)² ‖x‖²]; given λ = √Q_ii z, ‖x‖² is 1 + (z² - 1)/d on average."""
     M, q, P = start(8, 4, 2)
     norms = np.diag(M @ np.linalg.solve(P, M.T)) + q
     assert 1.5 < np.max(norms) < 2.0  # no larger than what flows reach
     z, w = normal_rule(np.zeros(1))
     weight = w if finite_d is None else w * (1.0 + (z * z - 1.0) / finite_d)
-    want = act.slope(np.sqrt(norms)[:, None] * z) ** 2 @ weight
+    expected = act.slope(np.sqrt(norms)[:, None] * z) ** 2 @ weight
     quiet, noisy = (system_for(act, act, P, 3, noise=noise, finite_d=finite_d) for noise in (0.0, 1.0))
     for without, flow in zip(flows(act, quiet, M, q), flows(act, noisy, M, q), strict=True):
-        got = flow(flow.y0) - without(flow.y0)
-        np.testing.assert_allclose(got[: M.size], 0.0, atol=1e-15)
+        actual = flow(flow.y0) - without(flow.y0)
+        np.testing.assert_allclose(actual[: M.size], 0.0, atol=1e-15)
         # a hundred times what `precision` promises; with ‖x‖² central differences of step 1e-4
         close = 1e-8 if finite_d is None else 1e-7
-        np.testing.assert_allclose(got[M.size :], want, rtol=0.0, atol=close, err_msg=type(flow).__name__)
+        np.testing.assert_allclose(
+            actual[M.size :], expected, rtol=0.0, atol=close, err_msg=type(flow).__name__
+        )
 
 
 @every_D
 @self_or_not
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_square_in_closed_form_is_the_sum_over_pairs(k, D, self_terms):
+def test_square_closed_form_agrees_with_sum_over_pairs(k, D, self_terms):
     M, q, P = start(3, 7, k)
     system = system_for(SQUARE, SQUARE, P, D, self_terms=self_terms)
     pairwise, closed = PairwiseFlow(system, M, q, nodes=8), SquareFlow(system, M, q)
@@ -136,7 +138,7 @@ def test_square_in_closed_form_is_the_sum_over_pairs(k, D, self_terms):
 @self_or_not
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("teacher", ACTIVATIONS.values(), ids=name)
-def test_erf_nodes_move_as_the_sum_over_pairs(teacher, k, D, self_terms):
+def test_erf_nodes_agree_with_sum_over_pairs(teacher, k, D, self_terms):
     M, q, P = start(4, 5, k)
     system = system_for(ERF, teacher, P, D, self_terms=self_terms)
     nodes, pairwise = ErfNodeFlow(system, M, q, order=40, series=14), PairwiseFlow(system, M, q, nodes=24)
@@ -146,7 +148,7 @@ def test_erf_nodes_move_as_the_sum_over_pairs(teacher, k, D, self_terms):
 @self_or_not
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize(("student", "teacher"), ON_SMOOTH_NODES, ids=name)
-def test_any_nodes_move_as_the_sum_over_pairs(student, teacher, k, self_terms):
+def test_any_nodes_agree_with_sum_over_pairs(student, teacher, k, self_terms):
     M, q, P = start(5, 3, k)
     for D in (None, 1, 2, 3, 6, 20) if k < 3 else (2,):
         system = system_for(student, teacher, P, D, self_terms=self_terms)
@@ -161,65 +163,65 @@ def test_any_nodes_move_as_the_sum_over_pairs(student, teacher, k, self_terms):
 @self_or_not
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize(("student", "teacher"), ON_SMOOTH_NODES, ids=name)
-def test_nodes_have_the_risk_of_the_sum_over_pairs(student, teacher, k, self_terms):
+def test_risk_of_nodes_agrees_with_sum_over_pairs(student, teacher, k, self_terms):
     M, q, P = start(5, 3, k)
     forms = (AnyNodeFlow, ErfNodeFlow) if student is ERF else (AnyNodeFlow,)
     for D, form in product((None, 1, 3) if k < 3 else (2,), forms):
         system = system_for(student, teacher, P, D, self_terms=self_terms)
-        got = claim(form(system, M, q, order=28 if k == 3 else 48, series=14))[-1]
-        assert got == pytest.approx(claim(PairwiseFlow(system, M, q, nodes=24))[-1], abs=1e-6), f"D = {D}"
+        actual = claim(form(system, M, q, order=28 if k == 3 else 48, series=14))[-1]
+        assert actual == pytest.approx(claim(PairwiseFlow(system, M, q, nodes=24))[-1], abs=1e-6), f"D = {D}"
 
 
 @self_or_not
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize(("student", "teacher"), ON_SOBOL_NODES, ids=name)
-def test_nodes_across_a_kink_keep_their_stated_error(student, teacher, k, self_terms):
+def test_nodes_across_kink_have_stated_error(student, teacher, k, self_terms):
     M, q, P = start(6, 5, k)
     for D in (None, 1, 3):
         system = system_for(student, teacher, P, D, self_terms=self_terms)
-        got, want = claim(AnyNodeFlow(system, M, q)), claim(PairwiseFlow(system, M, q, nodes=64))
+        actual, expected = claim(AnyNodeFlow(system, M, q)), claim(PairwiseFlow(system, M, q, nodes=64))
         # 8192 Sobol points: measured 7e-4; with a square's heavy tails 0.9 % of the largest entry
-        bound = 0.015 * np.max(np.abs(want)) if SQUARE in (student, teacher) else 1e-3
-        np.testing.assert_allclose(got, want, rtol=0.0, atol=bound, err_msg=f"D = {D}")
+        bound = 0.015 * np.max(np.abs(expected)) if SQUARE in (student, teacher) else 1e-3
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=bound, err_msg=f"D = {D}")
 
 
 @pytest.mark.parametrize(("student", "teacher"), ON_SOBOL_NODES, ids=name)
 @pytest.mark.parametrize(("p", "k"), [(70, 1), (1100, 2)])
-def test_where_nodes_err_by_a_thousandth_the_choice_knows(student, teacher, p, k):
-    """Sobol nodes promise no 1e-10, and refining them in search of it would not end."""
+def test_choice_of_flow_avoids_inaccurate_nodes(student, teacher, p, k):
+    """Sobol nodes do not reach 1e-10, and refining them to reach it would not end."""
     M, q, P = start(9, p, k)
     flow = cheapest_flow(system_for(student, teacher, P, 3), M, q)
     if isinstance(flow, AnyNodeFlow):
         assert flow.precision >= 1e-6
-        assert flow.refined() is None
+        assert flow.refine() is None
 
 
 @every_activation
 @pytest.mark.parametrize("how", [{"D": 0}, {"D": None, "projected": True}], ids=["d = k", "projected"])
-def test_inside_the_span_q_stays_zero_and_the_full_state_agrees(act, how):
+def test_q_stays_zero_inside_span_and_full_state_agrees(act, how):
     M, _, P = start(7, 4, 2)
     q = np.zeros(4)
     inside = realised(system_of(act, act, P), M, q, np.zeros((4, 1)))
     np.testing.assert_allclose(inside[M.size : -1], 0.0, atol=1e-12)  # a fixed point of q, to rounding
     for flow in flows(act, system_for(act, act, P, **how, noise=0.3), M, q):
         assert flow.y0.size == M.size
-        want = np.delete(inside, np.s_[M.size : -1])
+        expected = np.delete(inside, np.s_[M.size : -1])
         # what nodes of λ* leave: measured 9e-9, for relu's kink 6e-4
         close = 1e-12 if isinstance(flow, PairwiseFlow | SquareFlow) else 1e-3 if act is RELU else 1e-6
-        np.testing.assert_allclose(claim(flow), want, rtol=0.0, atol=close)
+        np.testing.assert_allclose(claim(flow), expected, rtol=0.0, atol=close)
         assert np.all(flow.state(flow.y0)[1] == 0.0)
 
 
 @every_activation
 @pytest.mark.parametrize(("regime", "d"), [("mean_field_projected", 9), ("mean_field", 2)])
-def test_from_inside_the_span_mean_field_is_gradient_flow(act, regime, d):
+def test_mean_field_inside_span_is_gradient_flow(act, regime, d):
     point = {"d": d, "p": 4, "k": 2, "gamma": 0.1, "activation": act.name, "init": {"kind": "informed"}}
     times = np.array([0.0, 0.1, 1.0, 10.0])
     mean_field, full = (ss.integrate(point, times=times, regime=name) for name in (regime, "classical"))
     assert np.all(mean_field.orthogonal_norm == 0.0)
     np.testing.assert_allclose(mean_field.risk, full.risk, rtol=0.0, atol=1e-9)  # both at relative 1e-10
-    M, want = mean_field.overlap_student_teacher, full.overlap_student_teacher
-    np.testing.assert_allclose(M, want, rtol=0.0, atol=1e-8)  # measured 4e-10
+    M, expected = mean_field.overlap_student_teacher, full.overlap_student_teacher
+    np.testing.assert_allclose(M, expected, rtol=0.0, atol=1e-8)  # measured 4e-10
 
 
 @pytest.mark.parametrize("D", range(1, 9))

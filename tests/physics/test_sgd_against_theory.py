@@ -139,7 +139,7 @@ def deviations(case, regimes):
         for name, case in CASES.items()
     ],
 )
-def test_regimes_describe_sgd_where_they_hold_and_only_there(case):
+def test_regimes_describe_sgd_only_where_valid(case):
     compare(case)
 
 
@@ -154,7 +154,7 @@ def compare(case):
         assert (excess <= 0.0) == (regime in case.holds), regime
 
 
-def test_every_regime_has_met_sgd():
+def test_every_regime_is_compared_with_sgd():
     assert {regime for case in CASES.values() for regime in case.holds} == set(REGIMES)
 
 
@@ -173,12 +173,12 @@ def discrepancies(d, repeats):
     return delta_t, np.max(np.abs(ds.risk - theory.risk).values, axis=1) / risk, overlaps
 
 
-def test_the_discrepancy_of_sgd_falls_like_the_root_of_the_step():
+def test_discrepancy_of_sgd_scales_as_root_of_step():
     """The theorem's exponent; the fits have standard errors of 0.01 (0.52 for R, 0.50 for M and Q)."""
-    found = [discrepancies(d, 96) for d in (30, 100, 300, 1000, 3000)]
-    steps = np.array([delta_t for delta_t, *_ in found])
-    for samples, level in ((np.array([one[1] for one in found]), (0.45, 0.65)),
-                           (np.array([one[2] for one in found]), (0.8, 1.05))):  # fmt: skip
+    result = [discrepancies(d, 96) for d in (30, 100, 300, 1000, 3000)]
+    steps = np.array([delta_t for delta_t, *_ in result])
+    for samples, level in ((np.array([row[1] for row in result]), (0.45, 0.65)),
+                           (np.array([row[2] for row in result]), (0.8, 1.05))):  # fmt: skip
         D, error = samples.mean(axis=1), samples.std(axis=1, ddof=1) / np.sqrt(samples.shape[1])
         # np.polyfit squares the weights
         slope, _ = np.polyfit(np.log(steps), np.log(D), 1, w=D / error)
@@ -190,7 +190,7 @@ def test_the_discrepancy_of_sgd_falls_like_the_root_of_the_step():
 
 
 @pytest.mark.parametrize(("d", "repeats"), [(5, 300), (10, 200), (40, 40)])
-def test_sgd_ends_at_the_noise_floor(d, repeats):
+def test_sgd_ends_at_noise_floor(d, repeats):
     """R∞ = c γΔ/p, c = (1 - 2/(3d))/(2π√3) for erf; at γ/p = 0.03 the next order adds 0.7%."""
     rate, noise = 0.03, 1e-3
     point = {"d": d, "p": 2, "k": 2, "gamma": 2 * rate, "noise": noise}

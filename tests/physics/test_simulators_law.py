@@ -16,8 +16,8 @@ from sweep_service.simulators.streams import (
     INPUT,
     NOISE,
     RADIUS,
-    fill,
     fill_chains,
+    fill_normals,
     fill_radii,
     fill_steps,
     philox,
@@ -55,10 +55,10 @@ def point_of(act="erf", **changes):
 
 def path_engine(point):
     """The simulator that follows the definition most closely."""
-    return "S1" if selection.choose_engine(Point.parse(point)).compiled else "S2"
+    return "S1" if selection.choose_simulator(Point.parse(point)).compiled else "S2"
 
 
-# Every start from which the overlap process needs something else of its factor or its Gram matrix.
+# Starts that cover all cases of the factor and the Gram matrix in the overlap process.
 STARTS = {
     **{act.name: point_of(act.name) for act in ACTS},
     "other teacher": point_of("tanh", teacher_activation="relu"),
@@ -80,10 +80,10 @@ FORMS = {"compiled": "S3", "wide": "S3", "factored": "S3-factored"}
 
 @pytest.fixture(params=FORMS)
 def overlap_engine(request, monkeypatch):
-    """Each form of the overlap process, whatever the width; a factor is turned back after every block."""
-    monkeypatch.setattr(factored, "GROWTH", 1)
+    """Each form of the overlap process at any width; a factor is decomposed after every block."""
+    monkeypatch.setattr(factored, "BLOCKS_PER_DECOMPOSITION", 1)
     if request.param == "wide":
-        monkeypatch.setattr(selection, "COMPILED", 0)
+        monkeypatch.setattr(selection, "MAX_COMPILED_NEURONS", 0)
     return FORMS[request.param]
 
 
@@ -95,19 +95,19 @@ def by_definition(start, seed, chains, steps=STEPS):
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_the_overlap_process_has_the_law_of_sgd(start, overlap_engine):
-    """Risk and overlaps of chains from one start: engines draw for other purposes, so independently."""
-    found = features(run(STARTS[start], STEPS, seed=1, repeat=range(400), engine=overlap_engine))
-    assert smallest_p(found, by_definition(start, 1, 400)) > LINE
+def test_overlap_process_has_law_of_sgd(start, overlap_engine):
+    """Risk and overlaps of chains from one start; their streams are independent by their purposes."""
+    result = features(run(STARTS[start], STEPS, seed=1, repeat=range(400), engine=overlap_engine))
+    assert smallest_p(result, by_definition(start, 1, 400)) > LINE
 
 
 @pytest.mark.parametrize("act", ACTS, ids=name)
-def test_the_law_agrees_over_random_starts_too(act, overlap_engine):
-    """Other seeds for each engine: chains of one seed share their start and are not independent."""
+def test_law_agrees_over_random_starts(act, overlap_engine):
+    """Different seeds for each simulator, because chains of one seed share their start."""
     point = point_of(act.name, d=12)
     expected = features(run(point, STEPS[:2], seed=range(200), engine=path_engine(point)))
-    found = features(run(point, STEPS[:2], seed=range(200, 400), engine=overlap_engine))
-    assert smallest_p(found, expected) > LINE
+    result = features(run(point, STEPS[:2], seed=range(200, 400), engine=overlap_engine))
+    assert smallest_p(result, expected) > LINE
 
 
 # Blocks of 64 and more steps, in one stretch, in two, and in eight; beyond p = 220 by LAPACK.
@@ -123,20 +123,20 @@ WIDEST = {
 
 
 def wide_law(point, chains, monkeypatch):
-    monkeypatch.setattr(selection, "COMPILED", 0)
-    expected, found = (run(point, [70, 150], engine=e, repeat=range(chains)) for e in ("S2", "S3"))
-    assert found.engine_form == "WideOverlapProcess"
-    assert smallest_p(features(found), features(expected)) > LINE
+    monkeypatch.setattr(selection, "MAX_COMPILED_NEURONS", 0)
+    expected, result = (run(point, [70, 150], engine=e, repeat=range(chains)) for e in ("S2", "S3"))
+    assert result.engine_form == "WideOverlapProcess"
+    assert smallest_p(features(result), features(expected)) > LINE
 
 
 @pytest.mark.parametrize("point", WIDE.values(), ids=WIDE.keys())
-def test_wide_students_have_the_law_of_sgd(point, monkeypatch):
+def test_wide_students_have_law_of_sgd(point, monkeypatch):
     wide_law(point, 200, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", WIDEST.values(), ids=WIDEST.keys())
-def test_the_widest_students_have_the_law_of_sgd(point, monkeypatch):
+def test_widest_students_have_law_of_sgd(point, monkeypatch):
     wide_law(point, 200, monkeypatch)
 
 
@@ -161,24 +161,24 @@ def block_by_definition(start):
 
 
 @pytest.mark.parametrize("start", ONE_BLOCK)
-def test_one_block_has_the_means_and_covariances_of_sgd(start, overlap_engine):
-    """Few steps leave mild tails, so that 2000 chains tell a sixth of a standard deviation of a mean."""
+def test_one_block_has_means_and_covariances_of_sgd(start, overlap_engine):
+    """After few steps tails are mild, so 2000 chains resolve a sixth of a standard deviation of a mean."""
     assert largest_z(block(start, overlap_engine), block_by_definition(start)) < Z_LINE
 
 
-def test_a_wrong_dimension_is_noticed():
+def test_wrong_dimension_is_detected():
     """The same start and δt in d = 40 for 30 (measured p < 1e-15 for six seeds)."""
     start = Point.parse(STARTS["erf"]).start(1).overlaps
     given = {"kind": "overlaps", "M": start.M, "Q": start.Q, "P": start.P}
     wrong = point_of(d=40, gamma=3.0 * 40 / 30, init=given)
-    found = features(run(wrong, STEPS, repeat=range(400), engine="S3"))
-    assert smallest_p(found, by_definition("erf", 1, 400)) < 1e-3 * LINE
+    result = features(run(wrong, STEPS, repeat=range(400), engine="S3"))
+    assert smallest_p(result, by_definition("erf", 1, 400)) < 1e-3 * LINE
 
 
 @pytest.mark.parametrize("engine", ["S3", "S3-factored"])
-def test_inputs_drawn_in_too_many_dimensions_are_noticed(engine, monkeypatch):
-    """As if the weights' span took none of them: ‖x‖² too large by (p + k)/d (measured z = 10 to 13)."""
-    monkeypatch.setattr(selection, "COMPILED", 0)
+def test_inputs_in_too_many_dimensions_are_detected(engine, monkeypatch):
+    """As if the span of the weights had no dimensions: ‖x‖² too large by (p + k)/d (z = 10 to 13)."""
+    monkeypatch.setattr(selection, "MAX_COMPILED_NEURONS", 0)
     monkeypatch.setattr(
         wide_overlap_process,
         "fill_radii",
@@ -191,7 +191,7 @@ def test_inputs_drawn_in_too_many_dimensions_are_noticed(engine, monkeypatch):
 @pytest.mark.parametrize(
     ("gamma", "bounds"), [(0.5, (0.001, 0.05)), (0.75, (0.1, 0.5)), (1.0, (0.5, 0.95))], ids=str
 )
-def test_engines_diverge_with_one_probability(gamma, bounds):
+def test_simulators_diverge_with_same_probability(gamma, bounds):
     """Square, p = 4, d = 20, after 320 steps: rarely at γ = ½ (about 0.8%), mostly at γ = 1."""
     point = {"d": 20, "p": 4, "k": 2, "gamma": gamma, "activation": "square", "init": GAUSSIAN}
     lost = {}
@@ -208,11 +208,11 @@ def test_engines_diverge_with_one_probability(gamma, bounds):
 
 
 def relative_difference(ds, M, Q):
-    """Of M and Q, in units of the largest overlap at each time."""
+    """Largest difference of M and Q, in units of the largest overlap at each time."""
     size = np.max(np.abs(Q), axis=(-1, -2))
     return max(
-        np.max(np.max(np.abs(found - expected), axis=(-1, -2)) / size)
-        for found, expected in ((ds.overlap_student_teacher.values, M), (ds.overlap_student.values, Q))
+        np.max(np.max(np.abs(result - expected), axis=(-1, -2)) / size)
+        for result, expected in ((ds.overlap_student_teacher.values, M), (ds.overlap_student.values, Q))
     )
 
 
@@ -222,30 +222,30 @@ PATH_DIMENSIONS = (3, 8, 50, 4200)
 
 
 def path_point(act, d, noise=0.3):
-    """Neither p nor k fills a vector of four, and steps are small enough that paths do not part."""
+    """Neither p nor k fills a vector of four, and steps are small enough that paths do not separate."""
     return point_of(act, d=d, p=5, k=3, gamma=0.1 if act == "square" else 1.0, noise=noise)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("d", PATH_DIMENSIONS)
 @pytest.mark.parametrize("act", ACTS, ids=name)
-def test_the_step_loop_is_sgd_as_defined(act, d, noise):
-    """On the very inputs of the chain; some hundred steps add up roundings of 1e-16."""
+def test_step_loop_agrees_with_definition(act, d, noise):
+    """On the same inputs as the chain; roundings of 1e-16 add up over some hundred steps."""
     point = path_point(act.name, d, noise)
     ds = run(point, PATH_STEPS, seed=3, repeat=5, engine=path_engine(point))
     assert relative_difference(ds, *plain_sgd(point, PATH_STEPS, seed=3, repeat=5)) < 1e-12
 
 
 def other_paths(point):
-    """Engines that follow the path of the first in another way."""
+    """Simulators that compute the path of the first one differently."""
     return ["S2", "S4"] if point["activation"] == "square" else ["S2"]
 
 
 @pytest.mark.parametrize(("d", "p", "noise"), [(3, 5, 0.3), (8, 23, 0.0), (50, 5, 0.0), (50, 23, 0.3)])
 @pytest.mark.parametrize("teacher", ACTS, ids=name)
 @pytest.mark.parametrize("act", ACTS, ids=name)
-def test_engines_on_weights_follow_one_path(act, teacher, d, p, noise):
-    """The same inputs in other sums: rounding only, which 200 steps do not magnify much."""
+def test_simulators_on_weights_follow_same_path(act, teacher, d, p, noise):
+    """The same inputs, summed differently: only rounding, which 200 steps do not magnify much."""
     point = path_point(act.name, d, noise) | {"p": p, "teacher_activation": teacher.name}
     chains = {"seed": [0, 1], "repeat": [4, 7, 9]}
     first = run(point, PATH_STEPS, engine=path_engine(point), **chains)
@@ -259,8 +259,8 @@ def test_engines_on_weights_follow_one_path(act, teacher, d, p, noise):
 
 @pytest.mark.parametrize("d", PATH_DIMENSIONS)
 @pytest.mark.parametrize("act", [act for act in ACTS if act.code is not None], ids=name)
-def test_both_forms_of_the_step_loop_give_the_same_bits(act, d):
-    """Neurons in lanes when a chain is alone, chains in lanes when it has company."""
+def test_forms_of_step_loop_give_same_bits(act, d):
+    """Lanes hold neurons of a single chain, or chains if there are several."""
     point = path_point(act.name, d)
     alone = run(point, PATH_STEPS, seed=2, repeat=6, engine="S1")
     among = run(point, PATH_STEPS, seed=2, repeat=range(8), engine="S1")
@@ -282,10 +282,10 @@ def words(text):
 
 
 @pytest.mark.parametrize(("counter", "key", "expected"), PHILOX)
-def test_philox_gives_the_known_answers(counter, key, expected):
+def test_philox_agrees_with_test_vectors(counter, key, expected):
     low, high, purpose, own = words(counter)
-    found = philox(np.uint64(low | high << 32), *(np.uint64(word) for word in (purpose, own, *words(key))))
-    assert [part for word in found for part in divmod(int(word), 1 << 32)] == words(expected)
+    result = philox(np.uint64(low | high << 32), *(np.uint64(word) for word in (purpose, own, *words(key))))
+    assert [part for word in result for part in divmod(int(word), 1 << 32)] == words(expected)
 
 
 KEYS = [key_of(BASE, repeat=repeat) for repeat in range(8)]
@@ -305,18 +305,18 @@ def test_normals_are_normal():
 
 @pytest.mark.parametrize("chunk", [0, 5, (1 << 29) - 1, (1 << 58) - 2], ids=hex)
 @pytest.mark.parametrize("purpose", [INPUT, NOISE])
-def test_eight_chains_draw_what_each_draws_alone(purpose, chunk):
-    """Up to the last numbers of a stream, and where its counter begins to need a second word."""
+def test_eight_chains_draw_same_normals_as_alone(purpose, chunk):
+    """Also for the last numbers of a stream, and where its counter starts to need a second word."""
     together = np.empty(8 * 4 * CHUNK)
     fill_chains(np.stack(KEYS, axis=-1).reshape(-1), purpose, chunk, 0.5, together)
     for key, column in zip(KEYS, together.reshape(-1, 8).T, strict=True):
         alone = np.empty(4 * CHUNK)
-        fill(key, purpose, chunk, 0.5, alone)
+        fill_normals(key, purpose, chunk, 0.5, alone)
         np.testing.assert_array_equal(column, alone)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 10, 1000, 10**6, 10**12])
-def test_radii_are_chi(degrees):
+def test_radii_are_chi_distributed(degrees):
     """Place a has degrees - a; at 10^12 the distribution function itself is known to 1e-4 only."""
     size, draws = min(degrees, 8), 4000
     radii, work = np.empty((draws, size)), np.empty(40)
@@ -332,7 +332,7 @@ def test_radii_are_chi(degrees):
 
 
 def test_streams_are_uncorrelated():
-    """Purposes, keys that differ by one repeat, steps and places of a step; squares of numbers too."""
+    """Purposes, keys that differ by one repeat, steps and indices within a step; also squares of numbers."""
     count, work = 1 << 14, np.empty(40)
     rows = [normals(KEYS[0], purpose, count) for purpose in (INPUT, NOISE, FIELD, RADIUS)]
     rows += [normals(key, INPUT, count) for key in KEYS[1:]]
@@ -347,8 +347,8 @@ def test_streams_are_uncorrelated():
         assert np.max(np.abs(off_diagonal)) * np.sqrt(count) < Z_LINE
 
 
-def test_a_number_belongs_to_its_step():
-    """Blocks may begin anywhere: columns move with the step, and no number comes twice."""
+def test_normals_belong_to_their_step():
+    """Blocks may begin anywhere: columns follow the step, and no number is used twice."""
     pairs, steps, start = 5, 24, 1 << 34
     first, shifted, after = (np.empty((2 * pairs, steps)) for _ in range(3))
     for shift, out in ((0, first), (8 - 3, shifted), (steps, after)):
@@ -361,15 +361,15 @@ def test_a_number_belongs_to_its_step():
     np.testing.assert_array_equal(fewer, first[:4])
 
 
-def test_radii_belong_to_their_step_too():
+def test_radii_belong_to_their_step():
     whole, later, work = np.empty(16), np.empty(11), np.empty(40)
     fill_radii(KEYS[0], 100, 500, 16, whole, work)
     fill_radii(KEYS[0], 105, 495, 11, later, work)
     np.testing.assert_array_equal(later, whole[5:])
 
 
-def test_the_factored_form_resolves_risks_that_the_overlaps_cannot():
-    """From a planted start without noise the risk falls to zero; S3 squares the conditioning on its way."""
+def test_factored_form_resolves_small_risks():
+    """From a planted start without noise the risk falls to zero; S3 squares the condition number."""
     point = {"d": 50, "p": 2, "k": 2, "gamma": 1.0, "init": {"kind": "planted", "epsilon": 0.1}}
     plain, sharp = (simulate(point, times=[0, 1200, 2000], engine=e) for e in ("S3", "S3-factored"))
     # R is a difference of numbers near 0.2: what is left of zero is a few units of their last place, 3e-17

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from sweep_service.dynamics.mean_field_nodes import by_quadrature
+from sweep_service.dynamics.mean_field_nodes import integrate_moments
 from sweep_service.model.activations import ACTIVATIONS
-from sweep_service.model.two_point import TERMS, Mehler, coefficients, two_point
+from sweep_service.model.two_point import MEHLER_TERMS, Mehler, coefficients, make_two_point
 from tests.physics.reference import ALL_PAIRS, AROUND_ZERO, conditional, name, normal_rule, panels
 
 every_activation = pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=name)
@@ -25,7 +25,7 @@ CASES = [
 ]
 
 
-def expected(f, g, a, b, c):
+def average_by_quadrature(f, g, a, b, c):
     """E[f(u) g(v)] by nested quadrature: u first, v given u inside; f = None stands for δ."""
     along, s = c / np.sqrt(a), np.sqrt(b - c * c / a)
     if f is None:
@@ -48,22 +48,24 @@ def tolerance(f, g, a, b):
 
 
 @pytest.mark.parametrize(("f", "g"), ALL_PAIRS, ids=name)
-def test_averages_are_those_of_quadrature(f, g):
+def test_averages_agree_with_quadrature(f, g):
     for a, b, c in CASES:
-        want = [
-            expected(f.value, g.value, a, b, c),
-            expected(f.slope, g.slope, a, b, c),
-            expected(f.curvature, g.value, a, b, c),
+        expected = [
+            average_by_quadrature(f.value, g.value, a, b, c),
+            average_by_quadrature(f.slope, g.slope, a, b, c),
+            average_by_quadrature(f.curvature, g.value, a, b, c),
         ]
-        got = averages(two_point(f, g), a, b, c)
-        np.testing.assert_allclose(got, want, rtol=1e-12, atol=tolerance(f, g, a, b), err_msg=f"{a, b, c}")
+        actual = averages(make_two_point(f, g), a, b, c)
+        np.testing.assert_allclose(
+            actual, expected, rtol=1e-12, atol=tolerance(f, g, a, b), err_msg=f"{a, b, c}"
+        )
 
 
 @pytest.mark.parametrize(("f", "g"), ALL_PAIRS, ids=name)
-def test_averages_of_vectors_are_those_of_scalars(f, g):
+def test_vector_averages_agree_with_scalar_averages(f, g):
     a, b = np.array([0.5, 1.0, 2.0]), np.array([0.3, 1.5])
     C = 0.7 * np.sqrt(np.outer(a, b)) * np.array([[1, -1], [0, 0.5], [-0.5, 1]])
-    pair = two_point(f, g)
+    pair = make_two_point(f, g)
     together = np.array([pair.values(a, b, C), *pair.slopes(a, b, C)])
     for i, j in np.ndindex(C.shape):
         # the same sums in another order: BLAS may block the quadrature of tanh differently
@@ -77,7 +79,7 @@ def test_closed_forms_agree_with_mehler(act):
     for a, b, c in CASES:
         rho = abs(c) / np.sqrt(a * b)
         # relu's step and delta leave out Σ_{m>128} 0.13 m^-1.5 ρ^m over even or odd m, h_m(0)² being √(2/πm)
-        left_out = 0.0 if act.curvature is not None else 0.012 * rho**TERMS
+        left_out = 0.0 if act.curvature is not None else 0.012 * rho**MEHLER_TERMS
         np.testing.assert_allclose(
             averages(Mehler(act, act), a, b, c),
             averages(act.closed, a, b, c),
@@ -89,19 +91,19 @@ def test_closed_forms_agree_with_mehler(act):
 @every_activation
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_equal_and_opposite_fields_survive_rounding(act, sign):
-    """|ρ| = 1 is where a neuron meets itself; rounding may push it beyond."""
+    """|ρ| = 1 for a neuron with itself; rounding may push it beyond."""
     a = 0.7
     x, w = normal_rule(np.zeros(1))
     u = np.sqrt(a) * x
-    want = [w @ (act.value(u) * act.value(sign * u)), w @ (act.slope(u) * act.slope(sign * u))]
+    expected = [w @ (act.value(u) * act.value(sign * u)), w @ (act.slope(u) * act.slope(sign * u))]
     for c in (sign * a, sign * np.nextafter(a, 1.0)):
         # measured 9e-15: rounding, and 128 terms of tanh at a variance below one
-        got = averages(two_point(act, act), a, a, c)
-        np.testing.assert_allclose(got[:2], want, rtol=0.0, atol=1e-12)
+        actual = averages(make_two_point(act, act), a, a, c)
+        np.testing.assert_allclose(actual[:2], expected, rtol=0.0, atol=1e-12)
         if act.curvature is None:
-            assert got[2] == pytest.approx(0.0, abs=1e-8)  # E[δ(u) relu(±u)], to the root of rounding
+            assert actual[2] == pytest.approx(0.0, abs=1e-8)  # E[δ(u) relu(±u)], to the root of rounding
         else:
-            assert got[2] == pytest.approx(w @ (act.curvature(u) * act.value(sign * u)), abs=1e-12)
+            assert actual[2] == pytest.approx(w @ (act.curvature(u) * act.value(sign * u)), abs=1e-12)
 
 
 @every_activation
@@ -126,34 +128,36 @@ def orthonormal_hermite(order, x):
 
 @every_activation
 @pytest.mark.parametrize("derivative", [0, 1, 2])
-def test_hermite_coefficients_are_those_of_quadrature(act, derivative):
+def test_hermite_coefficients_agree_with_quadrature(act, derivative):
     function, order = (act.value, act.slope, act.curvature)[derivative], 60
     C = np.array([1e-4, 0.5, 1.0, 4.0])
     x, w = panels(np.linspace(-24, 24, 97))  # zero is an edge; h_60 oscillates up to x = 16
     weighted = orthonormal_hermite(order, x) * w * np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
-    for variance, got in zip(C, coefficients(act, derivative, C), strict=True):
+    for variance, actual in zip(C, coefficients(act, derivative, C), strict=True):
         if function is None:  # δ(√C x)
-            want = orthonormal_hermite(order, np.zeros(1))[:, 0] / np.sqrt(2.0 * np.pi * variance)
+            expected = orthonormal_hermite(order, np.zeros(1))[:, 0] / np.sqrt(2.0 * np.pi * variance)
         else:
-            want = weighted @ function(np.sqrt(variance) * x)
+            expected = weighted @ function(np.sqrt(variance) * x)
         # exact ones to rounding; the 256 nodes leave 3.4e-7 of tanh'' at variance 4, 2e-14 at 1
         close = 1e-12 if act.hermite or variance <= 1.0 else 1e-6
-        np.testing.assert_allclose(got[:order], want, rtol=0.0, atol=close * max(1.0, np.max(np.abs(want))))
+        np.testing.assert_allclose(
+            actual[:order], expected, rtol=0.0, atol=close * max(1.0, np.max(np.abs(expected)))
+        )
 
 
 @every_activation
-def test_smoothed_moments_are_those_of_quadrature(act):
+def test_smoothed_moments_agree_with_quadrature(act):
     mu, root = (x.ravel() for x in np.meshgrid([-2.0, -0.3, 0.0, 0.5, 3.0], [1e-3, 0.2, 1.0]))
     orders = 9
     if act.smoothed is not None:
-        got = act.smoothed(mu, root, orders)
+        actual = act.smoothed(mu, root, orders)
     else:
-        got = by_quadrature(act, mu, root, orders, nodes=96)
+        actual = integrate_moments(act, mu, root, orders, nodes=96)
     for i, (m, s) in enumerate(zip(mu, root, strict=True)):
         z, w = normal_rule(np.array([-m / s]))
         h, value, slope = orthonormal_hermite(orders, z), act.value(m + s * z), act.slope(m + s * z)
-        want = [w @ value, h @ (w * slope), w @ value**2, w @ (value * slope), w @ (value * slope * z)]
-        for field, a, b in zip(got._fields, got, want, strict=True):
+        expected = [w @ value, h @ (w * slope), w @ value**2, w @ (value * slope), w @ (value * slope * z)]
+        for field, a, b in zip(actual._fields, actual, expected, strict=True):
             # rounding of squares of 13 where exact; the 96 nodes leave 1.6e-10 of tanh at width 1
             close = 1e-9 if act.name == "tanh" else 1e-12
             np.testing.assert_allclose(a[i], b, rtol=0.0, atol=close, err_msg=field)

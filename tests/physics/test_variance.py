@@ -1,4 +1,4 @@
-"""Ψ_Var, what single samples add to Q: against the classical four-point sum, Wick and Monte Carlo."""
+"""Ψ_Var, the effect of single samples on Q, against the classical four-point sum, Wick and Monte Carlo."""
 
 import math
 
@@ -10,12 +10,12 @@ from sweep_service.dynamics.variance import (
     QMC_POINTS,
     QuasiMonteCarlo,
     TiltedVariance,
+    choose_variance,
     erf_variance,
     square_variance,
-    variance,
 )
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE
-from sweep_service.model.two_point import pairs
+from sweep_service.model.two_point import make_pairs
 from tests.physics.reference import (
     ALL_PAIRS,
     inputs,
@@ -31,7 +31,7 @@ from tests.physics.reference import (
 
 # p, k, d of random starts: general, rank below p + k, more teachers than students
 SHAPES = [(3, 2, 6), (5, 2, 3), (2, 3, 4)]
-EXACT = [(f, g) for f, g in ALL_PAIRS if variance(f, g, 3, 2)[1] == "exact"]
+EXACT = [(f, g) for f, g in ALL_PAIRS if choose_variance(f, g, 3, 2)[1] == "exact"]
 
 
 def four_point_sum(o):
@@ -58,33 +58,35 @@ def products(student, teacher, W, W_star, x):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_tilted_erf_is_the_four_point_sum(shape):
+def test_tilted_erf_agrees_with_four_point_sum(shape):
     for seed in range(3):
         o = random_overlaps(seed, *shape, scale=0.5 + seed)
-        want = four_point_sum(o)
+        expected = four_point_sum(o)
         # 1e-12 of what is summed: terms of order one that cancel, each to 1e-16
-        np.testing.assert_allclose(erf_variance(o.M, o.Q, o.P), want, rtol=0.0, atol=1e-12)
-        np.testing.assert_allclose(TiltedVariance(pairs(ERF, ERF))(o.M, o.Q, o.P), want, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(erf_variance(o.M, o.Q, o.P), expected, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(
+            TiltedVariance(make_pairs(ERF, ERF))(o.M, o.Q, o.P), expected, rtol=0.0, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize(("student", "teacher"), EXACT, ids=name)
-def test_exact_forms_are_monte_carlo(student, teacher):
+def test_exact_forms_agree_with_monte_carlo(student, teacher):
     for seed, (p, k, d) in enumerate(SHAPES):
         W, W_star = random_weights(seed, p, k, d, scale=0.8)
         o = overlaps_of(W, W_star)
-        exact, _ = variance(student, teacher, p, k)
+        exact, _ = choose_variance(student, teacher, p, k)
         samples = products(student, teacher, W, W_star, inputs(10 + seed, 100_000, d))
         # 190 entries in all: a true formula exceeds 4.5 in one suite of a thousand, and the seed is fixed
         assert np.max(z_scores(samples, exact(o.M, o.Q, o.P))) < 4.5
 
 
-def test_square_is_wick_exactly():
+def test_square_agrees_with_wick():
     """For one student and one teacher in general position, E[4λ²(λ*² - λ²)²] by moments of Gaussians."""
     m, q, t = 0.4, 0.9, 1.3
     # E λ⁶ = 15q³; E λ⁴λ*² = 3q²t + 12qm²; E λ²λ*⁴ = 3t²q + 12tm²
-    want = 4.0 * ((3 * t**2 * q + 12 * t * m**2) - 2.0 * (3 * q**2 * t + 12 * q * m**2) + 15 * q**3)
-    got = square_variance(np.array([[m]]), np.array([[q]]), np.array([[t]]))
-    np.testing.assert_allclose(got, [[want]], rtol=1e-13)  # rounding
+    expected = 4.0 * ((3 * t**2 * q + 12 * t * m**2) - 2.0 * (3 * q**2 * t + 12 * q * m**2) + 15 * q**3)
+    actual = square_variance(np.array([[m]]), np.array([[q]]), np.array([[t]]))
+    np.testing.assert_allclose(actual, [[expected]], rtol=1e-13)  # rounding
 
 
 def stated_error(*acts):
@@ -95,7 +97,7 @@ def stated_error(*acts):
 
 
 @pytest.mark.parametrize(("student", "teacher"), ALL_PAIRS, ids=name)
-def test_quasi_monte_carlo_keeps_its_stated_error(student, teacher):
+def test_quasi_monte_carlo_has_stated_error(student, teacher):
     worst = {256: 0.0, QMC_POINTS: 0.0}
     for seed, (p, k, d) in enumerate([(3, 2, 5), (8, 2, 4), (6, 3, 20)]):
         W, W_star = random_weights(seed, p, k, d)
@@ -103,17 +105,17 @@ def test_quasi_monte_carlo_keeps_its_stated_error(student, teacher):
         lam, lam_star = (sobol_normals(seed, 1 << 17, d) @ X.T / np.sqrt(d) for X in (W, W_star))
         error = teacher.value(lam_star).mean(1) - student.value(lam).mean(1)
         weighted = student.slope(lam) * error[:, None]
-        want = weighted.T @ weighted / len(weighted)
+        expected = weighted.T @ weighted / len(weighted)
         for points in worst:
-            got = QuasiMonteCarlo(student, teacher, p + k, points)(o.M, o.Q, o.P)
-            worst[points] = max(worst[points], float(np.max(np.abs(got - want)) / np.max(want)))
+            actual = QuasiMonteCarlo(student, teacher, p + k, points)(o.M, o.Q, o.P)
+            worst[points] = max(worst[points], float(np.max(np.abs(actual - expected)) / np.max(expected)))
     assert worst[QMC_POINTS] < stated_error(student, teacher)
     # 16 times the points: a quarter of the error by Monte Carlo's law (measured 0.04 to 0.26)
     assert worst[QMC_POINTS] < 0.5 * worst[256]
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 6), (8, 2, 4)], ids=str)
-def test_quasi_monte_carlo_is_exact_erf_within_its_error(shape):
+def test_quasi_monte_carlo_agrees_with_exact_erf(shape):
     for seed in range(4):
         o = random_overlaps(seed, *shape)
         exact = erf_variance(o.M, o.Q, o.P)
@@ -156,7 +158,7 @@ def test_finite_d_factor_of_the_label_noise(act):
 def test_finite_d_factor_of_the_sampling_term(act):
     """A homogeneous σ of degree n: σ'σ'𝓔² has degree 4n - 2, so the factor is 1 + (4n - 2)/d."""
     o, d, degree = random_overlaps(3, 4, 2, 8), 8, {SQUARE: 2, RELU: 1}[act]
-    average, _ = variance(act, act, 4, 2)
+    average, _ = choose_variance(act, act, 4, 2)
     plain = system_of(act, act, o.P, variance=average)
     kept = system_of(act, act, o.P, variance=average, finite_d=d)
     now = Moments(plain, o.M, o.Q)

@@ -1,4 +1,4 @@
-"""Estimates: what a sweep will cost, what to think twice about, and what is refused."""
+"""Estimates: counts, costs, warnings and limits."""
 
 import math
 
@@ -11,11 +11,11 @@ from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.execution.submission import Submission
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.point import Point
-from sweep_service.planning.bundles import bundles
-from sweep_service.planning.costs import RECORDING, Calibration, SgdCost, ode_work
+from sweep_service.planning.bundles import make_bundles
+from sweep_service.planning.costs import RECORDING_WORK_CLASS, Calibration, SgdCost, ode_work_class
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.keys import Copies
+from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
@@ -33,15 +33,15 @@ def grid(**change):
     return Grid.of(SweepSpec.parse({**BASE, **change}))
 
 
-def priced(one, known):
-    """As if nothing were stored."""
+def estimate_all(one, known):
+    """Estimate a sweep of which no run is stored."""
     plan = SweepPlan(one)
-    wanted = {kind: Copies(plan.keys[kind]).unique() for kind in plan.schema.variables}
+    wanted = {kind: CopyGroups(plan.keys[kind]).first_runs() for kind in plan.schema.variables}
     return estimate(plan, wanted, sum(map(len, wanted.values())), known)
 
 
 def found(**change):
-    return priced(grid(**change), Calibration())
+    return estimate_all(grid(**change), Calibration())
 
 
 # Counts
@@ -57,11 +57,11 @@ def test_points_and_runs_are_counted():
     ("change", "runs"),
     [({"simulate": False}, 24), ({"axes": {"d": 10, "p": 2, "gamma": 0.1}}, 6), ({"seeds": 1}, 4 + 8)],
 )
-def test_only_what_is_asked_for_is_counted(change, runs):
+def test_only_requested_runs_are_counted(change, runs):
     assert found(**change).runs == runs
 
 
-def test_steps_are_those_of_every_chain_to_the_last_time():
+def test_steps_are_summed_over_chains():
     steps = sum(10.0 / (0.1 / (p * d)) for d in (10, 40) for p in (2, 8)) * 6
     assert found().sgd_steps == pytest.approx(steps, rel=1e-12)
     assert found(simulate=False).sgd_steps == 0
@@ -72,22 +72,22 @@ def test_steps_are_those_of_every_chain_to_the_last_time():
     [{}, {"observables": ["overlaps"]}, {"simulate": False}, {"axes": {**BASE["axes"], "regime": "auto"}}],
     ids=repr,
 )
-def test_bytes_are_those_of_the_arrays(change):
+def test_bytes_equal_the_size_of_the_arrays(change):
     plan = SweepPlan(grid(**change))
     variables = [variable for some in plan.schema.variables.values() for variable in some.values()]
     arrays = sum(np.zeros(variable.shape, variable.dtype).nbytes for variable in variables)
     assert found(**change).bytes == plan.schema.bytes == arrays
 
 
-def test_bytes_of_a_small_sweep_by_hand():
+def test_bytes_of_a_small_sweep_equal_a_manual_count():
     one = found(axes={"d": 10, "p": 2, "gamma": 0.1}, observables=["risk"], seeds=3)
-    # of each run: the risk at six times, seconds, steps, status
+    # for each run: the risk at six times, seconds, steps, status
     assert one.bytes == 3 * (6 * 8 + 8 + 8 + 1)
 
 
 def test_copies_are_computed_once():
     one = found(init={"kind": "informed", "shared": True}, seeds=2)
-    # the two theories know no d: half of 16 runs
+    # the two regimes do not depend on d: half of 16 runs
     assert one.copies == 8
     assert one.reused == 0
     assert one.runs == 8 + 16
@@ -95,7 +95,7 @@ def test_copies_are_computed_once():
 
 def test_stored_runs_cost_nothing():
     plan = SweepPlan(grid())
-    everything = {kind: Copies(plan.keys[kind]).unique() for kind in plan.schema.variables}
+    everything = {kind: CopyGroups(plan.keys[kind]).first_runs() for kind in plan.schema.variables}
     nothing = {kind: some[:0] for kind, some in everything.items()}
     full, half, none = (
         estimate(plan, wanted, sum(map(len, everything.values())), Calibration())
@@ -110,31 +110,29 @@ def test_stored_runs_cost_nothing():
     assert none.bytes == full.bytes
 
 
-def test_seconds_are_those_of_the_bundles():
+def test_core_seconds_equal_the_cost_of_the_bundles():
     plan = SweepPlan(grid())
-    wanted = {kind: Copies(plan.keys[kind]).unique() for kind in plan.schema.variables}
-    total = sum(bundle.cost for bundle in bundles(plan, wanted, Calibration()))
+    wanted = {kind: CopyGroups(plan.keys[kind]).first_runs() for kind in plan.schema.variables}
+    total = sum(bundle.cost for bundle in make_bundles(plan, wanted, Calibration()))
     assert found().core_seconds == pytest.approx(total, rel=1e-9)
 
 
-def test_a_slow_machine_makes_it_dearer():
+def test_slow_machine_increases_the_cost():
     slow = Calibration({"sgd/S1": 10.0, "sgd/S2": 10.0, "sgd/S3": 10.0})
-    assert priced(grid(), slow).core_seconds > 1.5 * found().core_seconds
+    assert estimate_all(grid(), slow).core_seconds > 1.5 * found().core_seconds
 
 
-def test_what_the_doctor_measures_prices_every_class_of_work(tmp_path, monkeypatch):
-    few = [(given, steps // 50, chains) for given, steps, chains in calibration.SGD]
-    monkeypatch.setattr(calibration, "SGD", few)
-    monkeypatch.setattr(calibration, "REPEATS", 1)
+def test_doctor_measures_every_class_of_work(tmp_path):
+    few = [(given, steps // 50, chains) for given, steps, chains in calibration.SGD_CASES]
     folder = DataFolder(tmp_path / "new")
     folder.put_calibration(Calibration({"of/another": 3.0}))
-    factors = calibration.measure(folder)
-    used = {ode_work(point, regime) for point in POINTS for regime in ("auto", *REGIMES)}
-    used |= {RECORDING, *(SgdCost(point, 1.0, 1).work for point in POINTS)}
+    factors = calibration.measure(folder, sgd_cases=few, repeats=1)
+    used = {ode_work_class(point, regime) for point in POINTS for regime in ("auto", *REGIMES)}
+    used |= {RECORDING_WORK_CLASS, *(SgdCost(point, 1.0, 1).work_class for point in POINTS)}
     assert used | {"of/another"} <= set(factors)
     assert all(math.isfinite(factor) and factor > 0.0 for factor in factors.values())
     assert folder.calibration().factors == factors
-    one = priced(grid(), folder.calibration())
+    one = estimate_all(grid(), folder.calibration())
     assert math.isfinite(one.core_seconds)
     assert one.core_seconds > 0.0
 
@@ -147,14 +145,14 @@ POINTS = [
 ]
 
 
-def test_the_dearest_point_is_named():
+def test_most_expensive_point_is_named():
     dearest = found().dearest
     assert (dearest["d"], dearest["p"]) == (40, 8)
     assert 0 < dearest["core_seconds"] <= found().core_seconds
 
 
-def test_an_estimate_is_plain_data():
-    content = found().content()
+def test_estimate_converts_to_a_dict():
+    content = found().to_dict()
     assert set(content) == set(Estimate.__dataclass_fields__)
     assert content["points"] == 4
 
@@ -168,40 +166,40 @@ def axes(regime="classical", **some):
 
 WARNED = [
     ("δt = 0.25 > 0.1: no guarantee", axes(d=10, p=2, gamma=5.0)),
-    ("p = 3 is no multiple of k = 2", axes(p=3)),
+    ("p = 3 is not a multiple of k = 2", axes(p=3)),
     ("gradient flow departs from SGD", axes(gamma=0.8)),
     ("mean field at p = 4", axes("mean_field")),
     ("mean field neglects the sampling term", axes("mean_field", gamma=0.8)),
     ("label noise enters as γΔ/p", {**axes("mean_field_pde"), "fixed": {"k": 2, "noise": 0.1}}),
     (
-        "label noise leaves the teacher's span",
+        "label noise moves neurons out of the teacher's span",
         {**axes("mean_field_projected"), "fixed": {"k": 2, "noise": 1}},
     ),
 ]
 
 
 @pytest.mark.parametrize(("text", "change"), WARNED)
-def test_where_a_theory_is_stretched_there_is_a_warning(text, change):
+def test_regime_outside_its_range_gives_a_warning(text, change):
     (warning,) = [one for one in found(**change).warnings if text in one]
-    assert "points" not in warning  # of a single point there is nothing to count
+    assert "points" not in warning  # a single point is not counted
 
 
 @pytest.mark.parametrize("regime", ["classical", "high_dimensional", "classical_noise"])
-def test_where_a_theory_is_at_home_there_is_no_warning(regime):
+def test_regime_within_its_range_gives_no_warning(regime):
     assert found(**axes(regime)).warnings == ()
 
 
 @pytest.mark.parametrize("regime", [["classical"], ["classical", "high_dimensional"]], ids=["one", "two"])
-def test_a_warning_says_at_how_many_points_it_holds(regime):
+def test_warning_counts_its_points(regime):
     warnings = found(**axes(regime, d=[5, 50, 100], p=2, gamma=2.0)).warnings
     (steps,) = [one for one in warnings if "δt" in one]
-    assert steps.endswith("(such at 1 of 3 points)")
+    assert steps.endswith("(at 1 of 3 points)")
 
 
-def test_warnings_that_differ_by_their_numbers_are_one():
+def test_warnings_that_differ_only_in_numbers_are_merged():
     warnings = found(**axes(p=[3, 5, 7, 8])).warnings
     (uneven,) = [one for one in warnings if "multiple" in one]
-    assert uneven.endswith("(such at 3 of 4 points)")
+    assert uneven.endswith("(at 3 of 4 points)")
 
 
 @pytest.mark.parametrize(
@@ -212,14 +210,14 @@ def test_warnings_that_differ_by_their_numbers_are_one():
         ("δt", {"d": 10, "p": 2, "gamma": 5.0}, "auto"),
     ],
 )
-def test_a_point_is_warned_about_whatever_is_computed_there(text, change, regime):
+def test_point_warnings_do_not_depend_on_the_regimes(text, change, regime):
     some = {name: value for name, value in axes(regime, **change)["axes"].items() if value is not None}
     assert any(text in one for one in found(axes=some).warnings)
 
 
-def test_a_run_of_hours_is_warned_about():
+def test_runs_of_hours_give_a_warning():
     warnings = found(axes={"d": 10**5, "p": 1000, "gamma": 0.1}, time={"max": 1e3}).warnings
-    assert any("one SGD run takes" in one and "hours" in one for one in warnings)
+    assert any("an SGD run takes" in one and "hours" in one for one in warnings)
 
 
 # Limits
@@ -231,27 +229,27 @@ ESTIMATE = Estimate(
 EXACT = {"points": 10, "runs": 100, "core_hours": 1.0, "bytes": 1000}
 
 
-def test_what_is_exactly_at_the_limits_is_accepted():
-    ESTIMATE.require(Limits(**EXACT), free_bytes=1000)
+def test_sweep_at_the_limits_is_accepted():
+    ESTIMATE.check_limits(Limits(**EXACT), free_bytes=1000)
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_what_is_beyond_a_limit_is_refused_with_its_name(name):
+def test_error_names_the_exceeded_limit(name):
     with pytest.raises(LimitExceeded) as info:
-        ESTIMATE.require(Limits(**{**EXACT, name: EXACT[name] * 0.9}), free_bytes=1000)
+        ESTIMATE.check_limits(Limits(**{**EXACT, name: EXACT[name] * 0.9}), free_bytes=1000)
     assert info.value.field == name
     assert f"must be at most {EXACT[name] * 0.9:.6g}" in info.value.allowed
     assert isinstance(info.value, InvalidInput)
 
 
-def test_a_full_disk_is_a_limit():
+def test_free_disk_space_is_a_limit():
     with pytest.raises(LimitExceeded) as info:
-        ESTIMATE.require(Limits(), free_bytes=999)
+        ESTIMATE.check_limits(Limits(), free_bytes=999)
     assert info.value.field == "bytes"
 
 
-def test_the_default_limits_accept_the_base_sweep():
-    found().require(Limits(), free_bytes=1 << 30)
+def test_default_limits_accept_the_base_sweep():
+    found().check_limits(Limits(), free_bytes=1 << 30)
 
 
 @pytest.mark.parametrize(
@@ -261,10 +259,10 @@ def test_the_default_limits_accept_the_base_sweep():
         ({"axes": {"d": {"lin": [5, 700, 696]}, "p": {"lin": [1, 300, 300]}, "gamma": 0.1}}, "points"),
     ],
 )
-def test_too_much_is_refused_before_every_run_is_looked_at(change, name, monkeypatch, tmp_path):
+def test_counts_are_checked_before_keys_and_points(change, name, monkeypatch, tmp_path):
     monkeypatch.setattr(SweepPlan, "keys", property(lambda plan: pytest.fail("keys of too many runs")))
-    monkeypatch.setattr(Grid, "points", ())  # which is not what is tested here
+    monkeypatch.setattr(Grid, "points", ())  # skips the validation of points
     submission = Submission(SweepSpec.parse({**BASE, **change}))
     with pytest.raises(LimitExceeded) as info:
-        submission.look(DataFolder(tmp_path), None, Limits())
+        submission.prepare(DataFolder(tmp_path), None, Limits())
     assert info.value.field == name

@@ -1,4 +1,4 @@
-"""Whatever arrives, a reader answers with a valid object or with `InvalidInput`, whose text stays short."""
+"""Random inputs: each gives a valid object or `InvalidInput` with a short message."""
 
 import math
 import pickle
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.errors import InvalidInput, RegimeUndefined
-from sweep_service.model.initial import GIVEN, INITS
-from sweep_service.model.parameters import names
+from sweep_service.model.initial import EXPLICIT_KINDS, INITS
+from sweep_service.model.parameters import parameter_names
 from sweep_service.model.point import Point
-from sweep_service.validation import increasing_times
+from sweep_service.validation import read_times
 
 POINT = {"d": 6, "p": 4, "k": 2, "gamma": 0.1}
 
@@ -32,7 +32,7 @@ def test_errors_pickle(error):
     ["x" * 10**6, list(range(10**5)), np.ones((999, 2)), 10**400, 10**5000],
     ids=["text", "list", "array", "400 digits", "more digits than Python prints"],
 )
-def test_a_huge_value_is_shortened(value):
+def test_huge_values_are_shortened_in_messages(value):
     with pytest.raises(InvalidInput) as info:
         Point.parse({**POINT, "gamma": value})
     assert str(info.value).startswith("gamma = ")
@@ -47,12 +47,12 @@ def nested(depth):
     return value
 
 
-READERS = [Point.parse, RegimeOptions.parse, increasing_times, lambda x: Point.parse({**POINT, "init": x})]
+READERS = [Point.parse, RegimeOptions.parse, read_times, lambda x: Point.parse({**POINT, "init": x})]
 
 
 @pytest.mark.parametrize("depth", [70, 3000])  # beyond NumPy's 64 dimensions; beyond Python's recursion limit
 @pytest.mark.parametrize("read", READERS)
-def test_deep_nesting_is_bad_input(read, depth):
+def test_deep_nesting_is_invalid_input(read, depth):
     with pytest.raises(InvalidInput):
         read(nested(depth))
 
@@ -69,13 +69,13 @@ INIT_KEYS += [name for kind in INITS.values() for name in kind.parameters]
 TEACHERS = st.dictionaries(st.sampled_from(["rho", "norms", "gram"]), GARBAGE) | GARBAGE
 STARTS = st.builds(
     lambda kind, teacher, rest: {"kind": kind, **rest, **teacher},
-    st.sampled_from([*INITS, *GIVEN]) | GARBAGE,
+    st.sampled_from([*INITS, *EXPLICIT_KINDS]) | GARBAGE,
     st.just({}) | st.builds(lambda value: {"teacher": value}, TEACHERS),
     st.dictionaries(st.sampled_from(INIT_KEYS), GARBAGE, max_size=2),
 )
 POINTS = st.builds(
     lambda change, start: {**POINT, **change, **start},
-    st.dictionaries(st.sampled_from([*names(), "init"]) | st.text(max_size=4), GARBAGE, max_size=2),
+    st.dictionaries(st.sampled_from([*parameter_names(), "init"]) | st.text(max_size=4), GARBAGE, max_size=2),
     st.just({}) | st.builds(lambda value: {"init": value}, STARTS | GARBAGE),
 )
 OPTIONS = st.dictionaries(st.sampled_from(list(RegimeOptions().content())) | st.text(max_size=4), GARBAGE)
@@ -84,7 +84,7 @@ fuzz = settings(max_examples=200, derandomize=True, deadline=None)
 
 @fuzz
 @given(POINTS | GARBAGE)
-def test_any_point_is_valid_or_refused(value):
+def test_any_point_is_valid_or_rejected(value):
     try:
         point = Point.parse(value)
     except InvalidInput:
@@ -96,16 +96,16 @@ def test_any_point_is_valid_or_refused(value):
 
 @fuzz
 @given(OPTIONS | GARBAGE)
-def test_any_options_are_valid_or_refused(value):
+def test_any_options_are_valid_or_rejected(value):
     with suppress(InvalidInput):
         assert isinstance(RegimeOptions.parse(value), RegimeOptions)
 
 
 @fuzz
 @given(st.lists(NUMBERS, max_size=4) | GARBAGE)
-def test_any_times_are_valid_or_refused(value):
+def test_any_times_are_valid_or_rejected(value):
     try:
-        times = increasing_times(value)
+        times = read_times(value)
     except InvalidInput:
         return
     assert times.ndim == 1

@@ -1,4 +1,4 @@
-"""Grids: the points of every design, and one key for all specs that mean the same."""
+"""Grids: the points of every design, and one key for equivalent specs."""
 
 import itertools
 import json
@@ -37,27 +37,27 @@ def rows(found, *names):
 # Products
 
 
-def test_a_product_has_d_p_gamma_first_and_its_points_with_the_last_axis_fastest():
+def test_product_has_d_p_gamma_first_and_the_last_axis_varies_fastest():
     found = grid(axes={"noise": [0.0, 1.0], "gamma": [0.1, 1.0], "p": 4, "d": [5, 20]})
     assert found.dims == ("d", "p", "gamma", "noise")
     assert found.shape == (2, 1, 2, 2)
     assert rows(found, *found.dims) == list(itertools.product([5, 20], [4], [0.1, 1.0], [0.0, 1.0]))
 
 
-def test_core_values_in_fixed_are_dimensions_all_the_same():
+def test_fixed_core_parameters_are_dimensions():
     found = grid(axes={"k": [1, 2]}, fixed={"d": 5, "p": 4, "gamma": 0.1})
     assert found.dims == ("d", "p", "gamma", "k")
     assert found.shape == (1, 1, 1, 2)
 
 
-def test_other_values_are_dimensions_only_where_they_are_lists():
+def test_other_parameters_are_dimensions_only_as_lists():
     assert "noise" not in grid(**axes(noise=0.5)).dims
     assert grid(**axes(noise=0.5)).fixed["noise"] == 0.5
     assert grid(**axes(noise=[0.5])).shape[-1] == 1
 
 
 @pytest.mark.parametrize("name", ["noise", "k", "activation", "teacher_activation", "init.scale"])
-def test_any_number_or_name_of_a_point_may_be_an_axis(name):
+def test_every_parameter_can_be_an_axis(name):
     values = {"k": [1, 2], "activation": ["erf", "relu"], "teacher_activation": ["erf", "relu"]}
     found = grid(fixed={} if name == "k" else {"k": 2}, **axes(**{name: values.get(name, [0.5, 1.0])}))
     first, second = found.point(0), found.point(1)
@@ -67,14 +67,14 @@ def test_any_number_or_name_of_a_point_may_be_an_axis(name):
     assert (first.d, first.p, first.gamma) == (second.d, second.p, second.gamma)
 
 
-def test_the_teacher_follows_an_axis_of_activations():
+def test_teacher_activation_follows_the_activation_axis():
     found = grid(**axes(activation=["erf", "relu"]))
     assert [point.teacher_activation.name for point in found.points] == ["erf", "relu"] * 4
 
 
 @pytest.mark.parametrize("name", ["d", "p", "k"])
 @pytest.mark.parametrize("scale", ["lin", "log"])
-def test_spaced_widths_are_rounded_and_lose_their_duplicates(name, scale):
+def test_spaced_integers_are_rounded_without_duplicates(name, scale):
     found = grid(
         fixed={} if name == "k" else {"k": 2}, axes={**BASE["axes"], "d": 20, name: {scale: [2, 6, 9]}}
     )
@@ -98,9 +98,9 @@ def test_columns_agree_with_points():
             assert found.column(name).reshape(-1).tolist() == [getattr(point, name) for point in points]
 
 
-def test_a_point_that_was_checked_before_is_not_checked_again():
+def test_validation_of_points_can_be_skipped():
     spec = SweepSpec.parse({**BASE, **axes(gamma=[0.1, -1.0])})
-    assert len(Grid.of(spec, checked=True)) == 4
+    assert len(Grid.of(spec, validate=False)) == 4
     with pytest.raises(InvalidInput):
         Grid.of(spec)
 
@@ -108,7 +108,7 @@ def test_a_point_that_was_checked_before_is_not_checked_again():
 # Axes that vary together
 
 
-def test_zipped_axes_move_together_and_multiply_the_others():
+def test_zipped_axes_vary_together_and_multiply_the_others():
     found = grid(zip=[["d", "gamma"]], axes={"d": [5, 20], "gamma": [0.1, 1.0], "p": [2, 4]})
     assert not found.is_product
     assert found.dims == ("point",)
@@ -126,7 +126,7 @@ def test_groups_of_zipped_axes_multiply_each_other():
     }
 
 
-def test_a_zipped_axis_may_repeat_a_value_as_long_as_no_point_is_repeated():
+def test_zipped_axis_may_repeat_a_value_if_no_point_is_repeated():
     found = grid(zip=[["d", "gamma"]], axes={"d": [5, 5, 20], "gamma": [0.1, 0.2, 0.1], "p": 4})
     assert rows(found, "d", "gamma") == [(5, 0.1), (5, 0.2), (20, 0.1)]
 
@@ -140,7 +140,7 @@ def scaled(d, kappa, delta, k=2, **rest):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_scalings_follow_their_powers_of_d_with_p_a_multiple_of_k(k):
+def test_scaling_follows_powers_of_d_with_p_a_multiple_of_k(k):
     d, kappa, delta = [10, 30, 100], [0.0, 0.5], [-0.5, 0.0, 1.0]
     found = scaled(d, kappa, delta, k)
     assert len(found) == 18
@@ -153,12 +153,12 @@ def test_scalings_follow_their_powers_of_d_with_p_a_multiple_of_k(k):
 
 
 @pytest.mark.parametrize(("multiple", "expected"), [("k", 16), (1, 17), (5, 15), (100, 100)])
-def test_what_p_is_a_multiple_of_can_be_said(multiple, expected):
+def test_p_multiple_of_can_be_set(multiple, expected):
     found = scaled([17], 1.0, 0.0, k=4, p0=1.0, p_multiple_of=multiple)
     assert list(found.axes["p"]) == [expected]
 
 
-def test_exponents_may_be_fixed():
+def test_exponents_can_be_fixed():
     one = grid(scaling={"p0": 8, "gamma0": 3}, axes={"d": [5, 20]}, fixed={"k": 2, "kappa": 0.5, "delta": 0})
     assert one.key == scaled([5, 20], 0.5, 0.0).key
     assert rows(one, "kappa", "delta") == [(0.5, 0.0)] * 2
@@ -180,13 +180,13 @@ TRIANGLES = st.builds(
 
 
 def written(k, change):
-    """A triangle that has room for a point, or None."""
+    """Return a triangle with at least one point, or None."""
     return None if k * (k + 1) * change["delta_t"] > change["gamma_max"] else triangle(k, **change)
 
 
 @checked
 @given(TRIANGLES)
-def test_every_point_of_a_triangle_keeps_the_step_and_the_bounds(drawn):
+def test_every_point_of_a_triangle_has_the_step_and_respects_the_bounds(drawn):
     k, change = drawn
     found = written(k, change)
     if found is None:
@@ -208,7 +208,7 @@ def test_every_point_of_a_triangle_keeps_the_step_and_the_bounds(drawn):
 
 @checked
 @given(TRIANGLES)
-def test_the_corners_of_a_triangle_are_there(drawn):
+def test_triangle_contains_its_corners(drawn):
     k, change = drawn
     found = written(k, change)
     if found is None:
@@ -222,38 +222,38 @@ def test_the_corners_of_a_triangle_are_there(drawn):
     assert largest // k in (math.floor(most / (k + 1) / k), math.floor(most / (k + 1) / k * (1 + 1e-12)))
 
 
-def test_a_triangle_of_resolution_12_has_91_points_of_which_few_are_lost():
+def test_triangle_of_resolution_12_keeps_most_of_its_91_points():
     assert len(triangle(1)) == 91
-    assert len(triangle(2)) >= 80  # p is a multiple of 2: two rows of the lattice meet
+    assert len(triangle(2)) >= 80  # p is a multiple of 2, so that two rows of the lattice coincide
     assert len(triangle(2, p_multiple_of=1)) >= 85
     assert len(triangle(2, delta_t=1e-4)) == 91
 
 
 @pytest.mark.parametrize("delta_t", [1e-4, 1e-5, 1e-6])  # 1/1e-5 is 99999.99999999999
-def test_the_corners_of_a_triangle_are_not_lost_to_rounding(delta_t):
+def test_rounding_keeps_the_corners_of_a_triangle(delta_t):
     found = triangle(1, delta_t=delta_t, d_min=100, p_min=50, resolution=2)
     assert max(found.axes["d"]) == round(1 / delta_t / 50)
 
 
-def test_the_bounds_of_a_triangle_are_those_given():
+def test_triangle_uses_the_given_bounds():
     found = triangle(4, d_min=10, p_min=8, gamma_max=2.0)
     assert min(found.axes["d"]) == 10
     assert min(found.axes["p"]) == 8
     assert max(found.axes["gamma"]) <= 2.0
 
 
-def test_no_p_of_a_triangle_is_below_the_least_one():
+def test_triangle_has_no_p_below_p_min():
     assert min(triangle(4, p_min=5).axes["p"]) >= 5
 
 
-def test_a_triangle_is_repeated_for_every_value_of_other_axes():
+def test_triangle_is_repeated_for_every_value_of_other_axes():
     one = triangle(2)
     both = grid(triangle={"delta_t": 1e-3, "resolution": 12}, axes={"noise": [0.0, 1.0]}, fixed={"k": 2})
     assert len(both) == 2 * len(one)
     assert rows(both, "d", "p", "gamma") == 2 * rows(one, "d", "p", "gamma")
 
 
-def test_a_triangle_has_its_own_bounds_for_every_k():
+def test_triangle_bounds_depend_on_k():
     both = grid(triangle={"delta_t": 1e-3, "resolution": 5}, axes={"k": [1, 3]}, fixed={})
     for k in (1, 3):
         assert min(d for d, one in rows(both, "d", "k") if one == k) == k + 1
@@ -263,7 +263,7 @@ def test_a_triangle_has_its_own_bounds_for_every_k():
 # Lists of points
 
 
-def test_listed_points_are_kept_in_their_order():
+def test_listed_points_keep_their_order():
     points = [{"d": 20, "p": 4, "gamma": 1}, {"gamma": 0.1, "d": 5, "p": 2.0}]
     found = grid(points=points, axes={"regime": "auto"})
     assert found.dims == ("point",)
@@ -271,13 +271,13 @@ def test_listed_points_are_kept_in_their_order():
     assert found.regimes == ("auto",)
 
 
-def test_a_zip_and_the_same_points_written_out_are_one_sweep():
+def test_zip_and_equal_list_of_points_have_one_key():
     zipped = grid(zip=[["d", "gamma"]], axes={"d": [5, 20], "gamma": [0.1, 1.0]}, fixed={"p": 4, "k": 2})
     listed = grid(points=[{"d": 5, "gamma": 0.1}, {"d": 20, "gamma": 1.0}], axes={}, fixed={"p": 4, "k": 2})
     assert zipped.key == listed.key
 
 
-# One meaning, one key
+# Keys
 
 RICH = {
     "name": "rich",
@@ -336,11 +336,11 @@ def rich(**change):
     ],
     ids=lambda change: repr(change)[:70],
 )
-def test_specs_that_mean_the_same_have_one_key(change):
+def test_equivalent_specs_have_one_key(change):
     assert rich(**change) == rich()
 
 
-def test_a_number_of_the_start_may_be_in_init_or_in_fixed():
+def test_init_number_may_be_in_init_or_in_fixed():
     start = {"kind": "planted", "shared": True}
     one = rich(init={**start, "epsilon": 0.3})
     assert one == rich(init=start, fixed={"init.epsilon": 0.3})
@@ -348,7 +348,7 @@ def test_a_number_of_the_start_may_be_in_init_or_in_fixed():
 
 
 def shuffled(value, order):
-    """The same mapping, with its keys in another order at every level."""
+    """Return the same mapping with its keys in another order at every level."""
     if not isinstance(value, dict):
         return value
     names = list(value)
@@ -358,13 +358,13 @@ def shuffled(value, order):
 
 @checked
 @given(st.randoms(use_true_random=False))
-def test_the_order_of_keys_is_no_part_of_a_spec(order):
+def test_order_of_keys_does_not_change_a_spec(order):
     assert Grid.of(SweepSpec.parse(shuffled(RICH, order))).key == rich()
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("design", ["points", "zip", "scaling"])
-def test_the_order_of_keys_is_no_part_of_a_design(design, seed):
+def test_order_of_keys_does_not_change_a_design(design, seed):
     change = {
         "points": {"points": [{"d": 5, "p": 4, "gamma": 0.1, "noise": 1.0}], "axes": {}},
         "zip": {
@@ -431,7 +431,7 @@ def test_every_change_of_meaning_changes_the_key():
         keys[key] = name
 
 
-def test_what_is_not_computed_is_no_part_of_the_key():
+def test_unused_options_do_not_change_the_key():
     without = {"axes": {n: v for n, v in RICH["axes"].items() if n != "regime"}}
     assert rich(**without, regime_options={"self_terms": False}) == rich(**without)
     assert rich(simulate=False, seeds={"init": 3, "repeat": 2}) == rich(simulate=False)
@@ -471,7 +471,7 @@ def specs(draw):
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(specs())
-def test_a_spec_that_went_through_json_has_the_same_key(written):
+def test_spec_has_the_same_key_after_json(written):
     spec = SweepSpec.parse(written)
     found = Grid.of(spec)
     again = SweepSpec.read(spec.model_dump_json())
@@ -481,7 +481,7 @@ def test_a_spec_that_went_through_json_has_the_same_key(written):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "spherical"])
-def test_a_dimension_that_cannot_embed_a_shared_start_is_refused_with_its_place(kind):
+def test_error_at_a_point_names_its_axis_values(kind):
     init = {"kind": kind, "shared": {"d0": 5}}
     with pytest.raises(InvalidInput, match="the rank of the shared start") as info:
         grid(**axes(d=[20, 4], gamma=0.1), init=init)

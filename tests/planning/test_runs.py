@@ -1,4 +1,4 @@
-"""Runs: a key says everything that the numbers of a run depend on, and nothing else."""
+"""Runs: numbering, and run keys of everything that the values depend on."""
 
 import itertools
 
@@ -11,9 +11,9 @@ from sweep_service import integrate
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.keys import KEY, Copies, run_keys
+from sweep_service.planning.keys import KEY_DTYPE, CopyGroups, run_keys
 from sweep_service.planning.plan import SweepPlan
-from sweep_service.planning.runs import NONE, Run, RunTable
+from sweep_service.planning.runs import NO_POSITION, Run, RunTable
 from sweep_service.planning.spec import SweepSpec
 
 BASE = {
@@ -30,7 +30,7 @@ def grid(**change):
 
 
 def labelled(found):
-    """Keys by what a run is: kind, values of its point, seed, and repeat or regime."""
+    """Return run keys by kind, values of the point, seed, and repeat or regime."""
     plan, keys = SweepPlan(found), {}
     points = [tuple(sorted({**found.fixed, **found.row(index)}.items())) for index in range(len(found))]
     sgd = itertools.product(points, found.seeds, found.repeats) if found.simulate else ()
@@ -42,7 +42,7 @@ def labelled(found):
 
 
 def keys_of(kind="ode", regime="classical", point=None, init=None, options=None, seed=0):
-    """The one key of one run."""
+    """Return the key of a single run."""
     point = {"d": 8, "p": 4, "gamma": 0.1, **(point or {})}
     fixed = {"k": 2, "noise": 0.1, **{name: point.pop(name) for name in list(point) if name not in "dpgamma"}}
     found = grid(
@@ -60,18 +60,18 @@ def test_runs_are_numbered_with_the_last_index_fastest():
     runs = plan.runs
     assert (runs.count("sgd"), runs.count("ode"), runs.total) == (48, 32, 80)
     assert [runs.table("sgd").run(row) for row in (0, 1, 3, 6, 47)] == [
-        Run("sgd", 0, NONE, 0, 0), Run("sgd", 0, NONE, 0, 1), Run("sgd", 0, NONE, 1, 0),
-        Run("sgd", 1, NONE, 0, 0), Run("sgd", 7, NONE, 1, 2),
+        Run("sgd", 0, NO_POSITION, 0, 0), Run("sgd", 0, NO_POSITION, 0, 1), Run("sgd", 0, NO_POSITION, 1, 0),
+        Run("sgd", 1, NO_POSITION, 0, 0), Run("sgd", 7, NO_POSITION, 1, 2),
     ]  # fmt: skip
     assert [runs.table("ode").run(row) for row in (0, 1, 2, 4, 31)] == [
-        Run("ode", 0, 0, 0, NONE), Run("ode", 0, 0, 1, NONE), Run("ode", 0, 1, 0, NONE),
-        Run("ode", 1, 0, 0, NONE), Run("ode", 7, 1, 1, NONE),
+        Run("ode", 0, 0, 0, NO_POSITION), Run("ode", 0, 0, 1, NO_POSITION), Run("ode", 0, 1, 0, NO_POSITION),
+        Run("ode", 1, 0, 0, NO_POSITION), Run("ode", 7, 1, 1, NO_POSITION),
     ]  # fmt: skip
-    assert {kind: keys.dtype for kind, keys in plan.keys.items()} == {"sgd": KEY, "ode": KEY}
+    assert {kind: keys.dtype for kind, keys in plan.keys.items()} == {"sgd": KEY_DTYPE, "ode": KEY_DTYPE}
 
 
 @pytest.mark.parametrize("kind", ["sgd", "ode"])
-def test_numbers_and_tables_are_each_others_inverse(kind):
+def test_numbers_and_tables_are_inverse(kind):
     runs, chance = SweepPlan(grid()).runs, np.random.default_rng(0)
     some = chance.permutation(runs.count(kind))[:17]
     table = runs.table(kind, some)
@@ -81,7 +81,7 @@ def test_numbers_and_tables_are_each_others_inverse(kind):
         assert runs.find(f"{kind}-{number}") == table.run(row)
 
 
-def test_a_table_is_cut_by_point_and_regime():
+def test_table_is_grouped_by_point_and_regime():
     table = SweepPlan(grid()).runs.table("ode")
     pieces = list(table.by_point_and_regime())
     assert [(point, regime) for point, regime, _ in pieces] == list(itertools.product(range(8), range(2)))
@@ -98,7 +98,7 @@ def test_a_table_is_cut_by_point_and_regime():
         ({"simulate": False, "seeds": {"init": 1, "repeat": 9}}, (0, 16)),
     ],
 )
-def test_there_are_no_runs_of_what_is_not_asked_for(change, counts):
+def test_only_requested_kinds_have_runs(change, counts):
     plan = SweepPlan(grid(**change))
     assert (plan.runs.count("sgd"), plan.runs.count("ode")) == counts
     assert (len(plan.keys["sgd"]), len(plan.keys["ode"])) == counts
@@ -110,7 +110,7 @@ def test_there_are_no_runs_of_what_is_not_asked_for(change, counts):
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.data())
-def test_adding_and_reordering_never_change_the_key_of_an_old_run(data):
+def test_adding_and_reordering_values_keeps_run_keys(data):
     def more(old, extra):
         return data.draw(st.permutations([*old, *data.draw(st.lists(extra, max_size=2, unique=True))]))
 
@@ -132,13 +132,13 @@ def test_adding_and_reordering_never_change_the_key_of_an_old_run(data):
     assert labelled(old).items() <= labelled(new).items()
 
 
-def test_a_run_has_the_same_key_in_every_design():
+def test_run_key_does_not_depend_on_the_design():
     product = labelled(grid(axes={"d": 8, "p": 4, "gamma": 0.1, "regime": "classical"}))
     listed = labelled(grid(points=[{"d": 8, "p": 4, "gamma": 0.1}], axes={"regime": "classical"}))
     assert product == listed
 
 
-def test_an_axis_of_a_constant_changes_no_key():
+def test_constant_axis_keeps_run_keys():
     plain = labelled(grid())
     with_axis = grid(
         axes={**BASE["axes"], "noise": [0.1, 0.2], "init.epsilon": [0.1]}, fixed={"k": 2}, init=PLANTED
@@ -155,7 +155,7 @@ PLANTED = {"kind": "planted", "shared": True}
 # SGD
 
 
-def test_keys_of_sgd_differ_for_every_point_seed_and_repeat():
+def test_sgd_keys_differ_for_every_point_seed_and_repeat():
     found = grid(axes={**BASE["axes"], "noise": [0.0, 0.1], "activation": ["erf", "relu"]}, fixed={"k": 2})
     keys = run_keys(found)["sgd"]
     assert len(np.unique(keys)) == len(keys) == 8 * 4 * 6
@@ -169,7 +169,7 @@ def test_keys_of_sgd_differ_for_every_point_seed_and_repeat():
     ],
     ids=repr,
 )  # fmt: skip
-def test_every_parameter_is_in_the_key_of_sgd(change):
+def test_every_parameter_changes_the_sgd_key(change):
     assert keys_of("sgd", point=change) != keys_of("sgd")
 
 
@@ -179,36 +179,36 @@ def test_every_parameter_is_in_the_key_of_sgd(change):
     [{"kind": "informed"}, PLANTED, {**PLANTED, "epsilon": 0.2}, {**BASE["init"], "teacher": {"rho": 0.5}}],
     ids=repr,
 )  # fmt: skip
-def test_the_start_is_in_the_key(kind, start):
+def test_start_changes_the_key(kind, start):
     assert keys_of(kind, init=start) != keys_of(kind)
 
 
 @pytest.mark.parametrize("kind", ["sgd", "ode"])
-def test_the_seed_is_in_the_key(kind):
+def test_seed_changes_the_key(kind):
     assert keys_of(kind, seed=1) != keys_of(kind, seed=0)
 
 
 @pytest.mark.parametrize("change", [{"max": 2.0}, {"min": 0.2}, {"samples": 4}, {"tail": 2}], ids=repr)
 @pytest.mark.parametrize("kind", ["sgd", "ode"])
-def test_the_times_are_in_the_key(kind, change):
+def test_times_change_the_key(kind, change):
     one, other = grid(), grid(time={**BASE["time"], **change})
     assert not np.any(run_keys(one)[kind] == run_keys(other)[kind])
 
 
 @pytest.mark.parametrize("observables", [["risk"], ["overlaps"], ["cosine", "off_diagonal_rms"]], ids=repr)
-def test_observables_are_not_in_the_key(observables):
+def test_observables_do_not_change_the_key(observables):
     assert labelled(grid(observables=observables)) == labelled(grid())
 
 
 @pytest.mark.parametrize("option", [{"finite_d_factor": True}, {"qmc_points": 64}], ids=repr)
-def test_options_of_the_theory_are_in_the_keys_of_odes_only(option):
+def test_regime_options_change_only_ode_keys(option):
     plain, changed = run_keys(grid()), run_keys(grid(regime_options=option))
     assert np.all(plain["sgd"] == changed["sgd"])
     assert not np.any(plain["ode"] == changed["ode"])
 
 
 @pytest.mark.parametrize("change", [{"gamma": 0.3}, {"noise": 0.3}, {"activation": "relu"}], ids=repr)
-def test_points_that_differ_in_their_dynamics_start_alike_and_have_their_own_keys(change):
+def test_points_with_equal_starts_and_different_dynamics_have_different_keys(change):
     base = {"d": 8, "p": 4, "gamma": 0.1, "k": 2, "noise": 0.1, "activation": "erf"}
     one, other = (
         grid(axes={"regime": "high_dimensional"}, fixed=values, init={"kind": "gaussian"}).point(0)
@@ -220,37 +220,37 @@ def test_points_that_differ_in_their_dynamics_start_alike_and_have_their_own_key
         assert keys_of(kind, "high_dimensional", change) != keys_of(kind, "high_dimensional")
 
 
-def test_weights_are_for_python_only():
-    """The same overlaps in other coordinates walk another path, and no key could tell."""
+def test_weights_are_rejected_in_a_sweep():
+    """Equal overlaps in other coordinates follow another path, which the key would not show."""
     init = {"kind": "weights", "W": np.eye(3, 5).tolist(), "W_star": np.eye(2, 5).tolist()}
     with pytest.raises(InvalidInput) as info:
         grid(axes={"d": 5, "p": 3, "gamma": 0.5}, init=init, seeds=1)
     assert info.value.field == "init.kind"
 
 
-# ODEs: what a theory does not look at is not in its key
+# ODEs: parameters that a regime does not depend on are not in its key
 
-# of d, gamma and noise: what a regime must not look at, and what it must
+# among d, gamma and noise: those that a regime must not depend on, and those that it must
 ONCE = {
     "classical": ({"d", "gamma", "noise"}, set()),
     "classical_noise": ({"d"}, {"gamma", "noise"}),
     "high_dimensional": ({"d"}, {"gamma", "noise"}),
     "mean_field": (set(), {"d", "gamma", "noise"}),
     "mean_field_high_dimensional": ({"d"}, {"gamma", "noise"}),
-    "mean_field_projected": ({"d"}, set()),  # q ≡ 0: there is no D and nothing that noise could move
+    "mean_field_projected": ({"d"}, set()),  # q ≡ 0: no D, and noise has no effect
     "mean_field_pde": (set(), {"d"}),
     "auto": (set(), {"d", "gamma", "noise"}),
 }
 OTHER = {"d": 12, "gamma": 0.2, "noise": 0.2}
 
 
-def test_every_regime_is_named_here():
+def test_table_of_dependencies_names_every_regime():
     assert set(ONCE) == {"auto", *REGIMES}
 
 
 @pytest.mark.parametrize("regime", ONCE)
 @pytest.mark.parametrize("name", OTHER)
-def test_a_theory_is_computed_once_over_what_it_does_not_look_at(regime, name):
+def test_regime_is_computed_once_over_ignored_parameters(regime, name):
     same = keys_of(regime=regime, point={name: OTHER[name]}) == keys_of(regime=regime)
     ignored, needed = ONCE[regime]
     assert same or name not in ignored
@@ -258,7 +258,7 @@ def test_a_theory_is_computed_once_over_what_it_does_not_look_at(regime, name):
 
 
 @pytest.mark.parametrize("regime", ONCE)
-def test_a_start_that_is_drawn_for_each_d_is_never_shared(regime):
+def test_starts_drawn_for_each_d_are_not_shared(regime):
     init = {"kind": "gaussian"}
     assert keys_of(regime=regime, init=init) != keys_of(regime=regime, init=init, point={"d": 12})
 
@@ -270,12 +270,12 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("regime", [name for name, (ignored, _) in ONCE.items() if "d" in ignored])
-def test_given_overlaps_are_one_start_for_all_d(regime):
+def test_given_overlaps_are_one_start_for_every_d(regime):
     found = grid(axes={"d": [8, 12, 40], "p": 3, "gamma": [0.1, 0.2], "regime": regime}, init=GIVEN, seeds=1)
     keys = {kind: keys.reshape(3, 2) for kind, keys in run_keys(found).items()}
     assert np.all(keys["ode"] == keys["ode"][0])
     assert len(np.unique(keys["sgd"])) == 6
-    if regime == "mean_field_projected":  # which is for starts in the teacher's span
+    if regime == "mean_field_projected":  # defined only for starts in the span of the teacher
         return
     one, other = (
         integrate(found.point(index), times=[0.0, 2.0], regime=regime, overlaps=True) for index in (0, 4)
@@ -285,32 +285,32 @@ def test_given_overlaps_are_one_start_for_all_d(regime):
 
 
 @pytest.mark.parametrize("name", ["M", "Q", "P"])
-def test_every_given_overlap_is_in_the_key(name):
+def test_every_given_overlap_changes_the_key(name):
     changed = {**GIVEN, name: (1.01 * np.array(GIVEN[name])).tolist()}
     for kind in ("sgd", "ode"):
         assert keys_of(kind, point={"p": 3}, init=changed) != keys_of(kind, point={"p": 3}, init=GIVEN)
 
 
 @pytest.mark.parametrize("regime", ["high_dimensional", "classical_noise", "mean_field_high_dimensional"])
-def test_the_finite_d_factor_brings_d_into_the_key(regime):
+def test_finite_d_factor_adds_d_to_the_key(regime):
     option = {"finite_d_factor": True}
     assert keys_of(regime=regime, options=option) != keys_of(regime=regime, options=option, point={"d": 12})
 
 
 @pytest.mark.parametrize("regime", ONCE)
 @pytest.mark.parametrize("change", [{"p": 6}, {"k": 1}, {"activation": "relu"}], ids=repr)
-def test_every_theory_looks_at_widths_and_activations(regime, change):
+def test_every_regime_depends_on_widths_and_activations(regime, change):
     assert keys_of(regime=regime, point=change) != keys_of(regime=regime)
 
 
-def test_regimes_have_keys_of_their_own():
+def test_regimes_have_different_keys():
     assert len({keys_of(regime=regime) for regime in ONCE}) == len(ONCE)
 
 
 @pytest.mark.parametrize("finite_d", [False, True])
 @pytest.mark.parametrize("name", OTHER)
 @pytest.mark.parametrize("regime", REGIMES)
-def test_equal_keys_of_a_theory_mean_equal_numbers(regime, name, finite_d):
+def test_equal_ode_keys_mean_equal_values(regime, name, finite_d):
     options = {"finite_d_factor": finite_d}
     base = {"d": 8, "p": 4, "gamma": 0.1, "k": 2, "noise": 0.1, "init": BASE["init"]}
     one, other = (
@@ -329,28 +329,26 @@ def test_equal_keys_of_a_theory_mean_equal_numbers(regime, name, finite_d):
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.integers(0, 6), max_size=30), st.randoms(use_true_random=False))
-def test_copies_reach_every_run_exactly_once(names, order):
-    keys = np.array([bytes([name]) * 16 for name in names], dtype=KEY)
-    copies = Copies(keys)
-    first = copies.unique()
+def test_copies_cover_every_run_exactly_once(names, order):
+    keys = np.array([bytes([name]) * 16 for name in names], dtype=KEY_DTYPE)
+    copies = CopyGroups(keys)
+    first = copies.first_runs()
     assert first.tolist() == sorted({names.index(name) for name in names})
     rows, numbers = copies.expand(first)
     assert sorted(numbers.tolist()) == list(range(len(names)))
     assert [names[first[row]] for row in rows] == [names[number] for number in numbers]
 
-    some = np.array(
-        order.sample(first.tolist(), len(first) // 2), dtype=np.int64
-    )  # any of them, in any order
+    some = np.array(order.sample(first.tolist(), len(first) // 2), dtype=np.int64)  # any subset in any order
     rows, numbers = copies.expand(some)
     assert [names[some[row]] for row in rows] == [names[number] for number in numbers]
     wanted = {names[number] for number in some}
     assert sorted(numbers.tolist()) == [number for number, name in enumerate(names) if name in wanted]
 
 
-def test_copies_of_a_theory_without_d_are_computed_once():
+def test_copies_of_a_regime_without_d_are_computed_once():
     keys = run_keys(grid())["ode"]
-    # classical: p and seed; high_dimensional: gamma as well; neither knows d
-    assert len(Copies(keys).unique()) == 2 * 2 + 2 * 2 * 2
-    rows, numbers = Copies(keys).expand(Copies(keys).unique())
+    # classical: p and seed; high_dimensional: gamma as well; neither depends on d
+    assert len(CopyGroups(keys).first_runs()) == 2 * 2 + 2 * 2 * 2
+    rows, numbers = CopyGroups(keys).expand(CopyGroups(keys).first_runs())
     assert sorted(numbers.tolist()) == list(range(32))
-    assert np.all(keys[Copies(keys).unique()][rows] == keys[numbers])
+    assert np.all(keys[CopyGroups(keys).first_runs()][rows] == keys[numbers])

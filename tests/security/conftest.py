@@ -1,19 +1,20 @@
-"""What strangers try, against a real service on a socket."""
+"""Attacks on a real service."""
 
 import pytest
 
 from tests.api.conftest import no_settings_from_outside, no_waiting_for_the_disk  # noqa: F401
-from tests.api.served import TINY, serving
+from tests.api.served import serving
+from tests.specs import TINY_SPEC
 
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
-    """Without a lock on its door; nobody changes how it is."""
-    with serving(tmp_path_factory.mktemp("service")) as found:
-        yield found
+    """A service without tokens, which tests do not change."""
+    with serving(tmp_path_factory.mktemp("service")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
-def sweep(service):
+def sweep_id(service):
     """The id of a completed sweep."""
-    return service.done(TINY)
+    return service.complete(TINY_SPEC)

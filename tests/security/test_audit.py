@@ -1,4 +1,4 @@
-"""`make audit` against a service of vulnerabilities that knows what the test says."""
+"""`make audit` with a vulnerability database that the test controls."""
 
 import http.server
 import json
@@ -60,25 +60,25 @@ def audit(folder, port, **environment):
 
 
 @pytest.mark.slow
-def test_a_vulnerability_fails(known, tmp_path):
+def test_known_vulnerability_fails(known, tmp_path):
     known.known = {"beta": [FLAW]}
     done = audit(tmp_path, known.server_port)
     assert done.returncode == 1, done.stderr
-    assert done.stdout == "beta 2.0: TEST-2026-1, mended in 2.1: it lets strangers in\n"
+    assert done.stdout == "beta 2.0: TEST-2026-1, fixed in 2.1: it lets strangers in\n"
 
 
 @pytest.mark.slow
-def test_none_is_said(known, tmp_path):
+def test_success_is_reported(known, tmp_path):
     done = audit(tmp_path, known.server_port, CI="true")
-    assert (done.returncode, done.stdout) == (0, "no known vulnerability in 2 packages\n")
+    assert (done.returncode, done.stdout) == (0, "no known vulnerabilities in 2 packages\n")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("environment", "code"), [({}, 0), ({"CI": "true"}, 1)])
-def test_who_cannot_ask_is_told_so(known, tmp_path, environment, code):
+def test_unreachable_database_is_reported(known, tmp_path, environment, code):
     known.status = 500
     for port in (free_port(), known.server_port):
         done = audit(tmp_path, port, **environment)
         assert done.returncode == code, done.stderr
-        assert done.stderr.startswith("AUDIT NOT DONE: nothing of requirements.lock could be audited")
+        assert done.stderr.startswith("AUDIT NOT DONE: requirements.lock could not be audited")
         assert "no known" not in done.stdout

@@ -1,4 +1,4 @@
-"""Small things that become large, or are not what they seem: archives, bodies, specs."""
+"""Small inputs that expand or are malformed: archives, bodies, specs."""
 
 import gzip
 import io
@@ -15,20 +15,21 @@ import numpy as np
 import pytest
 
 from sweep_service.errors import Damaged, InvalidInput
-from sweep_service.numerics.npz import arrays_in
+from sweep_service.numerics.npz import read_arrays
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators.checkpoint import unpack
 from sweep_service.store.parts import Part
-from tests.api.served import JSON, SMALL, TINY, YAML, assert_problem
+from tests.api.served import JSON, YAML, assert_problem
+from tests.specs import SMALL_SPEC, TINY_SPEC
 
 ROOT = Path(__file__).resolve().parents[2]
-MILLIONS = 100 << 20  # bytes that must never be there
+MANY_BYTES = 100 << 20  # must never be allocated
 
 
 def header(shape, kind="<f8"):
-    """What stands before the values of an array in a file."""
+    """Return the header of an array file."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
     return file.getvalue()
@@ -36,14 +37,14 @@ def header(shape, kind="<f8"):
 
 def archive(*members, compression=zipfile.ZIP_STORED):
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as found:
+    with zipfile.ZipFile(file, "w", compression) as result:
         for name, content in members:
-            found.writestr(name, content)
+            result.writestr(name, content)
     return file.getvalue()
 
 
 def overlapping(size, copies):
-    """One member, of which the directory speaks many times."""
+    """Return an archive whose directory lists one member many times."""
     plain = archive(("a.npy", header((size,), "|u1") + bytes(size)))
     begin, end = plain.index(b"PK\x01\x02"), plain.index(b"PK\x05\x06")
     entry, tail = plain[begin:end], bytearray(plain[end:])
@@ -53,20 +54,20 @@ def overlapping(size, copies):
 
 
 class Trap:
-    """What runs a command when it is unpickled."""
+    """An object that runs a command when it is unpickled."""
 
     def __reduce__(self):
         return os.mkdir, ("trapped",)
 
 
 def trap():
-    """An array of objects, which NumPy would unpickle if it were let to."""
+    """Return an array of objects, which NumPy would unpickle if allowed."""
     return header((1,), "|O") + pickle.dumps(np.array([Trap()], dtype=object))
 
 
 ARCHIVES = {
     "compressed": lambda: archive(
-        ("failures.npy", header((MILLIONS,), "|u1") + bytes(MILLIONS)), compression=zipfile.ZIP_DEFLATED
+        ("failures.npy", header((MANY_BYTES,), "|u1") + bytes(MANY_BYTES)), compression=zipfile.ZIP_DEFLATED
     ),
     "compressed otherwise": lambda: archive(("failures.npy", header((9,))), compression=zipfile.ZIP_LZMA),
     "overlapping": lambda: overlapping(1 << 20, 1000),
@@ -87,7 +88,7 @@ ARCHIVES = {
 
 
 def memory():
-    """The most that this process has had, in bytes."""
+    """Return the peak memory of this process in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return 1024 * int(line.split()[1])
@@ -95,11 +96,11 @@ def memory():
 
 
 def try_all():
-    """In a process of its own: what each is refused with, and how much more memory there was than before."""
-    plan, found = SweepPlan(Grid.of(SweepSpec.parse(SMALL))), {}
+    """In its own process: return the error of each archive, and the increase of the peak memory."""
+    plan, found = SweepPlan(Grid.of(SweepSpec.parse(SMALL_SPEC))), {}
     for name, make in ARCHIVES.items():
         content = make()
-        Path("/proc/self/clear_refs").write_text("5")  # the most begins again
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
         before = memory()
         try:
             Part.unpack(content, plan)
@@ -113,9 +114,9 @@ def try_all():
 
 
 @pytest.mark.parametrize("name", [name for name in ARCHIVES if name != "compressed"])
-def test_what_is_no_archive_of_ours_is_refused(tmp_path, monkeypatch, name):
+def test_invalid_archives_are_rejected(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    content, plan = ARCHIVES[name](), SweepPlan(Grid.of(SweepSpec.parse(SMALL)))
+    content, plan = ARCHIVES[name](), SweepPlan(Grid.of(SweepSpec.parse(SMALL_SPEC)))
     with pytest.raises(Damaged):
         Part.unpack(content, plan)
     with pytest.raises(InvalidInput):
@@ -123,11 +124,11 @@ def test_what_is_no_archive_of_ours_is_refused(tmp_path, monkeypatch, name):
     assert list(tmp_path.iterdir()) == []  # nothing was unpickled, or written
 
 
-def test_a_bomb_is_not_opened():
+def test_archive_bomb_is_not_opened():
     content = archive(("failures.npy", bytes(20 << 20)), compression=zipfile.ZIP_DEFLATED)
     tracemalloc.start()
     with pytest.raises(ValueError, match="compressed"):
-        arrays_in(content)
+        read_arrays(content)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2 << 20
@@ -135,32 +136,32 @@ def test_a_bomb_is_not_opened():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="memory is read in /proc")
-def test_archives_that_are_none_are_refused_before_they_fill_the_memory(tmp_path):
+def test_invalid_archives_are_rejected_before_using_memory(tmp_path):
     code = "from tests.security.test_bombs import try_all; try_all()"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=100,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert list(found) == list(ARCHIVES)
-    for name, (part, part_bytes, checkpoint, checkpoint_bytes) in found.items():
+    content = json.loads(done.stdout)
+    assert list(content) == list(ARCHIVES)
+    for name, (part, part_bytes, checkpoint, checkpoint_bytes) in content.items():
         assert (part, checkpoint) == ("Damaged", "InvalidInput"), name
         assert max(part_bytes, checkpoint_bytes) < 60 << 20, name
     assert list(tmp_path.iterdir()) == []  # nothing was unpickled, or written
 
 
-def test_what_we_write_is_read():
+def test_own_archives_are_read():
     file = io.BytesIO()
     np.savez(file, a=np.arange(5), b=np.empty((0, 3)), c=np.array("word"))
-    found = arrays_in(file.getvalue())
-    assert found["a"].tolist() == [0, 1, 2, 3, 4]
-    assert (found["b"].shape, str(found["c"])) == ((0, 3), "word")
+    result = read_arrays(file.getvalue())
+    assert result["a"].tolist() == [0, 1, 2, 3, 4]
+    assert (result["b"].shape, str(result["c"])) == ((0, 3), "word")
 
 
 @pytest.mark.parametrize("numbers", [np.array([0.0]), np.array([np.nan]), np.array([[0]]), np.array([10**6])])
-def test_numbers_of_runs_that_are_none(numbers):
-    plan = SweepPlan(Grid.of(SweepSpec.parse(SMALL)))
+def test_invalid_run_numbers_are_rejected(numbers):
+    plan = SweepPlan(Grid.of(SweepSpec.parse(SMALL_SPEC)))
     values = {
         name: np.zeros((len(numbers), *variable.run_shape), variable.dtype)
         for name, variable in plan.schema.variables["sgd"].items()
@@ -172,16 +173,16 @@ def test_numbers_of_runs_that_are_none(numbers):
 # ---- bodies
 
 
-def test_a_body_is_never_expanded(service):
-    """So none becomes larger than what was counted when it came."""
-    bomb = gzip.compress(json.dumps(TINY).encode() + b" " * (10 << 20))
+def test_compressed_body_is_never_expanded(service):
+    """So no body exceeds the size that was counted on arrival."""
+    bomb = gzip.compress(json.dumps(TINY_SPEC).encode() + b" " * (10 << 20))
     for encoding in ("gzip", "deflate", "br", "zstd", "gzip, gzip", "identity"):
         for kind in (JSON, YAML):
             headers = {**kind, "Content-Encoding": encoding}
             assert_problem(service.post("/v1/estimate", content=bomb, headers=headers), 422)
 
 
-# ---- specs, from a file
+# ---- spec files
 
 SPECS = {
     "merges": "a: &a {b: 1}\nc: {<<: *a}\n",
@@ -204,11 +205,11 @@ SPECS = {
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_spec_in_a_file_is_refused_in_a_line(tmp_path, monkeypatch, name):
+def test_invalid_spec_file_gives_one_line_error(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     Path("spec.yaml").write_bytes(SPECS[name].encode("utf-8", "surrogatepass"))
     with pytest.raises(InvalidInput) as caught:
         Grid.of(SweepSpec.load("spec.yaml"))
     assert len(str(caught.value)) < 1000
     assert str(caught.value).isprintable()
-    assert [path.name for path in tmp_path.iterdir()] == ["spec.yaml"]  # no command of it was run
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.yaml"]  # none of its commands was run

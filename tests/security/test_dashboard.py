@@ -1,4 +1,4 @@
-"""The way to the dashboard leads there, and nowhere else."""
+"""The proxy of the dashboard reaches the dashboard only."""
 
 import http.server
 import threading
@@ -16,8 +16,8 @@ from tests.security.wire import get, status, talk
 TOKEN = "open-sesame-4711"
 
 
-class Board(http.server.BaseHTTPRequestHandler):
-    """Says who it is, and remembers what it was asked."""
+class StatusCache(http.server.BaseHTTPRequestHandler):
+    """Returns its name and records requests."""
 
     def do_GET(self):
         self.server.seen.append((self.path, dict(self.headers)))
@@ -34,8 +34,8 @@ class Board(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def board(name):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Board) as server:
+def fake_dashboard(name):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), StatusCache) as server:
         server.name, server.seen, server.leads_to = name, [], ""
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -48,9 +48,12 @@ def board(name):
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    with board(b"the dashboard") as there, serving(tmp_path_factory.mktemp("shown"), tokens=TOKEN) as service:
-        service.executor.dashboard = f"http://127.0.0.1:{there.server_port}/status"
-        service.board = there
+    with (
+        fake_dashboard(b"the dashboard") as dashboard,
+        serving(tmp_path_factory.mktemp("shown"), tokens=TOKEN) as service,
+    ):
+        service.executor.dashboard = f"http://127.0.0.1:{dashboard.server_port}/status"
+        service.fake_dashboard = dashboard
         yield service
 
 
@@ -58,24 +61,25 @@ def ask(service, path, *headers):
     return talk(service, get(path, f"Authorization: Bearer {TOKEN}", *headers))
 
 
-def test_no_path_leads_to_another_host(shown):
-    with board(b"another") as other:
-        there = f"127.0.0.1:{other.server_port}"
+def test_no_path_reaches_another_host(shown):
+    with fake_dashboard(b"another") as other:
+        address = f"127.0.0.1:{other.server_port}"
         for path in (
-            f"/{there}/", f"//{there}/", f"http://{there}/", f"http:%2f%2f{there}%2f", f"@{there}/",
-            f":80@{there}/", f"%40{there}/", f"\\{there}/", f"..//{there}/", f"..%2f..%2f@{there}/",
-            f"status?url=http://{there}/", f"%0d%0aHost:%20{there}", f"x%20HTTP/1.1%0d%0aHost:%20{there}",
-            f"proxy/{there}/status", f"%23@{there}/", f"%3f@{there}/", f";@{there}/", f"%00@{there}/",
+            f"/{address}/", f"//{address}/", f"http://{address}/", f"http:%2f%2f{address}%2f", f"@{address}/",
+            f":80@{address}/", f"%40{address}/", f"\\{address}/", f"..//{address}/", f"..%2f..%2f@{address}/",
+            f"status?url=http://{address}/", f"%0d%0aHost:%20{address}",
+            f"x%20HTTP/1.1%0d%0aHost:%20{address}", f"proxy/{address}/status", f"%23@{address}/",
+            f"%3f@{address}/", f";@{address}/", f"%00@{address}/",
             "x" * 70_000,
         ):  # fmt: skip
-            before = len(shown.board.seen)
+            before = len(shown.fake_dashboard.seen)
             answer = ask(shown, f"/dask/{path}")
             assert b"another" not in answer, path
             assert status(answer) in (200, 302, 400, 404), path[:80]
-            for _, headers in shown.board.seen[before:]:
-                assert headers["Host"] == f"127.0.0.1:{shown.board.server_port}", path
+            for _, headers in shown.fake_dashboard.seen[before:]:
+                assert headers["Host"] == f"127.0.0.1:{shown.fake_dashboard.server_port}", path
         assert other.seen == []
-        before = len(shown.board.seen)
+        before = len(shown.fake_dashboard.seen)
         for path in (
             "proxy",
             "proxy/80/there/x",
@@ -84,7 +88,7 @@ def test_no_path_leads_to_another_host(shown):
             "proxy%2f80%2fthere",
         ):
             assert status(ask(shown, f"/dask/{path}")) == 404, path
-        assert len(shown.board.seen) == before  # by which a scheduler leads to other machines
+        assert len(shown.fake_dashboard.seen) == before  # the scheduler's own proxy is not reachable
 
 
 @pytest.mark.parametrize(
@@ -99,35 +103,35 @@ def test_no_path_leads_to_another_host(shown):
         "http://[",
     ],
 )
-def test_the_dashboard_sends_nobody_elsewhere(shown, where):
-    shown.board.leads_to = where
+def test_redirects_of_dashboard_stay_on_service(shown, where):
+    shown.fake_dashboard.leads_to = where
     try:
         answer = ask(shown, "/dask/status")
     finally:
-        shown.board.leads_to = ""
+        shown.fake_dashboard.leads_to = ""
     locations = [line for line in answer.split(b"\r\n") if line.lower().startswith(b"location:")]
     assert (status(answer), len(locations)) in ((302, 1), (503, 0))
     assert all(line.split(b": ")[1].startswith(b"/dask/") for line in locations)
 
 
-def test_the_dashboard_is_told_no_secrets(shown):
+def test_dashboard_receives_no_secrets(shown):
     ask(shown, "/dask/status", f"Cookie: {COOKIE}=1.2; other=x", "Origin: http://localhost")
-    path, headers = shown.board.seen[-1]
+    path, headers = shown.fake_dashboard.seen[-1]
     assert path.rstrip("?") == "/status"
     assert TOKEN not in str(headers)
     assert not {name.lower() for name in headers} & {"authorization", "cookie", "origin"}
 
 
-def test_a_websocket_leads_to_the_dashboard_alone(tmp_path):
+def test_websocket_reaches_only_dashboard(tmp_path):
     seen = []
 
     def heard(socket):
         seen.append((socket.request.path, dict(socket.request.headers.raw_items())))
         socket.send("the dashboard")
 
-    with serve(heard, "127.0.0.1", 0) as there, serving(tmp_path, tokens=TOKEN) as service:
-        threading.Thread(target=there.serve_forever, daemon=True).start()
-        port = there.socket.getsockname()[1]
+    with serve(heard, "127.0.0.1", 0) as server, serving(tmp_path, tokens=TOKEN) as service:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.socket.getsockname()[1]
         service.executor.dashboard = f"http://127.0.0.1:{port}/status"
         base = service.url.replace("http", "ws", 1)
         for path in (
@@ -140,8 +144,8 @@ def test_a_websocket_leads_to_the_dashboard_alone(tmp_path):
                 suppress(InvalidStatus),
                 connect(f"{base}/dask/{path}", additional_headers=headers) as socket,
             ):
-                assert socket.recv(timeout=20) == "the dashboard"  # or it leads nowhere
-        there.shutdown()
+                assert socket.recv(timeout=20) == "the dashboard"  # otherwise it is closed
+        server.shutdown()
     assert seen[0][0] == "/status/ws"
     assert not [path for path, _ in seen if "proxy" in path]
     for path, headers in seen:

@@ -1,4 +1,4 @@
-"""The threat model is as true as the tests it names: they must be there."""
+"""The threat model in docs/security.md names existing tests."""
 
 import re
 from pathlib import Path
@@ -11,23 +11,23 @@ NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT)))
 
 
 @pytest.mark.parametrize("path", sorted({path for path, _ in NAMED}))
-def test_the_tests_that_are_named_are_there(path):
+def test_named_tests_exist(path):
     content = (ROOT / path).read_text("utf-8")
     for name in (name for file, name in NAMED if file == path):
         assert re.search(rf"^ *def {name}\(", content, re.MULTILINE), name
 
 
-def test_every_line_of_defence_names_one():
+def test_every_defence_names_a_test():
     rows = [line for line in TEXT.splitlines() if line.startswith("| ") and line.count("|") == 4]
     body = [row for row in rows if not row.endswith(("| shown by |", "| trusted with |"))]
     defended = [row for row in body if "`tests/" in row]
     assert len(defended) > 20
     assert len(NAMED) > 40
-    who = TEXT.split("## HTTP\n")[0]
-    assert [row for row in body if row not in who] == defended
+    introduction = TEXT.split("## HTTP\n")[0]
+    assert [row for row in body if row not in introduction] == defended
 
 
-def test_every_test_of_security_is_of_a_claim():
-    """A file of tests that the model does not name is one it has forgotten."""
+def test_every_security_test_file_is_named():
+    """The model names every file of security tests."""
     files = {f"tests/security/{path.name}" for path in (ROOT / "tests" / "security").glob("test_*.py")}
     assert files - {path for path, _ in NAMED} == {"tests/security/test_model.py"}

@@ -1,4 +1,4 @@
-"""Paths that lead elsewhere, on every route that takes a part of one."""
+"""Path traversal, on every route with a path parameter."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
-from tests.api.served import TINY
 from tests.api.test_security import routes
 from tests.security.wire import get, status, talk
+from tests.specs import TINY_SPEC
 
 SECRET = "nobody-may-read-this"
 STEPS = ["../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..\\", "..%252f", "..%c0%af", "....//", "..;/"]
@@ -23,17 +23,17 @@ ELSEWHERE = [
 
 @pytest.fixture(scope="module")
 def surroundings(service):
-    """Things in the data folder that are nobody's, and links to them."""
+    """Foreign files in the data folder, and links to them."""
     root = Path(service.folder.root)
     for place in (root, root / "sweeps", root.parent):
         (place / "secret").write_text(SECRET)
     (root / "sweeps" / "link").symlink_to(root / "secret")
     (root / "sweeps" / "20260101-000000-00000000.zarr").symlink_to(root)
-    (root / "sweeps" / "20260101-000000-00000000.json").write_text(json.dumps(TINY))
+    (root / "sweeps" / "20260101-000000-00000000.json").write_text(json.dumps(TINY_SPEC))
 
 
 def doors(app):
-    """(method, path, name of what is filled in) of each route, for each of its parts in turn."""
+    """Return (method, path, parameter) for each parameter of each route."""
     for route in routes(app.routes):
         if isinstance(route, APIRoute):
             for name in re.findall(r"\{(\w+)(?::\w+)?\}", route.path):
@@ -41,12 +41,12 @@ def doors(app):
                     yield method, route.path, name
 
 
-def test_no_route_leads_out_of_the_store(service, sweep, surroundings):
+def test_no_route_leaves_the_store(service, sweep_id, surroundings):
     asked = []
     for method, path, name in doors(service.app):
         for word in [*ELSEWHERE, "20260101-000000-00000000"]:
             filled = re.sub(rf"\{{{name}(:\w+)?\}}", lambda _, word=word: word, path)
-            filled = re.sub(r"\{id\}", sweep, filled)
+            filled = re.sub(r"\{id\}", sweep_id, filled)
             filled = re.sub(r"\{\w+(:\w+)?\}", "curves", filled)
             asked.append((method, filled))
     assert len(asked) > 500
@@ -63,7 +63,7 @@ def test_no_route_leads_out_of_the_store(service, sweep, surroundings):
             assert code < 500 or (code == 503 and path.startswith("/dask")), (method, path, answer[:300])
             for word in (SECRET.encode(), b"root:x", b"SQLite format"):
                 assert word not in answer, (method, path)
-    assert service.get(f"/v1/sweeps/{sweep}").json()["state"] == "completed"
+    assert service.get(f"/v1/sweeps/{sweep_id}").json()["state"] == "completed"
     root = Path(service.folder.root)
-    assert (root / "secret").read_text() == SECRET  # nor was anything removed
+    assert (root / "secret").read_text() == SECRET  # and nothing was removed
     assert (root / "ledger.sqlite").exists()

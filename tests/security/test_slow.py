@@ -1,4 +1,4 @@
-"""Who sends a byte a minute, sends without end, or never reads: nobody else waits for him."""
+"""Clients that send slowly or endlessly, or never read, do not delay others."""
 
 import json
 import os
@@ -11,16 +11,18 @@ from contextlib import suppress
 import pytest
 
 import sweep_service.api.serve as serve
-from sweep_service.api import connection_limits, security
-from tests.api.served import JSON, TINY, another, assert_problem, gated, serving, until
+from sweep_service.api import connection_limits
+from sweep_service.api.rate_limit import ClientLimits
+from tests.api.served import JSON, assert_problem, gated, serving, until
 from tests.security.wire import get, line_to, rest_of, status, talk
+from tests.specs import TINY_SPEC, distinct_spec
 
-BODY = json.dumps(TINY).encode()
+BODY = json.dumps(TINY_SPEC).encode()
 POST = b"POST /v1/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 def drip(line, pieces, pause):
-    """One after the other, until the other side has had enough; the time that took."""
+    """Send pieces with pauses until the connection is closed; return the elapsed seconds."""
     began = clock.monotonic()
     for piece in pieces:
         try:
@@ -33,19 +35,21 @@ def drip(line, pieces, pause):
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
-    """A service that waits for tenths of seconds where others wait for minutes."""
+    """A service with timeouts of tenths of seconds instead of minutes."""
+    limits = ClientLimits(body_chunk_seconds=0.3, body_seconds=0.6)
     with pytest.MonkeyPatch.context() as patch:
-        for place, name, seconds in (
-            (security, "BETWEEN", 0.3), (security, "WHOLE", 0.6), (connection_limits, "HEAD_SECONDS", 0.4),
-            (connection_limits, "MESSAGE_SECONDS", 3.0), (connection_limits, "STALLED_SECONDS", 0.4),
-        ):  # fmt: skip
-            patch.setattr(place, name, seconds)
-        with serving(tmp_path_factory.mktemp("hasty"), executor=gated) as found:
-            yield found
+        for name, seconds in (
+            ("HEADERS_TIMEOUT_SECONDS", 0.4),
+            ("REQUEST_TIMEOUT_SECONDS", 3.0),
+            ("WRITE_TIMEOUT_SECONDS", 0.4),
+        ):
+            patch.setattr(connection_limits, name, seconds)
+        with serving(tmp_path_factory.mktemp("hasty"), executor=gated, client_limits=limits) as service:
+            yield service
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: %d\r\n" % len(BODY), b"Transfer-Encoding: chunked\r\n"])
-def test_a_body_that_does_not_come_is_not_waited_for(hasty, length):
+def test_missing_body_times_out(hasty, length):
     with line_to(hasty) as line:
         line.sendall(POST + length + b"\r\n")
         answer = rest_of(line)
@@ -54,29 +58,29 @@ def test_a_body_that_does_not_come_is_not_waited_for(hasty, length):
     assert b"connection: close" in answer.lower()
 
 
-def test_a_body_that_comes_byte_by_byte_has_an_end(hasty):
+def test_slow_body_times_out(hasty):
     with line_to(hasty) as line:
         line.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(BODY))
-        drip(line, [b" "] * 12, 0.1)  # each in time for the last one
+        drip(line, [b" "] * 12, 0.1)  # each within the timeout between chunks
         answer = rest_of(line)
-    assert answer == b"" or status(answer) == 408  # it may be gone before it is read
+    assert answer == b"" or status(answer) == 408  # the connection may be reset before it is read
     assert hasty.get("/healthz").status_code == 200
 
 
-def test_a_body_in_a_few_pieces_is_welcome(hasty, monkeypatch):
-    for name in ("BETWEEN", "WHOLE"):  # as many as a busy machine may need
-        monkeypatch.setattr(security, name, 30.0)
+def test_body_in_several_chunks_is_accepted(hasty, tmp_path):
+    limits = ClientLimits(body_chunk_seconds=30.0, body_seconds=30.0)  # enough for a busy machine
 
     def pieces():
         for at in range(0, len(BODY), 50):
             yield BODY[at : at + 50]
             clock.sleep(0.05)
 
-    assert hasty.post("/v1/estimate", content=pieces(), headers=JSON).json()["runs"] == 4
+    with serving(tmp_path, executor=gated, client_limits=limits) as service:
+        assert service.post("/v1/estimate", content=pieces(), headers=JSON).json()["runs"] == 4
 
 
-def test_a_body_that_nobody_reads_is_not_waited_for_either(hasty):
-    """The answer is there before it, and the line would be kept for what is still to come."""
+def test_unread_body_times_out(hasty):
+    """The response is sent before the body, and the connection would stay open for the rest."""
     with line_to(hasty) as line:
         line.sendall(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
         assert drip(line, [b" "] * 90, 0.1) < 8.0
@@ -93,17 +97,17 @@ HEADS = {
 }
 
 
-def test_a_head_that_does_not_end_is_not_waited_for(hasty):
+def test_unfinished_headers_time_out(hasty):
     def closed(pieces):
         with line_to(hasty) as line:
             return drip(line, pieces, 0.1) < 5.5 and rest_of(line) == b""
 
     with ThreadPoolExecutor(len(HEADS)) as pool:
-        found = dict(zip(HEADS, pool.map(closed, HEADS.values()), strict=True))
-    assert found == dict.fromkeys(HEADS, True)
+        result = dict(zip(HEADS, pool.map(closed, HEADS.values()), strict=True))
+    assert result == dict.fromkeys(HEADS, True)
 
 
-def test_the_second_request_of_a_line_has_no_more_time(hasty):
+def test_second_request_of_connection_times_out(hasty):
     with line_to(hasty) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert status(line.recv(1 << 16)) == 200
@@ -111,32 +115,32 @@ def test_the_second_request_of_a_line_has_no_more_time(hasty):
         assert rest_of(line) == b""
 
 
-def test_what_takes_its_time_to_answer_has_it(hasty):
-    """Limits are on what comes, not on how long somebody listens."""
+def test_slow_responses_have_no_timeout(hasty):
+    """Timeouts apply to sending, not to waiting for a response."""
     hasty.executor.let(takes=False)
-    sweep = hasty.submit(another(1))
-    with hasty.client.stream("GET", f"/v1/sweeps/{sweep}/events") as events:
+    sweep_id = hasty.submit(distinct_spec(1))
+    with hasty.client.stream("GET", f"/v1/sweeps/{sweep_id}/events") as events:
         clock.sleep(1.2)
         hasty.executor.let()
         assert b"completed" in b"".join(events.iter_bytes())
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="open files are counted in /proc")
-def test_an_answer_that_nobody_takes_is_given_up(hasty):
-    sweep = hasty.done(TINY)
-    large = hasty.folder.dataset_path(sweep) / "large"
+def test_unread_response_is_aborted(hasty):
+    sweep_id = hasty.complete(TINY_SPEC)
+    large = hasty.folder.dataset_path(sweep_id) / "large"
     with open(large, "wb") as file:
         file.truncate(64 << 20)
 
     with line_to(hasty) as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        line.sendall(get(f"/v1/sweeps/{sweep}/zarr/large"))
+        line.sendall(get(f"/v1/sweeps/{sweep_id}/zarr/large"))
         until(lambda: is_open(large))
-        until(lambda: not is_open(large), 30.0)  # while we hold the line and read nothing
+        until(lambda: not is_open(large), 30.0)  # while the client is connected and reads nothing
 
 
 def is_open(path):
-    """By this process, in which the service is."""
+    """Whether this process, which runs the service, has the file open."""
     for number in os.listdir("/proc/self/fd"):
         with suppress(OSError):
             if os.readlink(f"/proc/self/fd/{number}") == str(path):
@@ -156,14 +160,14 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_what_is_not_the_body_has_its_length_too(service, name):
+def test_non_body_bytes_are_limited(service, name):
     answer = talk(service, ENDLESS[name])
     assert answer == b"" or status(answer) == 400, answer[:200]
     assert service.get("/healthz").status_code == 200
 
 
-def test_a_trailer_is_no_header(service):
-    """Or what was checked would not be what is used."""
+def test_trailers_are_no_headers(service):
+    """Otherwise they could replace headers that were checked."""
     head = b"POST /v1/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b"%x\r\n%s\r\n0\r\nX-Request-Id: late\r\nOrigin: http://evil.example\r\n\r\n" % (len(BODY), BODY)
@@ -172,26 +176,26 @@ def test_a_trailer_is_no_header(service):
     assert b"late" not in answer
 
 
-def test_more_lines_than_there_is_room_for(tmp_path, monkeypatch):
-    """The files of the store can be opened, whoever knocks; and who has gone makes room."""
-    monkeypatch.setattr(serve, "most_connections", lambda: 5)
+def test_too_many_connections_are_rejected(tmp_path, monkeypatch):
+    """The store can still open files, and closed connections make room."""
+    monkeypatch.setattr(serve, "max_connections", lambda: 5)
     with serving(tmp_path) as service:
         held = [line_to(service) for _ in range(6)]
-        for one in held:
-            one.__enter__()
+        for connection in held:
+            connection.__enter__()
         assert until(lambda: service.get("/v1/sweeps").status_code == 503)
-        for one in held:
-            one.__exit__(None, None, None)
+        for connection in held:
+            connection.__exit__(None, None, None)
         assert until(lambda: service.get("/v1/sweeps").status_code == 200)
 
 
-def test_room_is_left_for_the_store():
+def test_connections_leave_files_for_store():
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert 16 <= connection_limits.most_connections() <= max(16, soft // 2)
+    assert 16 <= connection_limits.max_connections() <= max(16, soft // 2)
 
 
 @pytest.mark.slow
-def test_a_thousand_slow_lines_keep_nobody_waiting(service):
+def test_thousand_slow_connections_delay_nobody(service):
     held = [line_to(service) for _ in range(1000)]
     for number, one in enumerate(held):
         line = one.__enter__()
@@ -199,5 +203,5 @@ def test_a_thousand_slow_lines_keep_nobody_waiting(service):
     for _ in range(50):
         assert_problem(service.get("/nowhere"), 404)
     until(lambda: service.get("/healthz").status_code == 200)
-    for one in held:
-        one.__exit__(None, None, None)
+    for connection in held:
+        connection.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Specs of any bytes: a spec, or `InvalidInput`, in little memory. The short suites are in test_spec.py."""
+"""Random bytes are a valid spec or raise `InvalidInput`, in little memory; see also test_spec.py."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweep_service.errors import InvalidInput
-from sweep_service.planning.spec import LARGEST_YAML, SweepSpec
-from sweep_service.presets import PRESETS, preset
+from sweep_service.planning.spec import MAX_YAML_BYTES, SweepSpec
+from sweep_service.presets import PRESETS, read_preset
 
 ROOT = Path(__file__).resolve().parents[2]
 PIECES = [
@@ -27,29 +27,29 @@ PIECES = [
 
 
 def written():
-    """Valid specs, in the ways in which people write them."""
+    """Return valid specs in different notations."""
     import yaml
 
     for name in list(PRESETS)[:4]:
-        found = preset(name).written()
-        yield json.dumps(found).encode()
-        yield yaml.safe_dump(found).encode()
-        yield yaml.safe_dump(found, default_flow_style=True).encode()
+        spec = read_preset(name).as_written()
+        yield json.dumps(spec).encode()
+        yield yaml.safe_dump(spec).encode()
+        yield yaml.safe_dump(spec, default_flow_style=True).encode()
 
 
 @st.composite
 def mutated(draw):
-    """Cut, doubled, overwritten, and with pieces that mean something put in."""
+    """Cut, repeat or overwrite parts, and insert meaningful pieces."""
     text = draw(st.sampled_from(list(written())))
     for _ in range(draw(st.integers(1, 4))):
         at, length = draw(st.integers(0, len(text))), draw(st.integers(0, 40))
         piece = draw(st.sampled_from(PIECES) | st.binary(max_size=8) | st.just(text[at : at + length]))
         text = text[:at] + piece * draw(st.sampled_from([1, 1, 1, 30])) + text[at + length :]
-    return text[:LARGEST_YAML]
+    return text[:MAX_YAML_BYTES]
 
 
 def try_many(examples):
-    """In a process of its own: how many were specs, and the most of time, memory and words that one took."""
+    """In its own process: count valid specs; measure the maximum of time, memory and message length."""
     specs, longest, told = 0, 0.0, 0
     SweepSpec.read(b"time: {max: 1}")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -64,12 +64,12 @@ def try_many(examples):
         nonlocal specs, longest, told
         began = clock.process_time()
         try:
-            found = SweepSpec.read(content)
+            spec = SweepSpec.read(content)
         except InvalidInput as error:
             told = max(told, len(str(error)))
         else:
             specs += 1
-            assert SweepSpec.read(json.dumps(found.written())) == found
+            assert SweepSpec.read(json.dumps(spec.as_written())) == spec
         longest = max(longest, clock.process_time() - began)
 
     tried()
@@ -78,14 +78,14 @@ def try_many(examples):
 
 
 @pytest.mark.slow
-def test_thousands_of_specs_of_any_bytes():
+def test_thousands_of_random_specs():
     code = "from tests.security.test_specs import try_many; try_many(3000)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=800,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["specs"] > 50  # it is not all nonsense
-    assert found["kilobytes"] < 300_000, found
-    assert found["letters"] < 2000, found
+    content = json.loads(done.stdout.splitlines()[-1])
+    assert content["specs"] > 50  # not all are invalid
+    assert content["kilobytes"] < 300_000, content
+    assert content["letters"] < 2000, content

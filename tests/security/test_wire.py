@@ -1,4 +1,4 @@
-"""Requests that two readers would read differently, and words that would become headers."""
+"""Ambiguous requests, and input that could become a header."""
 
 import json
 from urllib.parse import quote
@@ -7,11 +7,12 @@ from xml.etree import ElementTree
 import pytest
 
 from sweep_service.api.security import COOKIE
-from tests.api.served import JSON, TINY, another, serving
+from tests.api.served import JSON, serving
 from tests.security.wire import get, status, talk
+from tests.specs import TINY_SPEC, distinct_spec
 
 TOKEN = "open-sesame-4711"
-BODY = json.dumps(TINY).encode()
+BODY = json.dumps(TINY_SPEC).encode()
 HEAD = b"POST /v1/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HIDDEN = b"GET /v1/presets HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: hidden\r\n\r\n"
 CHUNK = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
@@ -42,8 +43,8 @@ SMUGGLED = {
 
 
 @pytest.mark.parametrize("name", SMUGGLED)
-def test_what_can_be_read_in_two_ways_is_not_read(service, name):
-    """Or a proxy would let in what it has not seen."""
+def test_ambiguous_requests_are_rejected(service, name):
+    """Otherwise a proxy would forward requests that it has not checked."""
     answer = talk(service, HEAD + SMUGGLED[name])
     assert status(answer) == 400, answer[:300]
     assert answer.count(b"HTTP/1.1 ") == 1
@@ -54,7 +55,7 @@ def test_what_can_be_read_in_two_ways_is_not_read(service, name):
 @pytest.mark.parametrize(
     "hosts", ["Host: localhost\r\nHost: evil.example", "Host: evil.example\r\nHost: localhost", "Host: a b"]
 )
-def test_a_service_has_one_name_at_a_time(service, hosts):
+def test_duplicate_host_is_rejected(service, hosts):
     answer = talk(service, f"GET /v1/sweeps HTTP/1.1\r\n{hosts}\r\nConnection: close\r\n\r\n".encode())
     assert status(answer) in (400, 403)
     assert b"sweeps" not in answer.partition(b"\r\n\r\n")[2]
@@ -68,20 +69,20 @@ def test_a_service_has_one_name_at_a_time(service, hosts):
         "GET /healthz\x00 HTTP/1.1", "GET /hea\rlthz HTTP/1.1",
     ],
 )  # fmt: skip
-def test_what_is_no_request_is_answered_or_dropped(service, line):
+def test_malformed_requests_are_answered_or_dropped(service, line):
     answer = talk(service, f"{line}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode("latin-1"))
     assert answer == b"" or 400 <= status(answer) < 506, answer[:200]
     assert service.get("/healthz").status_code == 200
 
 
-def test_another_host_in_the_request_line_is_not_asked(service):
-    """We are no proxy."""
+def test_absolute_url_does_not_reach_other_hosts(service):
+    """The service is not a proxy."""
     answer = talk(service, get("http://evil.example/healthz"))
     assert status(answer) == 200
     assert b'"ok"' in answer
 
 
-# ---- words that come back
+# ---- input in responses
 
 
 INJECTIONS = [
@@ -93,12 +94,13 @@ INJECTIONS = [
 
 
 @pytest.mark.parametrize("word", INJECTIONS)
-def test_no_word_of_a_request_becomes_a_header(service, sweep, word):
+def test_input_never_becomes_a_header(service, sweep_id, word):
     word = quote(word, safe="%")
     for path in (
-        f"/v1/sweeps/{sweep}/curves?format=json&observable={word}", f"/v1/sweeps/{sweep}/data?format={word}",
-        f"/v1/sweeps/{sweep}/data?format=json&variables={word}", f"/v1/sweeps/{sweep}/figures/{word}",
-        f"/v1/sweeps/{sweep}/{word}/", f"/sweeps/{sweep}/{word}", f"/{word}", f"/dask/{word}",
+        f"/v1/sweeps/{sweep_id}/curves?format=json&observable={word}",
+        f"/v1/sweeps/{sweep_id}/data?format={word}",
+        f"/v1/sweeps/{sweep_id}/data?format=json&variables={word}", f"/v1/sweeps/{sweep_id}/figures/{word}",
+        f"/v1/sweeps/{sweep_id}/{word}/", f"/sweeps/{sweep_id}/{word}", f"/{word}", f"/dask/{word}",
         f"/static/{word}", f"/v1/sweeps?cursor={word}", f"/v1/sweeps/{word}/",
     ):  # fmt: skip
         head = talk(service, get(path)).partition(b"\r\n\r\n")[0]
@@ -109,8 +111,10 @@ def test_no_word_of_a_request_becomes_a_header(service, sweep, word):
 
 @pytest.fixture(scope="module")
 def odd(service):
-    """The id of a sweep with a name that is more than a name, if somebody lets it."""
-    return service.done({**another(7), "name": "a\"; filename=\"evil.html é<script>evil()<a onload='x'>"})
+    """The id of a sweep whose name contains markup and control characters."""
+    return service.complete(
+        {**distinct_spec(7), "name": "a\"; filename=\"evil.html é<script>evil()<a onload='x'>"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,18 +124,18 @@ def odd(service):
         *(pytest.param(f"curves?format={kind}", marks=pytest.mark.slow) for kind in ("svg", "pdf", "png")),
     ],
 )  # fmt: skip
-def test_a_name_is_in_no_header(service, odd, part):
+def test_sweep_name_is_in_no_header(service, odd, part):
     answer = service.get(f"/v1/sweeps/{odd}/{part}")
     assert answer.status_code == 200, answer.text
     assert "evil" not in str(answer.headers)
 
 
 @pytest.mark.slow
-def test_a_name_in_a_figure_is_letters(service, odd):
-    """A browser may open one as a page."""
-    found = ElementTree.fromstring(service.get(f"/v1/sweeps/{odd}/curves?format=svg").text)
-    assert not [one.tag for one in found.iter() if one.tag.endswith(("script", "foreignObject"))]
-    assert not [name for one in found.iter() for name in one.attrib if name.lower().startswith("on")]
+def test_sweep_name_is_escaped_in_figure(service, odd):
+    """A browser may open an SVG file as a page."""
+    root = ElementTree.fromstring(service.get(f"/v1/sweeps/{odd}/curves?format=svg").text)
+    assert not [element.tag for element in root.iter() if element.tag.endswith(("script", "foreignObject"))]
+    assert not [name for element in root.iter() for name in element.attrib if name.lower().startswith("on")]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,7 @@ def test_a_name_in_a_figure_is_letters(service, odd):
         "/static", "/docs/", "/@evil.example/", "/?next=//evil.example", "/v1/sweeps//evil.example/",
     ],
 )  # fmt: skip
-def test_nobody_is_sent_elsewhere(service, path):
+def test_redirects_stay_on_this_host(service, path):
     head = talk(service, get(path)).partition(b"\r\n\r\n")[0]
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b": ")
@@ -154,7 +158,7 @@ def test_nobody_is_sent_elsewhere(service, path):
 # ---- cookies
 
 
-def test_a_page_elsewhere_cannot_use_a_session(tmp_path):
+def test_other_site_cannot_use_session(tmp_path):
     with serving(tmp_path, tokens=TOKEN) as service:
         cookie = {"Cookie": f"{COOKIE}={service.post('/v1/session', json={'token': TOKEN}).cookies[COOKIE]}"}
         assert service.post("/v1/estimate", content=BODY, headers={**JSON, **cookie}).status_code == 200
@@ -162,13 +166,17 @@ def test_a_page_elsewhere_cannot_use_a_session(tmp_path):
             for origin in ("http://evil.example", "null", "http://localhost:1"):
                 headers = {**JSON, **cookie, "Origin": origin}
                 assert service.request(*act.split(), headers=headers).status_code == 403, act
-        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):  # of a form
+        for kind in (
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+        ):  # that a form can send
             answer = service.post("/v1/sweeps", content=BODY, headers={"Content-Type": kind, **cookie})
             assert answer.status_code == 415
         assert service.get("/v1/sweeps", headers=cookie).json()["sweeps"] == []
 
 
-def test_the_cookie_of_a_page_behind_tls_is_never_sent_without_it(tmp_path):
+def test_cookie_is_secure_behind_tls(tmp_path):
     with serving(tmp_path, tokens=TOKEN, hosts="lab.example") as service:
 
         def cookie(**headers):
@@ -178,7 +186,7 @@ def test_the_cookie_of_a_page_behind_tls_is_never_sent_without_it(tmp_path):
 
         assert "secure" in cookie(Host="lab.example", Origin="https://lab.example")
         assert "secure" not in cookie(Host="lab.example", Origin="http://lab.example")
-        assert "secure" not in cookie(X_Forwarded_Proto="https")  # nobody said whose word that is
+        assert "secure" not in cookie(X_Forwarded_Proto="https")  # no trusted proxy is configured
     with serving(tmp_path, tokens=TOKEN, proxies="127.0.0.1") as service:
         answer = service.post("/v1/session", json={"token": TOKEN}, headers={"X-Forwarded-Proto": "https"})
         assert "secure" in answer.headers["set-cookie"].lower()

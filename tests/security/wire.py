@@ -1,30 +1,30 @@
-"""Bytes on a line, as no client would send them."""
+"""Raw bytes on a connection."""
 
 import socket
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
-PATIENCE = 30.0  # seconds, on a machine that has other things to do
+TIMEOUT_SECONDS = 30.0  # enough for a busy machine
 
 
 @contextmanager
 def line_to(service):
     where = urlsplit(service.url)
-    with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as line:
+    with socket.create_connection((where.hostname, where.port), timeout=TIMEOUT_SECONDS) as line:
         yield line
 
 
 def rest_of(line):
-    """All that comes until the other side closes."""
-    found = b""
+    """Receive until the connection is closed."""
+    data = b""
     with suppress(ConnectionResetError):
         while block := line.recv(1 << 16):
-            found += block
-    return found
+            data += block
+    return data
 
 
 def talk(service, request):
-    """What comes back for these very bytes, until the line is closed."""
+    """Send these bytes and return all that is received until the connection is closed."""
     with line_to(service) as line:
         with suppress(BrokenPipeError, ConnectionResetError):
             line.sendall(request)
@@ -32,7 +32,7 @@ def talk(service, request):
 
 
 def get(path, *headers):
-    """A request in these very letters, which a client would tidy up."""
+    """Return a GET request without the normalisation of an HTTP client."""
     lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
     return "\r\n".join(lines).encode("latin-1")
 

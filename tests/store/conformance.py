@@ -1,4 +1,4 @@
-"""What every backend of `Objects` must do: a class of tests, and a machine of random operations."""
+"""Conformance tests of every `Objects` backend: a class of tests, and a machine of random operations."""
 
 import json
 import random
@@ -13,14 +13,14 @@ import zarr
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sweep_service.errors import InUse, InvalidInput, NotFound
-from sweep_service.store.objects import nothing
+from sweep_service.store.objects import no_guard
 
 OUTSIDE = [
     "", ".", "..", "../x", "a/../b", "a/..", "/a", "//a", "a//b", "a/", "./a", "a/.", "a\0b", "a\nb", "a\n",
     "a\\b", "a b", "~", ".hidden", "é", "a:b", "*", "-rf", None, 7, b"a", "a" * 5000,
     "/".join(["a" * 100] * 50),
-    "a" * 300,  # more than a file system takes in one part
-    "a.partial",  # would neither be listed nor outlive the next start
+    "a" * 300,  # longer than a file system allows
+    "a.partial",  # would not be listed, and be removed at the next start
 ]  # fmt: skip
 
 RACE = """
@@ -49,8 +49,8 @@ while True:
     sys.stdout.flush()
 """
 
-# Children that write version after version of one object are killed at random moments; the parent looks.
-# They are processes of their own, for clients of a network do not live on after a fork.
+# Child processes write versions of one object and are killed at random moments; the parent checks.
+# They are not forked, because network clients do not survive a fork.
 KILLS = """
 import json, random, subprocess, sys, time
 {open}
@@ -82,7 +82,7 @@ print(json.dumps(dict(torn=torn, lost=lost, versions=versions, listed=list(objec
 
 
 class StoreConformance:
-    """Subclass it with a fixture `objects` (an empty store) and with `opening`."""
+    """Subclass with a fixture `objects` (an empty store) and a method `opening`."""
 
     turns = 20  # of a race between threads
 
@@ -97,13 +97,13 @@ class StoreConformance:
             [sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, text=True
         )
 
-    def test_what_is_put_is_got(self, objects):
+    def test_get_returns_what_was_put(self, objects):
         objects.put("a", b"one")
         objects.put("folder/deep/b.json", b"two")
         assert objects.get("a") == b"one"
         assert objects.get("folder/deep/b.json") == b"two"
 
-    def test_put_replaces_longer_and_shorter(self, objects):
+    def test_put_replaces_longer_and_shorter_content(self, objects):
         for content in (b"short", b"much longer than before", b""):
             objects.put("a", content)
             assert objects.get("a") == content
@@ -112,12 +112,12 @@ class StoreConformance:
     @pytest.mark.parametrize(
         "content", [b"", b"\0", bytes(range(256)) * 5, b"\r\n\n\r\x1a", b"\xff\xfe"], ids=len
     )
-    def test_any_bytes_come_back(self, objects, content):
+    def test_any_bytes_are_preserved(self, objects, content):
         objects.put("a", content)
         assert objects.create("b", content)
         assert objects.get("a") == objects.get("b") == content
 
-    def test_fifty_megabytes_come_back(self, objects):
+    def test_fifty_megabytes_are_preserved(self, objects):
         content = random.Random(0).randbytes(50_000_000)
         objects.put("large", content)
         assert objects.get("large") == content
@@ -128,7 +128,7 @@ class StoreConformance:
             with pytest.raises(NotFound, match=name):
                 objects.get(name)
 
-    def test_deleted_is_gone_and_may_come_again(self, objects):
+    def test_deleted_object_can_be_written_again(self, objects):
         objects.put("a", b"1")
         objects.delete("a")
         assert list(objects.list()) == []
@@ -162,7 +162,7 @@ class StoreConformance:
         objects.put("c", b"")
         assert list(objects.list(prefix)) == []
 
-    def test_objects_may_go_while_they_are_listed(self, objects):
+    def test_objects_may_be_deleted_while_they_are_listed(self, objects):
         names = [f"f/{at:02}" for at in range(20)]
         for name in names:
             objects.put(name, b"")
@@ -173,7 +173,7 @@ class StoreConformance:
         assert seen == names
         assert list(objects.list()) == []
 
-    def test_create_keeps_what_is_there(self, objects):
+    def test_create_keeps_an_existing_object(self, objects):
         assert objects.create("a", b"first") is True
         assert objects.create("a", b"second") is False
         assert objects.get("a") == b"first"
@@ -182,7 +182,7 @@ class StoreConformance:
         assert objects.get("b") == b"put"
         assert list(objects.list()) == ["a", "b"]
 
-    def test_of_16_threads_one_creates(self, objects):
+    def test_exactly_one_of_16_threads_creates(self, objects):
         for turn in range(self.turns):
             barrier, won = threading.Barrier(16), []
 
@@ -200,7 +200,7 @@ class StoreConformance:
             assert objects.get(f"turn/{turn}") == b"%d" % won[0]
         assert len(list(objects.list())) == self.turns
 
-    def test_of_many_processes_one_creates(self, objects):
+    def test_exactly_one_of_many_processes_creates(self, objects):
         racers = {me: self.start(RACE, objects, me) for me in range(6)}
         objects.put("go", b"")
         won = {}
@@ -213,7 +213,7 @@ class StoreConformance:
         assert len(won) == 40
         assert all(objects.get(f"race/{name}") == str(me).encode() for name, me in won.items())
 
-    def test_many_writers_of_one_name_leave_one_of_their_contents(self, objects):
+    def test_concurrent_writers_leave_one_of_their_contents(self, objects):
         contents = [bytes([me]) * 200_000 for me in range(8)]
         threads = [threading.Thread(target=objects.put, args=("a", content)) for content in contents]
         for thread in threads:
@@ -223,7 +223,7 @@ class StoreConformance:
         assert objects.get("a") in contents
         assert list(objects.list()) == ["a"]
 
-    def test_readers_see_the_old_or_the_new(self, objects):
+    def test_readers_see_the_old_or_the_new_content(self, objects):
         contents = [bytes([version]) * 100_000 for version in range(30)]
         objects.put("a", contents[0])
         seen, done = [], threading.Event()
@@ -244,7 +244,7 @@ class StoreConformance:
         assert seen == sorted(seen)
 
     @pytest.mark.parametrize("name", OUTSIDE, ids=lambda name: repr(name)[:20])
-    def test_name_that_leaves_the_root_is_refused(self, objects, name):
+    def test_name_outside_the_root_is_rejected(self, objects, name):
         for call in (
             lambda: objects.put(name, b""),
             lambda: objects.create(name, b""),
@@ -257,14 +257,14 @@ class StoreConformance:
         assert list(objects.list()) == []
 
     @pytest.mark.parametrize("name", ["a" * 200, "/".join(["a" * 90] * 5), "a.b-c_d/0", "_/9..x"])
-    def test_name_of_allowed_parts_is_taken(self, objects, name):
+    def test_valid_name_is_accepted(self, objects, name):
         objects.put(name, b"1")
         assert objects.create(name, b"2") is False
         assert list(objects.list()) == [name]
         assert objects.get(name) == b"1"
 
-    def test_who_may_not_write_changes_no_chunk(self, objects):
-        """Neither by a value nor by none: zarr removes a chunk that has become empty."""
+    def test_write_guard_protects_chunks(self, objects):
+        """Neither by a write nor by a deletion: zarr deletes a chunk that becomes empty."""
 
         def overtaken():
             raise InUse("another's now")
@@ -272,12 +272,12 @@ class StoreConformance:
         chunks = objects.chunks("s.zarr")
         array = zarr.create_array(chunks, shape=4, chunks=2, dtype=float, fill_value=np.nan)
         array[:] = 1.0
-        objects.may_write = overtaken
+        objects.write_guard = overtaken
         for value in (2.0, np.nan):
             with pytest.raises(InUse):
                 array[:2] = value
         assert list(array[:]) == [1.0] * 4
-        objects.may_write = nothing
+        objects.write_guard = no_guard
         array[:2] = np.nan
         assert len(list(objects.list("s.zarr/c/"))) == 1
 
@@ -295,20 +295,20 @@ class StoreConformance:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Random operations, among them crashes, against a dict. A subclass opens a store in `start`."""
+    """Compares random operations and crashes with a dict. A subclass opens a store in `start`."""
 
     names = st.sampled_from(["a", "b.json", "f/a", "f/b", "f/g/c", "f.x", "f-x", "g", "Z"])
     contents = st.binary(max_size=20)
 
     def start(self):
-        """An empty store."""
+        """Return an empty store."""
         raise NotImplementedError
 
     def crash(self, objects, name, content):
-        """Leave behind what a writer leaves that dies before it is done."""
+        """Leave what a writer that dies leaves behind."""
 
     def recover(self, objects):
-        """What is done at the next start."""
+        """Clean up, as at the next start."""
 
     @initialize()
     def begin(self):

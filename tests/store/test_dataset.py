@@ -1,8 +1,4 @@
-"""The stored dataset: its shape and labels, what is written where, and in which order."""
-
-import json
-import math
-import warnings
+"""Writing and reading runs of a dataset."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -15,290 +11,17 @@ from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import TooNew
 from sweep_service.execution.compute import compute
 from sweep_service.planning import schema as schema_module
-from sweep_service.planning.grids import Grid
 from sweep_service.planning.jobs import Job
-from sweep_service.planning.plan import SweepPlan
-from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store import local as module
 from sweep_service.store.dataset import SweepDataset
-from sweep_service.store.local import LocalObjects
 from sweep_service.store.parts import Part
-
-BASE = {"fixed": {"k": 2}, "time": {"max": 1.0, "samples": 4}, "observables": ["risk"]}
-CORE = {"d": [10, 20, 30], "p": 2, "gamma": {"log": [0.1, 0.4, 3]}}
-TWO = ["classical", "high_dimensional"]
-
-# A spec, the dimensions of its sgd_risk and those of its ode_risk; without one of them, None.
-DESIGNS = {
-    "product": (
-        {"axes": {**CORE, "regime": TWO}, "seeds": {"init": 2, "repeat": 3}},
-        ("d", "p", "gamma", "seed", "repeat", "time"),
-        ("d", "p", "gamma", "regime", "seed", "time"),
-    ),
-    "other axes, written in another order": (
-        {
-            "axes": {"noise": [0.0, 0.1], "regime": TWO, "k": [1, 2, 3], "gamma": 0.5, "p": [2, 3], "d": [7]},
-            "fixed": {},
-        },
-        ("d", "p", "gamma", "k", "noise", "seed", "repeat", "time"),
-        ("d", "p", "gamma", "regime", "k", "noise", "seed", "time"),
-    ),
-    "activations": (
-        {"axes": {**CORE, "activation": ["erf", "square"], "regime": "auto"}},
-        ("d", "p", "gamma", "activation", "seed", "repeat", "time"),
-        ("d", "p", "gamma", "regime", "activation", "seed", "time"),
-    ),
-    "a number of the start": (
-        {"axes": {**CORE, "init.scale": [0.5, 1.0]}},
-        ("d", "p", "gamma", "init.scale", "seed", "repeat", "time"),
-        None,
-    ),
-    "theory alone": ({"axes": {**CORE, "regime": TWO}, "simulate": False}, None,
-                     ("d", "p", "gamma", "regime", "seed", "time")),
-    "points": (
-        {
-            "points": [{"d": 10, "p": 2, "gamma": 0.1, "activation": "erf"},
-                       {"d": 20, "p": 4, "gamma": 0.3, "activation": "relu"}],
-            "axes": {"regime": TWO},
-        },
-        ("point", "seed", "repeat", "time"),
-        ("point", "regime", "seed", "time"),
-    ),
-    "zip": (
-        {"axes": {"d": [10, 20], "gamma": [0.1, 0.2], "p": [2, 3], "regime": TWO}, "zip": [["d", "gamma"]]},
-        ("point", "seed", "repeat", "time"),
-        ("point", "regime", "seed", "time"),
-    ),
-    "scaling": (
-        {"axes": {"d": [10, 20], "kappa": [0.0, 0.5], "delta": 0.0}, "scaling": {"p0": 2, "gamma0": 1}},
-        ("point", "seed", "repeat", "time"),
-        None,
-    ),
-    "triangle": (
-        {"axes": {"regime": TWO}, "triangle": {"delta_t": 1e-3, "resolution": 4}},
-        ("point", "seed", "repeat", "time"),
-        ("point", "regime", "seed", "time"),
-    ),
-}  # fmt: skip
+from tests.store.datasets import CORE, TWO, at, empty, labels, make_plan, open_strictly, random_values
 
 
-def plan_of(spec):
-    return SweepPlan(Grid.of(SweepSpec.parse({**BASE, **spec})))
-
-
-def random_values(plan, kind, count, rng):
-    """By name, (run, ...)."""
-    found = {}
-    for name, variable in plan.schema.variables[kind].items():
-        shape = (count, *variable.shape[len(variable.leading) :])
-        most = len(Status) if name == "status" else 7
-        found[name] = (
-            rng.normal(size=shape)
-            if variable.dtype == "float64"
-            else rng.integers(1, most, shape).astype(variable.dtype)
-        )
-    return found
-
-
-def labels(plan, kind, number):
-    """Where a run is, by the values of its coordinates and not by how they are stored."""
-    grid = plan.grid
-    run = plan.runs.find(f"{kind}-{number}")
-    where = grid.row(run.point) if grid.is_product else {"point": run.point}
-    where |= {"seed": grid.seeds[run.seed]}
-    if kind == "sgd":
-        return where | {"repeat": grid.repeats[run.repeat]}
-    return where | {"regime": grid.regimes[run.regime]}
-
-
-def at(path):
-    """How a dataset is named to its writer."""
-    return LocalObjects(path.parent), path.name
-
-
-def opened(path):
-    """As anybody would, with every warning an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return xr.open_zarr(path)
-
-
-@pytest.fixture(params=DESIGNS, scope="module")
-def design(request, tmp_path_factory):
-    spec, sgd, ode = DESIGNS[request.param]
-    plan = plan_of(spec)
-    path = tmp_path_factory.mktemp("design") / "s.zarr"
-    SweepDataset.create(*at(path), plan, {"title": "a title", "spec": json.dumps(spec)})
-    return plan, path, {"sgd": sgd, "ode": ode}
-
-
-def test_dimensions_are_in_the_order_of_the_contract(design):
-    plan, path, dims = design
-    ds = opened(path)
-    for kind, expected in dims.items():
-        if expected is None:
-            assert not [name for name in ds.variables if str(name).startswith(f"{kind}_")]
-        else:
-            assert ds[f"{kind}_risk"].dims == expected
-            assert ds[f"{kind}_status"].dims == ds[f"{kind}_seconds"].dims == expected[:-1]
-            assert ds[f"{kind}_risk"].shape == tuple(ds.sizes[dim] for dim in expected)
-    assert ("sgd_steps" in ds) is (dims["sgd"] is not None)
-    assert ("ode_regime" in ds) is ("auto" in plan.grid.regimes)
-    assert ds.sizes.get("point", math.prod(plan.grid.shape)) == len(plan.grid)
-
-
-def test_every_variable_and_coordinate_is_labelled(design):
-    _, path, _ = design
-    ds = opened(path)
-    for name, variable in ds.variables.items():
-        assert variable.attrs["long_name"], name
-        assert variable.attrs["units"], name
-    for name in ds.data_vars:
-        assert set(ds[name].dims) - {"point"} <= set(ds.coords)
-    assert ds.attrs["title"] == "a title"
-    assert ds.attrs["layout_version"] == 1
-
-
-def test_status_has_flags_and_no_fill_value_for_xarray(design):
-    _, path, _ = design
-    ds, group = opened(path), zarr.open_group(path, mode="r")
-    names = [str(name) for name in ds.data_vars if str(name).endswith("_status")]
-    assert names
-    for name in names:
-        status = ds[name]
-        assert status.dtype == np.int8
-        assert list(status.attrs["flag_values"]) == [0, 1, 2, 3, 4, 5]
-        assert status.attrs["flag_meanings"].split() == [
-            "pending", "done", "diverged", "failed", "cancelled", "skipped",
-        ]  # fmt: skip
-        assert "_FillValue" not in status.attrs
-        assert "_FillValue" not in status.encoding
-        assert group[name].fill_value == 0
-        assert np.all(status == Status.PENDING)
-
-
-def test_a_new_dataset_holds_nothing(design):
-    _, path, _ = design
-    for name, variable in opened(path).data_vars.items():
-        empty = (
-            np.isnan(variable.values)
-            if variable.dtype.kind == "f"
-            else variable.values == (-1 if name == "ode_regime" else 0)
-        )
-        assert np.all(empty), name
-
-
-def test_points_have_their_step_and_their_rate_over_width(design):
-    plan, path, _ = design
-    ds = opened(path)
-    for index, point in enumerate(plan.grid.points):
-        where = plan.grid.row(index) if plan.grid.is_product else {"point": index}
-        here = ds[["delta_t", "gamma_over_p"]].sel(where)
-        assert float(here.delta_t) == pytest.approx(point.gamma / (point.p * point.d), rel=1e-15)
-        assert float(here.gamma_over_p) == pytest.approx(point.gamma / point.p, rel=1e-15)
-
-
-def test_swept_axes_are_coordinates(design):
-    plan, path, _ = design
-    ds = opened(path)
-    for name, values in plan.grid.axes.items():
-        assert ds[name].dims == ((name,) if plan.grid.is_product else ("point",))
-        assert ds[name].values.tolist() == list(values)
-        if isinstance(values[0], str):
-            assert all(isinstance(value, str) for value in ds[name].values.tolist())
-    if plan.grid.regimes:
-        assert ds.regime.values.tolist() == list(plan.grid.regimes)
-    np.testing.assert_array_equal(ds.time, plan.grid.times)
-
-
-def test_metadata_is_consolidated(design):
-    plan, path, _ = design
-    there = json.loads((path / "zarr.json").read_text("utf-8"))
-    stored = {variable.name for some in plan.schema.variables.values() for variable in some.values()}
-    assert stored | {"delta_t", "gamma_over_p", "time"} <= set(there["consolidated_metadata"]["metadata"])
-    assert not list(path.parent.glob("*.partial*"))
-
-
-def test_every_run_lands_where_its_labels_say(design):
-    plan, path, _ = design
-    dataset, rng = SweepDataset(*at(path), plan), np.random.default_rng(0)
-    for kind in plan.schema.variables:
-        count = plan.runs.count(kind)
-        numbers = rng.permutation(count)
-        values = random_values(plan, kind, count, rng)
-        dataset.write(kind, numbers, values)
-        ds = opened(path)
-        for row in rng.permutation(count)[:10]:
-            here = ds.sel(labels(plan, kind, numbers[row]))
-            for name, array in values.items():
-                np.testing.assert_array_equal(here[f"{kind}_{name}"].values, array[row])
-        np.testing.assert_array_equal(dataset.status(kind)[numbers], values["status"])
-        dataset.write(kind, np.arange(count), empty(plan, kind, count))  # for the tests beside this one
-
-
-def empty(plan, kind, count):
-    return {
-        name: np.full((count, *variable.shape[len(variable.leading) :]), variable.fill, variable.dtype)
-        for name, variable in plan.schema.variables[kind].items()
-    }
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"axes": {"d": {"lin": [10, 509, 500]}, "p": 4, "gamma": {"lin": [0.1, 1.0, 40]}, "regime": TWO},
-         "time": {"max": 1.0}},
-        {"axes": {"d": {"lin": [10, 209, 200]}, "p": [4, 10], "gamma": [0.1, 0.2, 0.3]}, "seeds": 7,
-         "time": {"max": 1.0, "samples": 30}, "observables": ["risk", "overlaps", "cosine_histogram"]},
-        {"points": [{"d": 10 + at, "p": 4, "gamma": 0.1} for at in range(9000)], "time": {"max": 1.0}},
-        {"axes": {"d": 10, "p": 4, "gamma": 0.1}, "seeds": {"init": 3, "repeat": 3000}, "time": {"max": 1.0}},
-    ],
-    ids=["wide grid", "many numbers per run", "points", "repeats"],
-)  # fmt: skip
-def test_chunks_of_large_arrays_are_of_1_to_4_megabytes(spec):
-    plan = SweepPlan(Grid.of(SweepSpec.parse({**BASE, **spec}), checked=True))
-    large = 0
-    for some in plan.schema.variables.values():
-        for variable in some.values():
-            size = np.dtype(variable.dtype).itemsize
-            if size * math.prod(variable.shape) >= 1 << 22:
-                assert 1e6 <= size * math.prod(variable.chunks) <= 4 << 20, variable.name
-                assert variable.chunks[len(variable.leading) :] == variable.shape[len(variable.leading) :]
-                large += 1
-            else:
-                assert size * math.prod(variable.chunks) <= 4 << 20
-            assert all(1 <= c <= s for c, s in zip(variable.chunks, variable.shape, strict=True))
-    assert large
-
-
-@pytest.mark.parametrize("p", [8, 64, 512, 600])
-@pytest.mark.parametrize("samples", [1, 120, 3000])
-def test_of_a_large_run_the_times_are_split_and_never_a_sample(p, samples):
-    plan = plan_of(
-        {
-            "axes": {"d": [700, 701], "p": p, "gamma": 0.1, "regime": TWO}, "seeds": 3,
-            "time": {"max": 1.0, "samples": samples}, "observables": ["risk", "overlaps", "cosine_histogram"],
-        }
-    )  # fmt: skip
-    for some in plan.schema.variables.values():
-        for variable in some.values():
-            chunks = dict(zip(variable.dims, variable.chunks, strict=True))
-            full = dict(zip(variable.dims, variable.shape, strict=True))
-            size = np.dtype(variable.dtype).itemsize
-            assert all(chunks[dim] == full[dim] for dim in variable.trailing if dim != "time")
-            sample = variable.run_bytes // full.get("time", 1)
-            assert size * math.prod(variable.chunks) <= max(schema_module.CHUNK_BYTES, sample)
-            if variable.run_bytes > schema_module.CHUNK_BYTES:
-                assert all(chunks[dim] == 1 for dim in variable.leading)
-                assert chunks["time"] == max(1, schema_module.CHUNK_BYTES // sample) <= full["time"]
-            else:
-                assert variable.chunks[len(variable.leading) :] == variable.run_shape
-
-
-def test_a_run_of_many_chunks_comes_back_as_it_was_written(tmp_path):
-    """Also where several runs are one row of the values: two runs of 4 MB each are written at four places."""
-    plan = plan_of(
+def test_run_of_many_chunks_is_read_as_written(tmp_path):
+    """Also if runs share a row of values: two runs of 4 MB each are written to four positions."""
+    plan = make_plan(
         {
             "axes": {"d": [70, 71], "p": 64, "gamma": 0.1}, "seeds": 3, "observables": ["overlaps", "risk"],
             "time": {"max": 1.0, "samples": 120},
@@ -320,13 +43,13 @@ def test_a_run_of_many_chunks_comes_back_as_it_was_written(tmp_path):
         nothing = np.full(variable.run_shape, variable.fill, variable.dtype)
         expected = [one, alone[name][0], other, other, other, nothing]
         np.testing.assert_array_equal(found[name], expected, err_msg=name)
-    here = opened(tmp_path / "s.zarr").sel(labels(plan, "sgd", 3))
+    here = open_strictly(tmp_path / "s.zarr").sel(labels(plan, "sgd", 3))
     np.testing.assert_array_equal(here.sgd_overlap_student, values["overlap_student"][1])
 
 
-def test_a_run_that_is_written_twice_at_once_spoils_no_neighbour(tmp_path):
-    """Two parts may hold the same run: as many numbers as the chunk has runs are not all of its runs."""
-    plan = plan_of({"axes": {"d": 70, "p": 4, "gamma": 0.1}, "seeds": 2})
+def test_run_written_twice_at_once_keeps_its_neighbours(tmp_path):
+    """Two parts may contain the same run, so a full list of numbers need not cover a chunk."""
+    plan = make_plan({"axes": {"d": 70, "p": 4, "gamma": 0.1}, "seeds": 2})
     dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.random.default_rng(0)
     both, again = (random_values(plan, "sgd", 2, rng) for _ in range(2))
     dataset.write("sgd", np.array([0, 1]), both)
@@ -336,33 +59,8 @@ def test_a_run_that_is_written_twice_at_once_spoils_no_neighbour(tmp_path):
         np.testing.assert_array_equal(found[name], [again[name][1], both[name][1]], err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("regimes", "stored"),
-    [
-        (["classical"], {"overlap_student_teacher", "overlap_student"}),
-        (["mean_field"], {"overlap_student_teacher", "orthogonal_norm"}),
-        (["classical", "mean_field"], {"overlap_student_teacher", "overlap_student", "orthogonal_norm"}),
-        (["auto"], {"overlap_student_teacher", "overlap_student", "orthogonal_norm", "regime"}),
-    ],
-    ids=["classical", "mean_field", "both", "auto"],
-)
-def test_overlaps_are_those_that_the_regimes_have(regimes, stored):
-    plan = plan_of({"axes": {**CORE, "regime": regimes}, "observables": ["overlaps", "risk"]})
-    assert set(plan.schema.variables["ode"]) == stored | {"risk", "seconds", "status"}
-    assert set(plan.schema.variables["sgd"]) == {
-        "risk", "overlap_student_teacher", "overlap_student", "seconds", "steps", "status",
-    }  # fmt: skip
-    for kind in ("sgd", "ode"):
-        if "overlap_student" in plan.schema.variables[kind]:
-            assert plan.schema.variables[kind]["overlap_student"].trailing == (
-                "time",
-                "student",
-                "student_other",
-            )
-
-
 def test_narrow_students_are_padded_with_nan(tmp_path):
-    plan = plan_of(
+    plan = make_plan(
         {
             "axes": {"d": 6, "p": [1, 3], "k": [1, 2], "gamma": 0.5, "regime": ["classical"]}, "fixed": {},
             "observables": ["risk", "overlaps"], "time": {"max": 0.1, "samples": 2},
@@ -373,7 +71,7 @@ def test_narrow_students_are_padded_with_nan(tmp_path):
     part = Part.of(plan, jobs, [compute(plan, job) for job in jobs])
     for kind in ("sgd", "ode"):
         dataset.write(kind, part.numbers[kind], part.values[kind])
-    ds = opened(tmp_path / "s.zarr")
+    ds = open_strictly(tmp_path / "s.zarr")
     assert ds.sizes["student"] == ds.sizes["student_other"] == 3
     assert ds.sizes["teacher"] == 2
     for kind in ("sgd", "ode"):
@@ -389,10 +87,10 @@ def test_narrow_students_are_padded_with_nan(tmp_path):
 
 @pytest.fixture(scope="module")
 def chunked(tmp_path_factory):
-    """A dataset of many small chunks, and what should be in it."""
+    """A dataset of many small chunks, and its expected content."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema_module, "CHUNK_BYTES", 800)
-        plan = plan_of(
+        plan = make_plan(
             {
                 "axes": {"d": [5, 6, 7], "p": [2, 3], "gamma": [0.1, 0.2], "k": [1, 2], "regime": TWO},
                 "fixed": {}, "seeds": {"init": 3, "repeat": 2}, "observables": ["risk", "cosine"],
@@ -424,7 +122,7 @@ def test_any_subset_of_runs_can_be_written_and_read(chunked, kind, share, seed):
     np.testing.assert_array_equal(dataset.status(kind), model[kind]["status"])
 
 
-def test_neighbours_in_a_chunk_stay_as_they_were(chunked):
+def test_neighbours_in_a_chunk_are_unchanged(chunked):
     dataset, model = chunked
     for kind in ("sgd", "ode"):
         count = dataset.plan.runs.count(kind)
@@ -433,8 +131,8 @@ def test_neighbours_in_a_chunk_stay_as_they_were(chunked):
             np.testing.assert_array_equal(array, model[kind][name], err_msg=name)
 
 
-def test_no_runs_are_written_and_read_without_complaint(tmp_path):
-    plan = plan_of({"axes": CORE})
+def test_empty_list_of_runs_can_be_written_and_read(tmp_path):
+    plan = make_plan({"axes": CORE})
     dataset, none = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.array([], dtype=np.int64)
     dataset.write("sgd", none, empty(plan, "sgd", 0))
     found = dataset.read("sgd", none, plan.schema.variables["sgd"])
@@ -444,7 +142,7 @@ def test_no_runs_are_written_and_read_without_complaint(tmp_path):
 def test_runs_are_read_into_the_shapes_of_another_sweep(tmp_path):
     spec = {"axes": {"d": 5, "p": [2, 4], "gamma": 0.1}, "observables": ["risk", "overlaps"]}
     small = {**spec, "axes": {**spec["axes"], "p": [2]}}
-    wide, narrow = plan_of(spec), plan_of(small)
+    wide, narrow = make_plan(spec), make_plan(small)
     dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), wide, {})
     values = random_values(wide, "sgd", 2, np.random.default_rng(0))
     values["overlap_student"][0, :, 2:, :] = values["overlap_student"][0, :, :, 2:] = np.nan
@@ -458,8 +156,8 @@ def test_runs_are_read_into_the_shapes_of_another_sweep(tmp_path):
     np.testing.assert_array_equal(again["risk"][0], values["risk"][0])
 
 
-def test_a_half_filled_dataset_opens_and_fills_up_under_its_reader(tmp_path):
-    plan = plan_of({"axes": {**CORE, "regime": TWO}})
+def test_open_dataset_shows_new_values(tmp_path):
+    plan = make_plan({"axes": {**CORE, "regime": TWO}})
     dataset, rng = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.random.default_rng(0)
     count = plan.runs.count("ode")
     values = random_values(plan, "ode", count, rng)
@@ -472,8 +170,8 @@ def test_a_half_filled_dataset_opens_and_fills_up_under_its_reader(tmp_path):
     np.testing.assert_array_equal(early.sgd_status, Status.PENDING)
 
 
-def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypatch):
-    plan = plan_of({"axes": CORE})
+def test_values_are_synced_before_the_status_is_written(tmp_path, monkeypatch):
+    plan = make_plan({"axes": CORE})
     dataset, log = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), []
     put, sync = module.LocalChunks.set, module.sync
 
@@ -488,7 +186,7 @@ def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypat
     monkeypatch.setattr(module.LocalChunks, "set", logged)
     monkeypatch.setattr(module, "sync", synced)
     numbers = np.arange(plan.runs.count("sgd"))
-    # the status first, for its place in the mapping must not matter
+    # the status first, because the order of the mapping must not matter
     values = random_values(plan, "sgd", len(numbers), np.random.default_rng(0))
     dataset.write("sgd", numbers, {"status": values.pop("status"), **values})
     written = [key for what, key in log if what == "written"]
@@ -505,8 +203,8 @@ def test_values_are_on_the_disk_before_the_status_is_written(tmp_path, monkeypat
             assert ("synced", str(what)) in log[when:until], f"{what} after {key}"
 
 
-def test_a_dataset_appears_whole(tmp_path, monkeypatch):
-    plan, path = plan_of({"axes": CORE}), tmp_path / "s.zarr"
+def test_dataset_is_created_atomically(tmp_path, monkeypatch):
+    plan, path = make_plan({"axes": CORE}), tmp_path / "s.zarr"
 
     def dies(*_):
         raise RuntimeError("here")
@@ -515,34 +213,34 @@ def test_a_dataset_appears_whole(tmp_path, monkeypatch):
         patch.setattr(zarr, "consolidate_metadata", dies)
         SweepDataset.create(*at(path), plan, {})
     assert not path.exists()
-    dataset = SweepDataset.create(*at(path), plan, {})  # over what the first one left
+    dataset = SweepDataset.create(*at(path), plan, {})  # replaces what the first attempt left
     assert dataset.status("sgd").tolist() == [0] * 9
     assert [entry.name for entry in tmp_path.iterdir()] == ["s.zarr"]
 
 
-def test_statuses_may_be_reset(tmp_path):
-    plan = plan_of({"axes": CORE})
+def test_statuses_can_be_reset(tmp_path):
+    plan = make_plan({"axes": CORE})
     dataset, numbers = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.arange(9)
     for status in (Status.FAILED, Status.PENDING, Status.DONE):
         dataset.write("sgd", numbers, {"status": np.full(9, status, np.int8)})
         assert dataset.status("sgd").tolist() == [status] * 9
 
 
-def test_a_dataset_of_a_later_version_is_refused(tmp_path):
-    plan = plan_of({"axes": CORE})
+def test_dataset_with_a_newer_layout_is_rejected(tmp_path):
+    plan = make_plan({"axes": CORE})
     SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {})
     zarr.open_group(tmp_path / "s.zarr", mode="r+").attrs["layout_version"] = 99
     with pytest.raises(TooNew, match="99"):
         SweepDataset(*at(tmp_path / "s.zarr"), plan)
 
 
-def test_the_regime_that_auto_chose_is_stored_by_name(tmp_path):
-    plan = plan_of({"axes": {"d": 50, "p": 2, "gamma": 0.1, "regime": "auto"}, "simulate": False})
+def test_regime_chosen_by_auto_is_stored(tmp_path):
+    plan = make_plan({"axes": {"d": 50, "p": 2, "gamma": 0.1, "regime": "auto"}, "simulate": False})
     dataset = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {})
     job = Job("ode", 0, 0, (0,), (0,))
     result = compute(plan, job)
     dataset.write("ode", job.numbers(plan.runs), result.values)
-    chosen = opened(tmp_path / "s.zarr").ode_regime
+    chosen = open_strictly(tmp_path / "s.zarr").ode_regime
     assert chosen.attrs["flag_meanings"].split() == list(REGIMES)
     assert chosen.attrs["flag_meanings"].split()[int(chosen.squeeze())] in REGIMES
     assert list(chosen.attrs["flag_values"]) == list(range(len(REGIMES)))

@@ -1,4 +1,4 @@
-"""The data folder: one process at a time changes it, and what is removed is gone."""
+"""The data folder: locking, removal, and the files of a sweep."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import pytest
 from sweep_service.errors import InUse, NotFound
 from sweep_service.planning.costs import Calibration
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.keys import KEY
+from sweep_service.planning.keys import KEY_DTYPE
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 
 def filled(folder, name):
-    """Every kind of file that a sweep has."""
+    """Write every kind of file of a sweep."""
     folder.objects.prepare()
     folder.objects.put(f"{name}.json", SPEC.model_dump_json().encode())
     plan = SweepPlan(Grid.of(SPEC))
@@ -49,7 +49,7 @@ def there(folder):
     return sorted(path.relative_to(folder.root).as_posix() for path in folder.root.rglob("*"))
 
 
-def test_a_second_holder_is_refused_and_told_who_it_is(folder):
+def test_second_lock_is_refused_and_names_its_holder(folder):
     with folder.lock():
         with pytest.raises(InUse, match=str(os.getpid())), DataFolder(folder.root).lock():
             pass
@@ -59,7 +59,7 @@ def test_a_second_holder_is_refused_and_told_who_it_is(folder):
         pass
 
 
-def test_an_error_frees_the_lock(folder):
+def test_error_releases_the_lock(folder):
     with pytest.raises(RuntimeError), folder.lock():
         raise RuntimeError("here")
     with folder.lock():
@@ -70,13 +70,13 @@ HOLDER = """
 import subprocess, sys, time
 from sweep_service.store.folder import DataFolder
 with DataFolder(sys.argv[1]).lock():
-    child = subprocess.Popen(["sleep", "60"], close_fds=False)  # which must not inherit the lock
+    child = subprocess.Popen(["sleep", "60"], close_fds=False)  # must not inherit the lock
     print(child.pid, flush=True)
     time.sleep(60)
 """
 
 
-def test_the_lock_keeps_out_another_process_until_that_is_killed(folder):
+def test_lock_excludes_another_process_until_it_is_killed(folder):
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, folder.root], stdout=subprocess.PIPE, text=True)
     child = int(holder.stdout.readline())
     try:
@@ -102,12 +102,12 @@ def test_readers_need_no_lock(folder):
         assert other.dataset("s").status("sgd").tolist() == [0] * 6
 
 
-def test_what_is_removed_leaves_nothing(folder):
+def test_removed_sweep_leaves_no_files(folder):
     filled(folder, "s2")
     before = there(folder)
     filled(folder, "s")
     assert there(folder) != before
-    folder.disown("s")
+    folder.mark_incomplete("s")
     folder.remove("s")
     assert there(folder) == before
     folder.remove("s")
@@ -117,20 +117,20 @@ def test_what_is_removed_leaves_nothing(folder):
         folder.spec("s")
 
 
-def test_a_removal_that_was_interrupted_can_be_done_again(folder, monkeypatch):
+def test_interrupted_removal_can_be_repeated(folder, monkeypatch):
     filled(folder, "s")
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # it dies before anything goes
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # dies before anything is removed
         folder.remove("s")
     filled(folder, "s")
     folder.remove("s")
-    folder.objects.sweep()
+    folder.objects.remove_partial_files()
     assert there(folder) == ["sweeps"]
 
 
-def test_an_interrupted_removal_is_never_taken_for_a_sweep(folder, monkeypatch):
+def test_interrupted_removal_is_not_listed_as_a_sweep(folder, monkeypatch):
     filled(folder, "s")
-    folder.disown("s")
+    folder.mark_incomplete("s")
 
     def dies(*_, **__):
         raise KeyboardInterrupt
@@ -139,33 +139,33 @@ def test_an_interrupted_removal_is_never_taken_for_a_sweep(folder, monkeypatch):
         patch.setattr(shutil, "rmtree", dies)
         folder.remove("s")
     assert not folder.dataset_path("s").exists()
-    assert not folder.is_owned("s")  # or it would be offered for adoption without its dataset
+    assert not folder.is_complete("s")  # otherwise a rebuild would adopt it without its dataset
 
 
-def test_orphans_are_swept_and_the_rest_stays(folder):
+def test_partial_files_are_removed_and_others_stay(folder):
     filled(folder, "s")
     before = there(folder)
-    folder.objects._fresh("s.parts/0b.npz", b"half")
+    folder.objects._write_partial("s.parts/0b.npz", b"half")
     chunk = next(folder.dataset_path("s").rglob("zarr.json"))
     chunk.with_name("c.0123.partial").write_bytes(b"half")
     for name in ("t.zarr.partial", "u.zarr.removed.partial"):
         shutil.copytree(folder.dataset_path("s"), folder.objects.root / name)
-    folder.objects.sweep()
+    folder.objects.remove_partial_files()
     assert there(folder) == before
 
 
-def test_spec_keys_and_layout_come_back(folder):
+def test_spec_keys_and_layout_are_preserved(folder):
     filled(folder, "s")
     plan = SweepPlan(Grid.of(SPEC))
     assert folder.spec("s") == SPEC
     assert folder.plan("s").grid.key == plan.grid.key
     for kind, keys in plan.keys.items():
-        assert folder.keys("s")[kind].dtype == KEY
+        assert folder.keys("s")[kind].dtype == KEY_DTYPE
         np.testing.assert_array_equal(folder.keys("s")[kind], keys)
     assert folder.dataset("s").plan is folder.plan("s")
 
 
-def test_keys_of_one_kind_alone_come_back(folder):
+def test_keys_of_one_kind_are_preserved(folder):
     spec = SweepSpec.parse({**SPEC.model_dump(mode="json"), "simulate": False})
     keys = SweepPlan(Grid.of(spec)).keys
     folder.objects.prepare()
@@ -175,7 +175,7 @@ def test_keys_of_one_kind_alone_come_back(folder):
     np.testing.assert_array_equal(found["ode"], keys["ode"])
 
 
-def test_a_long_list_of_points_can_be_read_back(folder):
+def test_long_list_of_points_is_preserved(folder):
     points = [{"d": 10 + at, "p": 4, "gamma": 0.01 + at * 1e-5} for at in range(30_000)]
     spec = SweepSpec.parse({"points": points, "fixed": {"k": 2}, "time": {"max": 1.0}})
     folder.objects.prepare()
@@ -183,15 +183,15 @@ def test_a_long_list_of_points_can_be_read_back(folder):
     assert folder.spec("s") == spec
 
 
-def test_an_unknown_sweep_is_not_found(folder):
+def test_unknown_sweep_is_not_found(folder):
     folder.objects.prepare()
     for call in (folder.spec, folder.plan, folder.dataset, folder.keys):
         with pytest.raises(NotFound, match="nowhere"):
             call("nowhere")
-    assert folder.is_owned("nowhere")  # a file that says otherwise is what there is to see
+    assert folder.is_complete("nowhere")  # only a marker file says otherwise
 
 
-def test_calibration_comes_back_and_a_broken_one_is_none(folder):
+def test_calibration_is_preserved_and_a_damaged_one_ignored(folder):
     assert folder.calibration() == Calibration()
     folder.put_calibration(Calibration({"sgd/S1": 1.5}))
     assert folder.calibration() == Calibration({"sgd/S1": 1.5})
@@ -202,6 +202,6 @@ def test_calibration_comes_back_and_a_broken_one_is_none(folder):
     assert [path.name for path in folder.root.iterdir()] == ["calibration.json"]
 
 
-def test_there_is_room(folder):
+def test_free_bytes_are_positive(folder):
     folder.root.mkdir()
     assert folder.free_bytes() == pytest.approx(shutil.disk_usage(folder.root).free, rel=0.2)

@@ -1,4 +1,4 @@
-"""The ledger: what is written together is there together, and a hundred thousand bundles are no matter."""
+"""The ledger: transactions, queries, migration, and a hundred thousand bundles."""
 
 import sqlite3
 import subprocess
@@ -15,11 +15,11 @@ from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
 from sweep_service.planning.bundles import Bundle
 from sweep_service.planning.jobs import Job
 from sweep_service.status import Status
-from sweep_service.store.ledger import SCHEMA_VERSION, Ledger, Request, State, Sweep, utc_now
+from sweep_service.store.ledger import SCHEMA_VERSION, Ledger, Request, State, SweepRecord, utc_now
 
 MANY = 100_000
 THEN = "2026-01-01T00:00:00.000+00:00"
-SWEEP = Sweep("s", "key", "a name", State.QUEUED, THEN, THEN, None, "", 10, 0)
+SWEEP = SweepRecord("s", "key", "a name", State.QUEUED, THEN, THEN, None, "", 10, 0)
 
 
 @pytest.fixture
@@ -34,34 +34,33 @@ def bundle(at, cost=1.0):
 
 
 @dataclass(frozen=True)
-class Plain:
-    """As much of a bundle as the ledger looks at."""
+class SimpleBundle:
+    """The attributes of a bundle that the ledger reads."""
 
     key: str
     cost: float = 1.0
+    jobs_json: str = "[]"
+    work_class: str = ""
 
-    text: str = "[]"
-    work: str = ""
 
-
-def test_a_sweep_comes_back_as_it_was_added(ledger):
+def test_sweep_is_read_as_added(ledger):
     sweep = replace(SWEEP, extends="other", name="Δ ≠ 0", state=State.PAUSED, reused=3)
     ledger.add(sweep, [bundle(0)])
     assert ledger.sweep("s") == sweep
     assert ledger.sweeps() == [sweep]
 
 
-def test_bundles_come_back_in_their_order(ledger):
+def test_bundles_are_read_in_order(ledger):
     some = [bundle(at, cost) for at, cost in enumerate([1.0, 3.0, 2.0, 3.0])]
     ledger.add(SWEEP, some)
-    found = ledger.pending("s", 10)
+    found = ledger.pending_bundles("s", 10)
     assert found == some
     assert [one.key for one in found] == [one.key for one in some]
-    assert ledger.pending("s", 2) == found[:2]
-    assert ledger.pending("s", 2, [found[0].key]) == found[1:3]
-    assert ledger.pending("s", 2, [one.key for one in found]) == []
+    assert ledger.pending_bundles("s", 2) == found[:2]
+    assert ledger.pending_bundles("s", 2, [found[0].key]) == found[1:3]
+    assert ledger.pending_bundles("s", 2, [one.key for one in found]) == []
     assert ledger.bundle("s", some[1].key) == some[1]
-    assert ledger.pending("other", 10) == []
+    assert ledger.pending_bundles("other", 10) == []
 
 
 def test_unknown_sweep_is_not_found(ledger):
@@ -82,7 +81,7 @@ def test_sweeps_are_listed_newest_first_and_by_key_and_state(ledger):
 
 
 @pytest.mark.parametrize("state", State)
-def test_every_state_is_kept_with_its_reason(ledger, state):
+def test_every_state_is_stored_with_its_reason(ledger, state):
     ledger.add(SWEEP, [])
     ledger.set_state("s", state, "because")
     found = ledger.sweep("s")
@@ -90,18 +89,20 @@ def test_every_state_is_kept_with_its_reason(ledger, state):
     assert found.reason == "because"
     assert found.updated > SWEEP.updated
     assert found.created == SWEEP.created
-    assert state.ended is (state.value in ("completed", "incomplete", "cancelled", "failed"))
+    assert state.has_ended is (state.value in ("completed", "incomplete", "cancelled", "failed"))
 
 
-def test_merged_bundles_are_not_pending_and_add_up(ledger):
+def test_merged_bundles_are_not_pending_and_are_summed(ledger):
     some = [bundle(at, at + 1.0) for at in range(4)]
     ledger.add(SWEEP, some)
-    ledger.merged(
+    ledger.mark_merged(
         "s", {some[0].key: (3.0, {Status.DONE: 2}), some[1].key: (4.0, {Status.DONE: 1, Status.FAILED: 1})}
     )
-    for _ in range(2):  # the second time is after a crash, and changes nothing
-        ledger.merged("s", {some[3].key: (2.0, {Status.DONE: 2}), "never-heard-of": (1.0, {Status.DONE: 9})})
-    assert ledger.pending("s", 10) == [some[2]]
+    for _ in range(2):  # the second call, as after a crash, changes nothing
+        ledger.mark_merged(
+            "s", {some[3].key: (2.0, {Status.DONE: 2}), "never-heard-of": (1.0, {Status.DONE: 9})}
+        )
+    assert ledger.pending_bundles("s", 10) == [some[2]]
     assert ledger.totals("s") == {
         "bundles_left": 1, "cost_done": 7.0, "cost_left": 3.0, "cost_dropped": 0.0, "seconds": 9.0,
         "bundles": {"pending": 1, "merged": 3, "dropped": 0},
@@ -109,50 +110,50 @@ def test_merged_bundles_are_not_pending_and_add_up(ledger):
     }  # fmt: skip
 
 
-def test_dropped_bundles_are_given_up_and_others_take_their_place(ledger):
+def test_dropped_bundles_can_be_replaced(ledger):
     some = [bundle(at) for at in range(3)]
     ledger.add(SWEEP, some)
-    ledger.merged("s", {some[0].key: (1.0, {Status.DONE: 1})})
-    ledger.drop("s")
-    assert ledger.pending("s", 10) == []
+    ledger.mark_merged("s", {some[0].key: (1.0, {Status.DONE: 1})})
+    ledger.drop_bundles("s")
+    assert ledger.pending_bundles("s", 10) == []
     assert ledger.totals("s")["bundles_left"] == ledger.totals("s")["cost_left"] == 0
-    ledger.add_bundles("s", [some[1], bundle(7)])
-    assert {one.key for one in ledger.pending("s", 10)} == {some[1].key, bundle(7).key}
+    ledger.replace_bundles("s", [some[1], bundle(7)])
+    assert {one.key for one in ledger.pending_bundles("s", 10)} == {some[1].key, bundle(7).key}
     assert ledger.totals("s")["cost_done"] == 1.0
 
 
-def test_a_merged_bundle_may_become_pending_again(ledger):
+def test_merged_bundle_can_become_pending_again(ledger):
     ledger.add(SWEEP, [bundle(0)])
-    ledger.merged("s", {bundle(0).key: (1.0, {Status.FAILED: 3})})
-    ledger.add_bundles("s", [bundle(0)])
-    assert ledger.pending("s", 10) == [bundle(0)]
+    ledger.mark_merged("s", {bundle(0).key: (1.0, {Status.FAILED: 3})})
+    ledger.replace_bundles("s", [bundle(0)])
+    assert ledger.pending_bundles("s", 10) == [bundle(0)]
     assert ledger.totals("s")["counts"] == {}
 
 
-def test_a_recount_replaces_what_bundles_said(ledger):
+def test_set_counts_replaces_counts_of_bundles(ledger):
     some = [bundle(at) for at in range(3)]
     ledger.add(SWEEP, some)
-    ledger.recount("s", {Status.DONE: 9})
+    ledger.set_counts("s", {Status.DONE: 9})
     assert ledger.totals("s")["counts"] == {Status.DONE: 9}
-    ledger.merged("s", {one.key: (1.0, {Status.DONE: 1, Status.FAILED: 1}) for one in some[:2]})
-    ledger.recount("s", {Status.DONE: 3})
-    ledger.merged("s", {some[2].key: (1.0, {Status.DONE: 2})})
+    ledger.mark_merged("s", {one.key: (1.0, {Status.DONE: 1, Status.FAILED: 1}) for one in some[:2]})
+    ledger.set_counts("s", {Status.DONE: 3})
+    ledger.mark_merged("s", {some[2].key: (1.0, {Status.DONE: 2})})
     assert ledger.totals("s")["counts"] == {Status.DONE: 5}
     assert ledger.totals("s")["seconds"] == 3.0
 
 
-def test_runs_that_were_there_before_count_beside_those_of_bundles(ledger):
+def test_stored_runs_are_counted_with_those_of_bundles(ledger):
     ledger.add(SWEEP, [bundle(0)], {Status.DONE: 2, Status.DIVERGED: 1})
-    ledger.merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})})
+    ledger.mark_merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})})
     assert ledger.totals("s")["counts"] == {Status.DONE: 3, Status.DIVERGED: 1}
-    assert ledger.pending("s", 9) == []
+    assert ledger.pending_bundles("s", 9) == []
 
 
-def test_events_tell_every_state_and_the_last_progress(ledger):
+def test_events_contain_every_state_and_the_last_progress(ledger):
     ledger.add(SWEEP, [bundle(at) for at in range(3)])
     ledger.set_state("s", State.RUNNING)
     for at in range(3):
-        ledger.merged("s", {bundle(at).key: (1.0, {Status.DONE: 1})})
+        ledger.mark_merged("s", {bundle(at).key: (1.0, {Status.DONE: 1})})
     ledger.set_state("s", State.FAILED, "no such file")
     found = ledger.events("s")
     assert [(one.kind, one.state.value, one.reason) for one in found] == [
@@ -164,18 +165,20 @@ def test_events_tell_every_state_and_the_last_progress(ledger):
     assert ledger.events("s", numbers[1]) == found[2:]
 
 
-def test_who_listens_hears_of_a_change_when_it_can_be_read(tmp_path, ledger):
+def test_on_change_is_called_after_the_commit(tmp_path, ledger):
     heard = []
     with closing(Ledger(tmp_path / "ledger.sqlite")) as other:
-        ledger.changed = lambda sweep: heard.append((sweep, other.sweeps()[:1]))
+        ledger.on_change = lambda sweep: heard.append((sweep, other.sweeps()[:1]))
         ledger.add(SWEEP, [bundle(0)])
         assert heard == [("s", [SWEEP])]
         ledger.set_state("s", State.RUNNING)
         assert heard[-1][1][0].state is State.RUNNING
         for change in (
-            lambda: ledger.merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})}),
-            lambda: ledger.recount("s", {}),
-            lambda: ledger.drop("s"), lambda: ledger.add_bundles("s", []), lambda: ledger.remove("s"),
+            lambda: ledger.mark_merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})}),
+            lambda: ledger.set_counts("s", {}),
+            lambda: ledger.drop_bundles("s"),
+            lambda: ledger.replace_bundles("s", []),
+            lambda: ledger.remove("s"),
         ):  # fmt: skip
             before = len(heard)
             change()
@@ -183,7 +186,7 @@ def test_who_listens_hears_of_a_change_when_it_can_be_read(tmp_path, ledger):
         assert heard[-1] == ("s", [])
 
 
-def test_numbers_of_events_are_never_used_again(ledger):
+def test_event_ids_are_never_reused(ledger):
     ledger.add(SWEEP, [])
     (first,) = ledger.events("s")
     ledger.remove("s")
@@ -192,20 +195,20 @@ def test_numbers_of_events_are_never_used_again(ledger):
     assert ledger.events("s")[0].id > first.id
 
 
-def test_a_request_is_known_by_its_key_until_its_sweep_goes(ledger):
+def test_request_is_known_until_its_sweep_is_removed(ledger):
     ledger.add(SWEEP, [])
     request = Request("k", "digest")
-    ledger.remember(request, "s", True)
-    assert ledger.answer_to(request) == (ledger.sweep("s"), True)
-    assert ledger.answer_to(Request("other", "digest")) is None
+    ledger.save_answer(request, "s", True)
+    assert ledger.find_answer(request) == (ledger.sweep("s"), True)
+    assert ledger.find_answer(Request("other", "digest")) is None
     with pytest.raises(Conflict):
-        ledger.answer_to(Request("k", "another digest"))
+        ledger.find_answer(Request("k", "another digest"))
     ledger.remove("s")
-    assert ledger.answer_to(request) is None
+    assert ledger.find_answer(request) is None
 
 
-def test_pages_hold_every_sweep_once(ledger):
-    for at in range(7):  # two of them at each moment
+def test_pages_contain_every_sweep_once(ledger):
+    for at in range(7):  # two at each time
         ledger.add(replace(SWEEP, id=f"s{at}", created=f"2026-01-0{1 + at // 2}"), [])
     everything, found = ledger.sweeps(), []
     while page := ledger.sweeps(before=(found[-1].created, found[-1].id) if found else None, limit=3):
@@ -215,11 +218,11 @@ def test_pages_hold_every_sweep_once(ledger):
     assert len(everything) == 7
 
 
-def test_a_ledger_of_version_1_is_migrated(tmp_path):
+def test_ledger_of_schema_1_is_migrated(tmp_path):
     ledger = Ledger(tmp_path / "ledger")
     ledger.add(replace(SWEEP, reused=3), [bundle(0)])
-    ledger.merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})})
-    with ledger.engine.begin() as now:  # as it was: nothing but bundles, no events, no requests
+    ledger.mark_merged("s", {bundle(0).key: (1.0, {Status.DONE: 1})})
+    with ledger.engine.begin() as now:  # schema 1 has no events and no requests
         now.execute(sa.text("DELETE FROM bundles WHERE key = 'stored'"))
         now.execute(sa.text("DROP TABLE events"))
         now.execute(sa.text("DROP TABLE requests"))
@@ -234,20 +237,20 @@ def test_a_ledger_of_version_1_is_migrated(tmp_path):
 
 def test_attempts_are_counted(ledger):
     ledger.add(SWEEP, [bundle(0), bundle(1)])
-    assert [ledger.tried("s", bundle(0).key, "x" * 10_000) for _ in range(3)] == [1, 2, 3]
-    assert ledger.tried("s", bundle(1).key, "other") == 1
+    assert [ledger.count_attempt("s", bundle(0).key, "x" * 10_000) for _ in range(3)] == [1, 2, 3]
+    assert ledger.count_attempt("s", bundle(1).key, "other") == 1
 
 
-def test_a_removed_sweep_leaves_no_rows(ledger):
+def test_removed_sweep_leaves_no_rows(ledger):
     for name in ("s", "s2"):
         ledger.add(replace(SWEEP, id=name), [bundle(0), bundle(1)])
     ledger.remove("s")
     assert [one.id for one in ledger.sweeps()] == ["s2"]
-    assert ledger.pending("s", 10) == []
-    assert len(ledger.pending("s2", 10)) == 2
+    assert ledger.pending_bundles("s", 10) == []
+    assert len(ledger.pending_bundles("s2", 10)) == 2
 
 
-def test_a_sweep_is_added_with_all_its_bundles_or_not_at_all(ledger):
+def test_sweep_and_bundles_are_added_in_one_transaction(ledger):
     def broken():
         yield bundle(0)
         raise RuntimeError("here")
@@ -258,15 +261,15 @@ def test_a_sweep_is_added_with_all_its_bundles_or_not_at_all(ledger):
     ledger.add(SWEEP, [bundle(0)])
     with pytest.raises(sa.exc.IntegrityError):
         ledger.add(SWEEP, [bundle(1)])
-    assert ledger.pending("s", 10) == [bundle(0)]
+    assert ledger.pending_bundles("s", 10) == [bundle(0)]
     with pytest.raises(RuntimeError):
-        ledger.add_bundles("s", broken())
-    assert ledger.pending("s", 10) == [bundle(0)]  # those that were there stay
+        ledger.replace_bundles("s", broken())
+    assert ledger.pending_bundles("s", 10) == [bundle(0)]  # existing bundles stay
     with pytest.raises(sa.exc.IntegrityError):
-        ledger.add_bundles("nowhere", [bundle(0)])
+        ledger.replace_bundles("nowhere", [bundle(0)])
 
 
-def test_a_reader_does_not_wait_for_a_writer(ledger, tmp_path):
+def test_reader_does_not_wait_for_a_writer(ledger, tmp_path):
     ledger.add(SWEEP, [bundle(0)])
     inside, seen = threading.Event(), threading.Event()
 
@@ -279,18 +282,18 @@ def test_a_reader_does_not_wait_for_a_writer(ledger, tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     assert inside.wait(60)
-    reader = Ledger(tmp_path / "ledger.sqlite")  # opening one is reading, too
+    reader = Ledger(tmp_path / "ledger.sqlite")  # opening also reads
     began = time.monotonic()
     assert reader.sweep("s").state is State.QUEUED
     assert reader.totals("s")["bundles_left"] == 1
-    assert time.monotonic() - began < 5.0  # a waiting one would give up after 30
+    assert time.monotonic() - began < 5.0  # a waiting reader would give up after 30 s
     seen.set()
     writer.join()
     assert reader.sweep("s").state is State.PAUSED
     reader.close()
 
 
-def test_many_readers_see_whole_transactions(ledger, tmp_path):
+def test_many_readers_see_complete_transactions(ledger, tmp_path):
     ledger.add(SWEEP, [])
     done, wrong = threading.Event(), []
 
@@ -306,7 +309,7 @@ def test_many_readers_see_whole_transactions(ledger, tmp_path):
     for reader in readers:
         reader.start()
     for turn in range(1, 20):
-        ledger.add_bundles("s", [Plain(f"{turn}-{at}") for at in range(10 * turn)])
+        ledger.replace_bundles("s", [SimpleBundle(f"{turn}-{at}") for at in range(10 * turn)])
     done.set()
     for reader in readers:
         reader.join()
@@ -318,7 +321,7 @@ import os, random, signal, sys, time
 from dataclasses import replace
 from pathlib import Path
 from sweep_service.store.ledger import Ledger
-from tests.store.test_ledger import SWEEP, Plain
+from tests.store.test_ledger import SWEEP, SimpleBundle
 path, rng, there, acknowledged = Path(sys.argv[1]), random.Random(0), 0, 0
 for turn in range(15):
     told, tell = os.pipe()
@@ -326,11 +329,11 @@ for turn in range(15):
     if child == 0:
         ledger, at = Ledger(path), 0
         while True:
-            ledger.add(replace(SWEEP, id=f"{turn}-{at}"), [Plain(str(b)) for b in range(300)])
+            ledger.add(replace(SWEEP, id=f"{turn}-{at}"), [SimpleBundle(str(b)) for b in range(300)])
             os.write(tell, b".")
             at += 1
     os.close(tell)
-    acknowledged += len(os.read(told, 1))  # on a busy machine the first one takes its time
+    acknowledged += len(os.read(told, 1))  # the first one may take long on a busy machine
     time.sleep(rng.random() * 0.05)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -345,26 +348,28 @@ print(there, acknowledged)
 """
 
 
-def test_killed_writers_leave_whole_sweeps(tmp_path):
+def test_killed_writers_leave_complete_sweeps(tmp_path):
     command = [sys.executable, "-c", CRASHES, str(tmp_path / "ledger.sqlite")]
     found = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert found.returncode == 0, found.stderr
     stored, acknowledged = map(int, found.stdout.split())
-    assert 15 <= acknowledged <= stored <= acknowledged + 15  # at most the last of each was not yet told
+    assert (
+        15 <= acknowledged <= stored <= acknowledged + 15
+    )  # at most the last of each writer is not acknowledged
 
 
-def test_what_was_committed_is_there_at_the_next_start(tmp_path):
+def test_committed_changes_are_read_after_a_restart(tmp_path):
     path = tmp_path / "ledger.sqlite"
     first = Ledger(path)
     first.add(SWEEP, [bundle(0)])
     second = Ledger(path)  # while the first is still open, as after a crash
     assert second.sweep("s") == SWEEP
-    assert second.pending("s", 1) == [bundle(0)]
+    assert second.pending_bundles("s", 1) == [bundle(0)]
     first.close()
     second.close()
 
 
-def test_commits_survive_a_loss_of_power(ledger):
+def test_commits_are_synced_to_disk(ledger):
     with ledger.engine.connect() as now:
         assert now.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert now.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
@@ -372,7 +377,7 @@ def test_commits_survive_a_loss_of_power(ledger):
 
 
 def later(path):
-    """A ledger that some later version wrote, with other tables."""
+    """Write a ledger of a later version, with other tables."""
     with sqlite3.connect(path) as raw:
         raw.execute("CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT)")
         raw.execute("INSERT INTO about VALUES ('schema', ?)", (str(SCHEMA_VERSION + 1),))
@@ -380,13 +385,13 @@ def later(path):
     raw.close()
 
 
-def test_a_newer_schema_is_refused(tmp_path):
+def test_newer_schema_is_rejected(tmp_path):
     later(tmp_path / "ledger.sqlite")
     with pytest.raises(TooNew, match=str(SCHEMA_VERSION + 1)):
         Ledger(tmp_path / "ledger.sqlite")
 
 
-def test_a_refused_ledger_stays_as_it_was(tmp_path):
+def test_rejected_ledger_is_unchanged(tmp_path):
     path = tmp_path / "ledger.sqlite"
     later(path)
     with pytest.raises(TooNew):
@@ -398,7 +403,7 @@ def test_a_refused_ledger_stays_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["with space", "a?b", "a#b", "a%41b", "é"])
-def test_any_folder_may_hold_a_ledger(tmp_path, name):
+def test_ledger_path_may_have_special_characters(tmp_path, name):
     folder = tmp_path / name
     folder.mkdir()
     ledger = Ledger(folder / "ledger.sqlite")
@@ -408,14 +413,14 @@ def test_any_folder_may_hold_a_ledger(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_times_are_utc_and_sort():
+def test_times_are_utc_and_sortable():
     times = [utc_now() for _ in range(3)]
     assert times == sorted(times)
     assert all(one.endswith("+00:00") for one in times)
 
 
-def test_a_hundred_thousand_bundles_are_kept_and_the_next_ones_are_found_without_sorting(ledger):
-    some = [Plain(f"{at * 7919 % MANY:032x}", 5.0) for at in range(MANY)]
+def test_next_of_a_hundred_thousand_bundles_are_found_by_index(ledger):
+    some = [SimpleBundle(f"{at * 7919 % MANY:032x}", 5.0) for at in range(MANY)]
     ledger.add(SWEEP, some)
     with ledger.engine.connect() as now:
         plan = now.exec_driver_sql(
@@ -425,17 +430,17 @@ def test_a_hundred_thousand_bundles_are_kept_and_the_next_ones_are_found_without
     assert len(plan) == 1  # a sort would be a second step
     assert "bundles_by_progress" in plan[0][3]
     first = [one.key for one in some[1000:1004]]
-    ledger.merged("s", {one.key: (1.0, {Status.DONE: 1}) for one in some[:1000]})
-    assert len(ledger.pending("s", 8, first)) == 8
+    ledger.mark_merged("s", {one.key: (1.0, {Status.DONE: 1}) for one in some[:1000]})
+    assert len(ledger.pending_bundles("s", 8, first)) == 8
     assert ledger.totals("s")["bundles_left"] == MANY - 1000
     assert ledger.totals("s")["counts"] == {Status.DONE: 1000}
-    ledger.drop("s")
+    ledger.drop_bundles("s")
     assert ledger.totals("s")["bundles_left"] == 0
 
 
-def test_a_file_that_is_no_ledger_is_named(tmp_path):
+def test_error_names_a_file_that_is_not_a_ledger(tmp_path):
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"garbage " * 1000)
-    with pytest.raises(Damaged, match="is no ledger: move it away, then sweep doctor --rebuild"):
+    with pytest.raises(Damaged, match="is not a ledger: move it away, then run sweep doctor --rebuild"):
         Ledger(path)
     assert path.read_bytes() == b"garbage " * 1000

@@ -1,4 +1,4 @@
-"""Files as objects: the conformance of the local backend, and what is particular to files."""
+"""The local backend: conformance, and tests specific to files."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from hypothesis import settings
 from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.store import files
 from sweep_service.store import local as module
-from sweep_service.store.local import ABANDONED, LocalObjects
+from sweep_service.store.local import MAX_PARTIAL_AGE_SECONDS, LocalObjects
 from tests.store.conformance import StoreConformance, StoreMachine
 
 
@@ -42,10 +42,10 @@ class LocalMachine(StoreMachine):
             shutil.rmtree(self.root)
 
     def crash(self, objects, name, content):
-        objects._fresh(name, content)
+        objects._write_partial(name, content)
 
     def recover(self, objects):
-        objects.sweep()
+        objects.remove_partial_files()
         assert not list(self.root.rglob("*.partial"))
 
 
@@ -53,22 +53,22 @@ LocalMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=2
 TestLocalStates = LocalMachine.TestCase
 
 
-def test_orphans_are_not_listed_and_are_swept(tmp_path):
+def test_partial_files_are_not_listed_and_are_removed(tmp_path):
     objects = LocalObjects(tmp_path)
     objects.put("a", b"1")
     objects.put("folder/b", b"2")
     for name in ("a", "folder/b", "folder/new"):
-        objects._fresh(name, b"never finished")
+        objects._write_partial(name, b"never finished")
     assert len(list(tmp_path.rglob("*.partial"))) == 3
     assert list(objects.list()) == ["a", "folder/b"]
-    assert objects.sweep() == 3
-    assert objects.sweep() == 0
+    assert objects.remove_partial_files() == 3
+    assert objects.remove_partial_files() == 0
     assert not list(tmp_path.rglob("*.partial"))
     assert objects.get("a") == b"1"
     assert objects.get("folder/b") == b"2"
 
 
-def test_a_writer_that_is_killed_leaves_an_orphan_that_is_swept(tmp_path):
+def test_partial_file_of_a_killed_writer_is_removed(tmp_path):
     code = f"""
 import os, signal
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -80,12 +80,12 @@ LocalObjects({str(tmp_path)!r}).put("a", b"new")
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     assert objects.get("a") == b"old"
     assert list(objects.list()) == ["a"]
-    assert objects.sweep() == 1
+    assert objects.remove_partial_files() == 1
 
 
 def left_by(folder, process, host=module._HOST):
-    """A file as a writer would leave it: the name of one of ours, with its process and machine changed."""
-    _, fresh = LocalObjects(folder)._fresh("a", b"half")
+    """Make a partial file as left by a writer of another process or machine."""
+    _, fresh = LocalObjects(folder)._write_partial("a", b"half")
     ours = f".{module._HOST}-{os.getpid()}-"
     assert ours in fresh.name
     return fresh.rename(fresh.with_name(fresh.name.replace(ours, f".{host}-{process}-")))
@@ -93,7 +93,7 @@ def left_by(folder, process, host=module._HOST):
 
 @pytest.fixture
 def sleeper():
-    """A process that lives until the end of its input."""
+    """A process that lives until its input ends."""
     code = "import sys; sys.stdin.read()"
     living = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     yield living
@@ -101,35 +101,39 @@ def sleeper():
     living.wait()
 
 
-def test_sweep_leaves_what_somebody_may_still_be_writing(tmp_path, sleeper):
+def test_partial_files_of_living_writers_are_kept(tmp_path, sleeper):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     alive, dead, ours = (left_by(tmp_path, process) for process in (sleeper.pid, ended.pid, os.getpid()))
     elsewhere, abandoned = (left_by(tmp_path, ended.pid, host="0badcafe") for _ in range(2))
-    for path, age in ((elsewhere, ABANDONED - 600.0), (abandoned, ABANDONED + 600.0), (alive, 9 * ABANDONED)):
+    for path, age in (
+        (elsewhere, MAX_PARTIAL_AGE_SECONDS - 600.0),
+        (abandoned, MAX_PARTIAL_AGE_SECONDS + 600.0),
+        (alive, 9 * MAX_PARTIAL_AGE_SECONDS),
+    ):
         then = path.stat().st_mtime - age
         os.utime(path, (then, then))
     nameless = tmp_path / "a.partial"
     nameless.write_bytes(b"")
-    assert LocalObjects(tmp_path).sweep() == 4
+    assert LocalObjects(tmp_path).remove_partial_files() == 4
     assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere])
     assert not any(path.exists() for path in (dead, ours, abandoned, nameless))
     sleeper.stdin.close()
     sleeper.wait()
-    assert LocalObjects(tmp_path).sweep() == 1
+    assert LocalObjects(tmp_path).remove_partial_files() == 1
     assert list(tmp_path.iterdir()) == [elsewhere]
 
 
-def test_datasets_that_were_never_complete_are_swept(tmp_path):
+def test_incomplete_datasets_are_removed(tmp_path):
     objects = LocalObjects(tmp_path)
     (tmp_path / "half.zarr.partial" / "c").mkdir(parents=True)
-    objects._fresh("a", b"")
-    assert objects.sweep() == 2
+    objects._write_partial("a", b"")
+    assert objects.remove_partial_files() == 2
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("call", ["put", "create"])
-def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_answer(tmp_path, monkeypatch, call):
+def test_content_is_synced_before_its_name(tmp_path, monkeypatch, call):
     objects, log = LocalObjects(tmp_path), []
     objects.put("folder/other", b"")
     fsync = os.fsync
@@ -146,7 +150,7 @@ def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_answer(t
     assert log == ["content", "name", "folder"]
 
 
-def test_a_new_folder_is_on_the_disk_as_well(tmp_path, monkeypatch):
+def test_new_folder_is_synced(tmp_path, monkeypatch):
     objects, synced = LocalObjects(tmp_path), []
     for place in (files, module):
         monkeypatch.setattr(place, "sync", synced.append)
@@ -155,7 +159,7 @@ def test_a_new_folder_is_on_the_disk_as_well(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("call", ["put", "create"])
-def test_a_full_disk_leaves_the_old_content_and_no_orphan(tmp_path, monkeypatch, call):
+def test_full_disk_leaves_the_old_content_and_no_partial_file(tmp_path, monkeypatch, call):
     objects = LocalObjects(tmp_path)
     objects.put("a", b"old")
 
@@ -169,10 +173,10 @@ def test_a_full_disk_leaves_the_old_content_and_no_orphan(tmp_path, monkeypatch,
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_listing_a_folder_looks_into_no_other(tmp_path, monkeypatch):
+def test_listing_a_folder_scans_no_other(tmp_path, monkeypatch):
     objects, seen = LocalObjects(tmp_path), []
     objects.put("s.parts/a.npz", b"")
-    objects.put("s.zarr/c/0/0", b"")  # a dataset has thousands of these, and parts are listed every second
+    objects.put("s.zarr/c/0/0", b"")  # a dataset has thousands of chunks, and parts are listed every second
     for name in ("scandir", "listdir"):
         real = getattr(os, name)
         monkeypatch.setattr(os, name, lambda path=".", real=real: (seen.append(str(path)), real(path))[1])
@@ -181,13 +185,13 @@ def test_listing_a_folder_looks_into_no_other(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["folder", "folder/deep", "folder/a/below", "folder/a/far/below"])
-def test_an_object_is_no_folder_and_a_folder_no_object(tmp_path, name):
+def test_name_cannot_be_both_object_and_folder(tmp_path, name):
     objects = LocalObjects(tmp_path)
     for there in ("folder/a", "folder/deep/b"):
         objects.put(there, there.encode())
     before = sorted(tmp_path.rglob("*"))
     for call in (objects.put, objects.create):
-        with pytest.raises(InvalidInput, match="is taken by a folder, or lies below an object") as info:
+        with pytest.raises(InvalidInput, match="is a folder, or lies below an object") as info:
             call(name, b"new")
         assert (info.value.field, info.value.value) == ("name", name)
     with pytest.raises(NotFound, match=name):
@@ -197,20 +201,20 @@ def test_an_object_is_no_folder_and_a_folder_no_object(tmp_path, name):
     assert objects.get("folder/a") == b"folder/a"
 
 
-def test_a_folder_that_comes_back_while_it_is_looked_for_is_read(tmp_path, monkeypatch):
-    """Or a worker that asks at this moment would think that the object is not there, and leave."""
+def test_object_is_read_if_its_folder_comes_back(tmp_path, monkeypatch):
+    """Otherwise a worker would conclude that the object does not exist, and stop."""
     objects = LocalObjects(tmp_path / "here")
     objects.prepare()
     objects.put("a", b"content")
     (tmp_path / "here").rename(tmp_path / "away")
-    require = objects._require
+    check_root = objects._check_root
 
     def back():
         if (tmp_path / "away").exists():
             (tmp_path / "away").rename(tmp_path / "here")
-        require()
+        check_root()
 
-    monkeypatch.setattr(objects, "_require", back)
+    monkeypatch.setattr(objects, "_check_root", back)
     assert objects.get("a") == b"content"
     with pytest.raises(NotFound):
         objects.get("b")

@@ -1,9 +1,10 @@
-"""Objects in a bucket of a real S3 server: the conformance of every backend, datasets, the lease."""
+"""The S3 backend on a real server: conformance, sweeps, the lease, errors."""
 
 import threading
 import time
 import uuid
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,8 +23,8 @@ from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store import lease as leases
 from sweep_service.store import s3
-from sweep_service.store.folder import DataFolder, place_of
-from sweep_service.store.lease import Lease, lease
+from sweep_service.store.folder import DataFolder, parse_location
+from sweep_service.store.lease import Lease, LeaseTimes, hold_lease
 from sweep_service.store.ledger import State
 from sweep_service.store.s3 import Bucket, S3Objects
 from tests.chaos.proxy import proxied
@@ -55,7 +56,7 @@ def url(server):
 
 
 class TestS3Objects(StoreConformance):
-    turns = 2  # who loses asks again for a second, as the client of S3 does
+    turns = 2  # fewer, because the S3 client of a loser retries for a second
 
     @pytest.fixture
     def objects(self, url):
@@ -77,11 +78,11 @@ class TestS3States(S3Machine.TestCase):
     )
 
 
-def test_a_folder_is_cleared_and_no_other(url):
+def test_clear_removes_only_its_folder(url):
     objects = S3Objects(url)
     for name in ("a.zarr/zarr.json", "a.zarr/c/0", "a.zarrs/c", "a.zarr.x", "b"):
         objects.put(name, b"1")
-    assert objects.top() == {"a.zarr", "a.zarrs", "a.zarr.x", "b"}
+    assert objects.list_top() == {"a.zarr", "a.zarrs", "a.zarr.x", "b"}
     objects.clear("a.zarr")
     objects.clear("nowhere")
     assert list(objects.list()) == ["a.zarr.x", "a.zarrs/c", "b"]
@@ -98,8 +99,8 @@ def test_a_folder_is_cleared_and_no_other(url):
         ("s3://my.bucket-1/a/b_c/", "s3://my.bucket-1/a/b_c"),
     ],
 )
-def test_a_bucket_and_a_folder_in_it(data, place):
-    assert place_of(data) == place
+def test_s3_url_has_bucket_and_prefix(data, place):
+    assert parse_location(data) == place
     assert not str(DataFolder(data).state).startswith("s3")
     assert DataFolder(data).state == DataFolder(place).state != DataFolder(f"{place}/other").state
 
@@ -112,7 +113,7 @@ def test_a_bucket_and_a_folder_in_it(data, place):
         "file://relative",
     ],
 )  # fmt: skip
-def test_a_place_that_is_none(data):
+def test_invalid_data_locations_are_rejected(data):
     with pytest.raises(InvalidInput, match=r"data = .*must be"):
         DataFolder(data)
 
@@ -128,7 +129,7 @@ def computed(place, state, spec=SPEC):
     return folder, sweep.id
 
 
-def test_a_sweep_in_a_bucket_is_the_one_in_a_folder(url, tmp_path):
+def test_sweep_in_a_bucket_equals_the_one_in_a_folder(url, tmp_path):
     there, sweep = computed(url, tmp_path / "state")
     here, twin = computed(tmp_path / "here", None)
     with ss.open(there.address(sweep)) as found, ss.open(here.address(twin)) as expected:
@@ -141,7 +142,7 @@ def test_a_sweep_in_a_bucket_is_the_one_in_a_folder(url, tmp_path):
     ]
 
 
-def test_a_removed_sweep_leaves_nothing(url, tmp_path):
+def test_removed_sweep_leaves_no_objects(url, tmp_path):
     folder, sweep = computed(url, tmp_path / "state")
     with Conductor(folder, SerialExecutor()) as conductor:
         conductor.remove(sweep)
@@ -151,8 +152,8 @@ def test_a_removed_sweep_leaves_nothing(url, tmp_path):
     assert list(Bucket(url).names("")) == []  # the lease included
 
 
-def test_a_lost_ledger_is_made_again(url, tmp_path):
-    """As when the service moves to another machine."""
+def test_lost_ledger_is_rebuilt(url, tmp_path):
+    """As after the service has moved to another machine."""
     _, sweep = computed(url, tmp_path / "one")
     with Conductor(DataFolder(url, tmp_path / "other"), SerialExecutor()) as conductor:
         assert conductor.ledger.sweeps() == []
@@ -161,7 +162,7 @@ def test_a_lost_ledger_is_made_again(url, tmp_path):
         assert conductor.counts(sweep) == {Status.DONE: 24}
 
 
-def test_nothing_is_stored_there(url):
+def test_missing_dataset_is_not_found(url):
     with pytest.raises(NotFound, match="no sweep is stored at s3://"):
         ss.open(f"{url}/sweeps/20260101-000000-01234567.zarr")
 
@@ -169,68 +170,65 @@ def test_nothing_is_stored_there(url):
 # ---- the lease
 
 
-@pytest.fixture
-def short(monkeypatch):
-    monkeypatch.setattr(leases, "LASTS", 2.0)
-    monkeypatch.setattr(leases, "MARGIN", 0.5)
-    monkeypatch.setattr(leases, "BEAT", 0.2)
+SHORT = LeaseTimes(duration=2.0, renew_interval=0.2, margin=0.5)
 
 
-def claim(url, about=""):
-    return Lease(Bucket(url), "lock", about, uuid.uuid4().hex)
+def make_lease(url):
+    return Lease(Bucket(url), "lock", "", uuid.uuid4().hex, SHORT)
 
 
-def test_one_at_a_time(url, monkeypatch):
-    monkeypatch.setattr(leases, "BEAT", 0.2)
+def test_lease_has_one_holder(url):
+    times = LeaseTimes(renew_interval=0.2)
     taken = r"process \d+ on .*a service: add --url http://host:8000"
-    with lease(url, "lock", "http://host:8000"), pytest.raises(InUse, match=taken):
-        claim(url).take()
-    with lease(url, "lock", ""):  # free at once
+    with hold_lease(url, "lock", "http://host:8000", times), pytest.raises(InUse, match=taken):
+        Lease(Bucket(url), "lock", "", uuid.uuid4().hex, times).acquire()
+    with hold_lease(url, "lock", "", times):  # free at once
         pass
 
 
-def test_a_dead_holder_has_its_time(url, short):
-    dead = claim(url)
-    dead.take()
-    began, heir = time.monotonic(), claim(url)
-    heir.take()
-    assert time.monotonic() - began > leases.LASTS
-    assert not dead.beat()
-    assert heir.beat()
+def test_lease_of_a_dead_holder_expires(url):
+    dead = make_lease(url)
+    dead.acquire()
+    began, successor = time.monotonic(), make_lease(url)
+    successor.acquire()
+    assert time.monotonic() - began > SHORT.duration
+    assert not dead.renew()
+    assert successor.renew()
 
 
-def test_of_many_heirs_one_inherits(url, short):
-    claim(url).take()
-    taken = []
+def test_exactly_one_of_many_processes_takes_over(url):
+    make_lease(url).acquire()
+    acquired = []
 
-    def inherit():
+    def acquire():
         try:
-            mine = claim(url)
-            mine.take()
-            taken.append(mine)
+            lease = make_lease(url)
+            lease.acquire()
+            acquired.append(lease)
         except InUse:
             pass
 
-    heirs = [threading.Thread(target=inherit) for _ in range(8)]
-    for heir in heirs:
-        heir.start()
-    for heir in heirs:
-        heir.join()
-    assert len(taken) == 1
+    threads = [threading.Thread(target=acquire) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(acquired) == 1
 
 
-def test_an_answer_that_was_lost_is_no_loss(url):
-    mine = claim(url)
-    mine.take()
-    tag = mine.tag
-    assert mine.beat()
-    mine.tag = tag  # as if the write had come through, and its answer had not
-    assert mine.beat()
-    assert mine.beat()
+def test_lost_response_does_not_lose_the_lease(url):
+    lease = make_lease(url)
+    lease.acquire()
+    tag = lease.tag
+    assert lease.renew()
+    lease.tag = tag  # as if the write had succeeded and its response had been lost
+    assert lease.renew()
+    assert lease.renew()
 
 
-def test_who_was_overtaken_writes_no_more(url, tmp_path, short):
-    """A process that slept through its lease must not touch what is another's now."""
+def test_former_holder_cannot_write(url, tmp_path, monkeypatch):
+    """A process that slept through its lease must not write, because another process may hold it now."""
+    monkeypatch.setattr(leases, "hold_lease", partial(hold_lease, times=SHORT))
     folder = DataFolder(url, tmp_path)
     with folder.lock():
         folder.objects.put("a", b"1")
@@ -238,7 +236,7 @@ def test_who_was_overtaken_writes_no_more(url, tmp_path, short):
         end = time.monotonic() + 30
         with pytest.raises(InUse, match="taken over"):
             while time.monotonic() < end:
-                folder.require()
+                folder.check_writable()
                 time.sleep(0.05)
         for write in (
             lambda: folder.objects.put("a", b"2"),
@@ -249,13 +247,13 @@ def test_who_was_overtaken_writes_no_more(url, tmp_path, short):
             with pytest.raises(InUse):
                 write()
         assert folder.objects.get("a") == b"1"
-    assert Bucket(url).exists("lock")  # which is not ours to remove
+    assert Bucket(url).exists("lock")  # it belongs to the other process
 
 
-# ---- a server that is away
+# ---- unavailable servers
 
 
-def test_a_server_that_is_away(tmp_path, monkeypatch):
+def test_unreachable_server_raises_store_gone(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
@@ -264,9 +262,9 @@ def test_a_server_that_is_away(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", [1.0, np.nan])
-def test_chunks_of_a_server_that_is_busy(server, url, monkeypatch, value):
-    """Whether they are written or, when they are empty again, removed."""
-    monkeypatch.setattr(s3, "PATIENCE", timedelta(seconds=0.1))
+def test_busy_server_raises_store_gone_for_chunks(server, url, monkeypatch, value):
+    """Both for a write and for the deletion of a chunk that becomes empty."""
+    monkeypatch.setattr(s3, "RETRY_TIMEOUT", timedelta(seconds=0.1))
     with proxied(int(server.environment["AWS_ENDPOINT_URL"].rpartition(":")[2])) as line:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{line.port}")
         chunks = S3Objects(url).chunks("s.zarr")
@@ -277,20 +275,20 @@ def test_chunks_of_a_server_that_is_busy(server, url, monkeypatch, value):
             array[:] = value
 
 
-def test_a_bucket_that_is_not_there(server):
-    """All of it: one object is not to blame."""
+def test_missing_bucket_raises_store_gone(server):
+    """StoreGone instead of NotFound, because the whole bucket is missing."""
     objects = S3Objects("s3://nobody-made-it/data")
-    for ask in (lambda: objects.get("a"), objects.top):
+    for ask in (lambda: objects.get("a"), objects.list_top):
         with pytest.raises(StoreGone, match="NoSuchBucket"):
             ask()
 
 
-def test_a_wrong_key(server, monkeypatch):
+def test_wrong_credentials_raise_store_gone(server, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    with pytest.raises(StoreGone, match="does not let us in: SignatureDoesNotMatch"):
+    with pytest.raises(StoreGone, match="denies access: SignatureDoesNotMatch"):
         S3Objects(f"s3://bucket/{uuid.uuid4().hex}").put("a", b"")
-    (found,) = checks.store(DataFolder("s3://bucket/doctor", "unused"))
+    (found,) = checks.check_store(DataFolder("s3://bucket/doctor", "unused"))
     assert (found.verdict, "AWS_ACCESS_KEY_ID" in found.advice) == ("wrong", True)
     monkeypatch.undo()
-    (found,) = checks.store(DataFolder("s3://bucket/well", "unused"))
+    (found,) = checks.check_store(DataFolder("s3://bucket/well", "unused"))
     assert found.verdict == "ok"

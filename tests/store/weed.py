@@ -1,4 +1,4 @@
-"""A real S3 server on this machine: SeaweedFS, which comes as a package."""
+"""A real S3 server on this machine: SeaweedFS, installed as a package."""
 
 import json
 import os
@@ -18,7 +18,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "sweep", "AWS_SECRET_ACCESS_KEY": "not-so-secret", 
 
 
 class Weed:
-    """It may be stopped and started again: what was acknowledged is there."""
+    """A server that may be stopped and restarted without losing acknowledged writes."""
 
     def __init__(self, folder, binary):
         self.folder, self.binary = folder, binary
@@ -57,11 +57,11 @@ class Weed:
             time.sleep(0.2)
 
     def _answers(self):
-        """Also to who asks for something that its other parts must be there for."""
+        """Return whether it answers a request that needs all of its components."""
         try:
             urllib.request.urlopen(f"{self.endpoint}/", timeout=5).close()
         except urllib.error.HTTPError as error:
-            return error.code == 403  # it knows whom it lets in
+            return error.code == 403  # authentication works
         except OSError:
             return False
         return True
@@ -72,7 +72,7 @@ class Weed:
 
 
 def free_port():
-    """Below those that are given away, and with room for the 10000 higher one that SeaweedFS takes too."""
+    """Return a port below the ephemeral ones, such that port + 10000, which SeaweedFS also uses, exists."""
     while True:
         port = 15000 + int.from_bytes(os.urandom(2), "big") % 7000
         with socket.socket() as one, socket.socket() as other:

@@ -1,4 +1,4 @@
-"""Schedulers, workers and conductors as processes of their own, to be killed."""
+"""Schedulers, workers and conductors as processes that tests can kill."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Processes:
-    """Each in a group of its own, so that a worker goes with its nanny; all are gone in the end."""
+    """Processes, each in its own group so that a worker ends with its nanny; all are ended with the test."""
 
     def __init__(self, cwd):
         self.cwd, self.all = cwd, []
@@ -39,7 +39,7 @@ class Processes:
         )  # fmt: skip
 
     def worker(self, port, **options):
-        """With a nanny, which starts another process when its own is killed."""
+        """Start a worker with a nanny, which restarts its process when it is killed."""
         return self.start(
             "-m", "distributed.cli.dask_worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1",
             "--no-dashboard", "--local-directory", self.cwd / "scratch", **options,
@@ -58,11 +58,11 @@ class Processes:
 
 @contextmanager
 def processes(cwd):
-    found = Processes(cwd)
+    group = Processes(cwd)
     try:
-        yield found
+        yield group
     finally:
-        found.close()
+        group.close()
 
 
 def free_port():
@@ -72,7 +72,7 @@ def free_port():
 
 
 def another_version(folder):
-    """A copy of the package that says it is of another version."""
+    """Make a copy of the package with another version."""
     without = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "sweep_service", folder / "sweep_service", ignore=without)
     (folder / "sweep_service" / "version.py").write_text('__version__ = "0.0.0"\n')
@@ -80,7 +80,7 @@ def another_version(folder):
 
 
 def without_the_package(folder):
-    """A place where importing the package fails."""
+    """Make a path on which importing the package fails."""
     (folder / "sweep_service").mkdir(parents=True)
     (folder / "sweep_service" / "__init__.py").write_text('raise ImportError("not installed here")\n')
     return folder

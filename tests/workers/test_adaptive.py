@@ -1,4 +1,4 @@
-"""A cluster that grows and shrinks by what is submitted: its workers come for a sweep, and go."""
+"""Adaptive clusters, whose workers start for a sweep and stop after it."""
 
 import logging
 import time as clock
@@ -9,7 +9,7 @@ import xarray as xr
 from distributed import LocalCluster
 
 from sweep_service.errors import Stopped
-from sweep_service.execution.conductor import MOST_ATTEMPTS
+from sweep_service.execution.conductor import DEFAULT_SETTINGS
 from sweep_service.execution.task import Task
 from sweep_service.planning.bundles import Bundle
 from sweep_service.planning.spec import SweepSpec
@@ -17,7 +17,7 @@ from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.workers.cluster import Remote
 from sweep_service.workers.executor import DaskExecutor
-from sweep_service.workers.worker_side import run_bundle, shipped
+from sweep_service.workers.worker_side import pickle_by_value, run_bundle
 from tests.workers.test_executor import conducting, is_simulating, ran, results, until
 
 SOME = {
@@ -31,7 +31,7 @@ LONG = {  # a run of some seconds
     "axes": {"d": 400, "p": 8, "gamma": 0.05}, "fixed": {"k": 2, "noise": 1e-3},
     "time": {"max": 60.0, "samples": 3}, "observables": ["risk"],
 }  # fmt: skip
-OFTEN = {"interval": "100 ms", "wait_count": 3}  # Dask would look once a second
+OFTEN = {"interval": "100 ms", "wait_count": 3}  # the default is once a second
 
 
 @contextmanager
@@ -54,29 +54,29 @@ def serial(root, *specs):
 
 
 @pytest.mark.slow
-def test_workers_come_for_a_sweep_and_go_after_it(tmp_path):
+def test_workers_start_for_a_sweep_and_stop_after_it(tmp_path):
     with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
         for spec, expected in zip((SOME, MORE), serial(tmp_path / "serial", SOME, MORE), strict=True):
             assert there(cluster) == 0
-            sweep = ran(conductor, spec)  # which ends only if a worker comes
+            sweep = ran(conductor, spec)  # completes only if a worker starts
             assert sweep.state is State.COMPLETED
             xr.testing.assert_identical(results(conductor, sweep.id), expected)
             until(lambda: there(cluster) == 0)
 
 
 @pytest.mark.slow
-def test_short_tasks_make_the_cluster_grow(tmp_path):
-    """One worker could do for long what is submitted to it; Dask is to see that two would be better."""
+def test_short_tasks_make_cluster_grow(tmp_path):
+    """Enough work must be submitted for Dask to start a second worker."""
     with (
         adaptive() as cluster,
         closing(DaskExecutor(Remote(cluster.scheduler_address), DataFolder(tmp_path))) as executor,
     ):
         (tmp_path / "sweeps").mkdir()
-        executor.run = shipped(lambda *_: clock.sleep(1.0))
+        executor.run = pickle_by_value(lambda *_: clock.sleep(1.0))
 
         def has_grown():
-            while executor.room("sweep"):
-                executor.submit(Task(str(tmp_path), "sweep", Bundle((), cost=1.0, work="sgd/S1")), 0)
+            while executor.has_room("sweep"):
+                executor.submit(Task(str(tmp_path), "sweep", Bundle((), cost=1.0, work_class="sgd/S1")), 0)
             executor.poll()
             return there(cluster) == 2
 
@@ -84,12 +84,12 @@ def test_short_tasks_make_the_cluster_grow(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_where_a_busy_worker_has_left_it(tmp_path, monkeypatch):
+def test_run_resumes_after_busy_worker_leaves(tmp_path, monkeypatch):
     (expected,) = serial(tmp_path / "serial", LONG)
     with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(LONG))
         parts = tmp_path / "data" / "sweeps" / f"{sweep.id}.parts"
-        monkeypatch.setattr(conductor.ledger, "tried", lambda *what: pytest.fail(f"blamed: {what}"))
+        monkeypatch.setattr(conductor.ledger, "count_attempt", lambda *what: pytest.fail(f"blamed: {what}"))
         until(lambda: (conductor.tick(), is_simulating(conductor))[1])
         cluster.adapt(minimum=0, maximum=0, interval="100 ms", wait_count=1)
         until(lambda: (conductor.tick(), there(cluster) == 0)[1])
@@ -99,20 +99,20 @@ def test_a_run_goes_on_where_a_busy_worker_has_left_it(tmp_path, monkeypatch):
         xr.testing.assert_identical(results(conductor, sweep.id), expected)
 
 
-def test_a_bundle_is_not_to_blame_for_workers_that_leave(tmp_path):
-    """However often: here each of them stops, before Dask has noticed that it leaves."""
+def test_bundle_is_not_blamed_for_leaving_workers(tmp_path):
+    """However often workers leave: here each stops before Dask notices."""
     left = tmp_path / "left"
     left.mkdir()
 
     def stop_first(*arguments):
         tries = len(list(left.iterdir()))
-        if tries <= MOST_ATTEMPTS:
+        if tries <= DEFAULT_SETTINGS.max_attempts:
             (left / str(tries)).touch()
             raise Stopped("asked to stop")
         run_bundle(*arguments)
 
     one = {**SOME, "axes": {"d": 6, "p": 2, "gamma": 0.1}}
     with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
-        conductor.executor.run = shipped(stop_first)
+        conductor.executor.run = pickle_by_value(stop_first)
         assert ran(conductor, one).state is State.COMPLETED
-    assert len(list(left.iterdir())) > MOST_ATTEMPTS
+    assert len(list(left.iterdir())) > DEFAULT_SETTINGS.max_attempts

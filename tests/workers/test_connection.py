@@ -1,4 +1,4 @@
-"""Schedulers that take a connection and say nothing, and what is no scheduler at all."""
+"""Schedulers that accept a connection and stay silent, and servers that are no schedulers."""
 
 import os
 import signal
@@ -21,40 +21,40 @@ from tests.service import start_service
 from tests.workers.processes import free_port, processes
 from tests.workers.test_executor import ENDLESS, until
 
-SOON = 20.0  # seconds: a guard, on a machine that has other things to do
+TIMEOUT_SECONDS = 20.0  # enough for a busy machine
 NOBODY = "tcp://127.0.0.1:1"
 
 
 @pytest.fixture
 def hurry(monkeypatch):
     for module in (clusters, executing):
-        monkeypatch.setattr(module, "CONNECT", 0.1)
+        monkeypatch.setattr(module, "CONNECT_TIMEOUT_SECONDS", 0.1)
 
 
 @contextmanager
 def waiting_for(address, tmp_path):
-    """As a service does."""
+    """Like a service, which does not wait for a connection."""
     folder = DataFolder(tmp_path)
     folder.objects.prepare()
-    with closing(DaskExecutor(Remote(address), folder, patience=0.0)) as executor:
+    with closing(DaskExecutor(Remote(address), folder, connect_wait_seconds=0.0)) as executor:
         yield executor
 
 
 def looked(executor):
-    executor.looked = -executing.LOOK
-    executor.look()
-    return executor.note()
+    executor.last_check = -executing.CLUSTER_CHECK_INTERVAL_SECONDS
+    executor.refresh()
+    return executor.describe_problem()
 
 
 @contextmanager
 def quiet(port=0):
-    """Takes connections, as the kernel does for a process that is stopped."""
+    """Accepts connections and never answers, like a suspended process."""
     with socket.create_server(("127.0.0.1", port)) as server:
         yield server
 
 
 def scheduler_at(port):
-    """In this process, without workers."""
+    """Run a scheduler in this process, without workers."""
     return LocalCluster(
         n_workers=0, processes=False, host="127.0.0.1", scheduler_port=port, dashboard_address=None
     )
@@ -64,72 +64,72 @@ def address_of(server):
     return f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_quiet_scheduler_is_told_of_tried_again_and_found_when_it_is_well(tmp_path, hurry):
+def test_silent_scheduler_is_reported_and_retried(tmp_path, hurry):
     with quiet() as server:
         address, port = address_of(server), server.getsockname()[1]
         with waiting_for(address, tmp_path) as executor:
-            told = f"waiting for the scheduler at {address}, which does not answer"
-            until(lambda: looked(executor) == told)
-            first = executor.coming
-            until(lambda: looked(executor) == told and executor.coming is not first)
+            expected = f"waiting for the scheduler at {address}, which does not answer"
+            until(lambda: looked(executor) == expected)
+            first = executor.connecting
+            until(lambda: looked(executor) == expected and executor.connecting is not first)
             server.close()
             with scheduler_at(port):
                 until(lambda: looked(executor) == f"waiting for workers at {address}")
 
 
-def test_nobody_waits_for_a_quiet_scheduler_to_end(tmp_path):
+def test_close_does_not_wait_for_silent_scheduler(tmp_path):
     with quiet() as server, waiting_for(address_of(server), tmp_path) as executor:
-        executor.look()
+        executor.refresh()
         end = threading.Thread(target=executor.close, daemon=True)
         end.start()
-        end.join(SOON)
+        end.join(TIMEOUT_SECONDS)
         assert not end.is_alive()
 
 
-def test_who_is_told_to_stop_does_not_wait_for_a_connection(tmp_path):
-    """Also who would wait until it is there."""
+def test_stop_interrupts_connecting(tmp_path):
+    """Even without a limit for each wait."""
     stop = threading.Event()
     with quiet() as server:
         executor = DaskExecutor(Remote(address_of(server)), DataFolder(tmp_path), stop.is_set)
-        executor.passport, raised = {}, Future()
+        executor.requirements, raised = {}, Future()
 
         def poll():
             try:
-                raised.set_result(executor.room(""))
+                raised.set_result(executor.has_room(""))
             except BaseException as error:
                 raised.set_result(error)
 
         threading.Thread(target=poll, daemon=True).start()
-        until(lambda: executor.coming is not None)
+        until(lambda: executor.connecting is not None)
         stop.set()
-        assert isinstance(raised.result(SOON), executing.Stopped)
+        assert isinstance(raised.result(TIMEOUT_SECONDS), executing.Stopped)
         executor.close()
 
 
-def test_a_cluster_that_starts_is_waited_for_and_closed(tmp_path):
+def test_starting_cluster_is_awaited_and_closed(tmp_path):
     done = []
 
     class Slow:
-        is_ours, address = True, "this machine"
+        is_embedded, address = True, "this machine"
         may_come = threading.Event()
 
         def connect(self):
-            self.may_come.wait(SOON)
+            self.may_come.wait(TIMEOUT_SECONDS)
             done.append("started")
             raise OSError
 
         def close(self):
             done.append("closed")
 
-    executor = DaskExecutor(Slow(), DataFolder(tmp_path), patience=0.0)
-    executor.passport = {}
-    executor.look()
+    executor = DaskExecutor(Slow(), DataFolder(tmp_path), connect_wait_seconds=0.0)
+    executor.requirements = {}
+    executor.refresh()
     end = threading.Thread(target=executor.close, daemon=True)
     end.start()
-    end.join(0.2)  # in which one that does not wait would have ended
+    end.join(0.2)  # enough to end if it did not wait
     assert done == []
     Slow.may_come.set()
-    end.join(SOON)
+    end.join(TIMEOUT_SECONDS)
     assert done == ["started", "closed"]
 
 
@@ -152,17 +152,17 @@ class Frames(socketserver.BaseRequestHandler):
 
 
 @pytest.mark.parametrize("other", [Echo, Http, Frames])
-def test_what_is_no_scheduler_is_told_of(tmp_path, other):
+def test_other_server_is_reported(tmp_path, other):
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), other) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with waiting_for(address_of(server.socket), tmp_path) as executor:
-            until(lambda: "is no Dask scheduler that we understand" in looked(executor))
-            assert executor.note().startswith("waiting for the scheduler at tcp://127.0.0.1:")
+            until(lambda: "is no Dask scheduler of a compatible version" in looked(executor))
+            assert executor.describe_problem().startswith("waiting for the scheduler at tcp://127.0.0.1:")
         server.shutdown()
 
 
-def test_attempts_leave_no_threads(tmp_path, hurry):
+def test_failed_connections_leave_no_threads(tmp_path, hurry):
     with quiet() as server:
         before = threading.active_count()
         for address in (NOBODY, address_of(server)):
@@ -172,19 +172,19 @@ def test_attempts_leave_no_threads(tmp_path, hurry):
         assert threading.active_count() <= before
 
 
-def test_a_connection_that_is_lost_leaves_no_threads():
+def test_lost_connection_leaves_no_threads():
     before = threading.active_count()
     port = free_port()
     with scheduler_at(port):
         client = Remote(f"tcp://127.0.0.1:{port}").connect()
-    with scheduler_at(port):  # another one: that it has not our workers is for others to find out
+    with scheduler_at(port):  # another one, which has none of the workers
         until(lambda: client.status == "closed")
         client.close()
     assert threading.active_count() <= before
 
 
-def test_a_connection_that_has_ended_stands_in_nobodys_way():
-    """Its garbage is collected in any thread, as in that of the next one, which its beginning waits for."""
+def test_closed_connection_does_not_block_others():
+    """It may be garbage-collected in any thread, also while the next one starts."""
     port = free_port()
     with scheduler_at(port):
         client = Remote(f"tcp://127.0.0.1:{port}").connect()
@@ -198,7 +198,7 @@ def test_a_connection_that_has_ended_stands_in_nobodys_way():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "while it works"])
-def test_a_service_ends_whatever_its_scheduler_does(tmp_path, when):
+def test_service_stops_whatever_its_scheduler_does(tmp_path, when):
     with processes(tmp_path) as some:
         port = free_port()
         scheduler, _ = some.scheduler(port), some.worker(port)
@@ -216,5 +216,5 @@ def test_a_service_ends_whatever_its_scheduler_does(tmp_path, when):
 
 
 def is_open(port):
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,4 +1,4 @@
-"""Sweeps on real Dask clusters: the same bits wherever they are computed, and no task too many."""
+"""Sweeps on real Dask clusters: identical results, and a bounded number of tasks."""
 
 import json
 import os
@@ -15,11 +15,10 @@ from dask.utils import key_split
 from distributed import Future, LocalCluster
 
 from sweep_service.execution import executors
-from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.conductor import Conductor, ConductorSettings
 from sweep_service.execution.executors import SerialExecutor
-from sweep_service.execution.task import DEADLY, Task
-from sweep_service.planning import bundles as bundling
-from sweep_service.planning.bundles import Bundle
+from sweep_service.execution.task import DEATH_MESSAGE, Task
+from sweep_service.planning.bundles import Bundle, BundleLimits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
@@ -27,8 +26,13 @@ from sweep_service.store.ledger import State
 from sweep_service.workers import cluster as clusters
 from sweep_service.workers import executor as executing
 from sweep_service.workers.cluster import Embedded, Remote
-from sweep_service.workers.executor import LEAST, MOST, DaskExecutor, label
-from sweep_service.workers.worker_side import shipped
+from sweep_service.workers.executor import (
+    MAX_TASKS_PER_THREAD,
+    MIN_TASKS_PER_THREAD,
+    DaskExecutor,
+    dashboard_label,
+)
+from sweep_service.workers.worker_side import pickle_by_value
 from tests.cli.commands import until
 
 SPEC = {
@@ -46,17 +50,17 @@ SPEC = {
 
 
 @contextmanager
-def conducting(root, cluster):
+def conducting(root, cluster, settings=None):
     folder = DataFolder(root)
     executor = SerialExecutor() if cluster is None else DaskExecutor(cluster, folder)
-    with Conductor(folder, executor) as conductor:
+    with Conductor(folder, executor, settings=settings) as conductor:
         yield conductor
 
 
 def results(conductor, sweep):
-    with xr.open_zarr(conductor.folder.dataset_path(sweep), chunks=None) as found:
-        found = found.load().drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore")
-    return found.drop_attrs()
+    with xr.open_zarr(conductor.folder.dataset_path(sweep), chunks=None) as dataset:
+        dataset = dataset.load().drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore")
+    return dataset.drop_attrs()
 
 
 def ran(conductor, spec):
@@ -64,22 +68,22 @@ def ran(conductor, spec):
     return conductor.run(sweep.id)
 
 
-def test_the_bits_do_not_depend_on_where_they_are_computed(tmp_path):
-    found = []
+def test_results_do_not_depend_on_executor(tmp_path):
+    items = []
     for name, cluster in (("serial", None), ("one", Embedded(1)), ("two", Embedded(2))):
         with conducting(tmp_path / name, cluster) as conductor:
             sweep = ran(conductor, SPEC)
             assert sweep.state is State.COMPLETED
-            found.append(results(conductor, sweep.id))
+            items.append(results(conductor, sweep.id))
             assert not list((tmp_path / name / "sweeps").glob("*.parts"))
-    for other in found[1:]:
-        xr.testing.assert_identical(found[0], other)
-    assert set(np.unique(found[0].ode_status)) <= {Status.DONE, Status.DIVERGED, Status.SKIPPED}
+    for other in items[1:]:
+        xr.testing.assert_identical(items[0], other)
+    assert set(np.unique(items[0].ode_status)) <= {Status.DONE, Status.DIVERGED, Status.SKIPPED}
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two workers for all of the tests below that leave them as they are."""
+    """Two workers for tests that do not change them."""
     embedded = Embedded(2)
     embedded.connect().close()
     yield Borrowed(embedded)
@@ -87,9 +91,9 @@ def cluster():
 
 
 class Borrowed:
-    """A cluster that outlives its executors."""
+    """A cluster that executors do not close."""
 
-    is_ours = False
+    is_embedded = False
 
     def __init__(self, cluster):
         self.cluster, self.address = cluster, cluster.address
@@ -118,7 +122,7 @@ def busy(conductor):
 
 
 def is_simulating(conductor):
-    """Is a worker in the loop of a simulation, where it asks whether it is still wanted?"""
+    """Whether a worker is in the loop of a simulation, where it checks for cancellation."""
     return "simulators/run.py" in str(conductor.executor.client.call_stack())
 
 
@@ -131,14 +135,14 @@ def test_cancelling_stops_running_kernels(conductor):
 
     until(is_running)
     assert conductor.cancel(sweep.id).state is State.CANCELLED
-    until(lambda: not busy(conductor))  # long before it would end; `make bench` has the seconds
+    until(lambda: not busy(conductor))  # long before its end; `make bench` measures the time
     assert conductor.counts(sweep.id) == {Status.CANCELLED: 1}
-    assert ran(conductor, SPEC).state is State.COMPLETED  # the workers are there for others
+    assert ran(conductor, SPEC).state is State.COMPLETED  # the workers are free again
 
 
-def test_stopping_saves_what_a_long_run_has(tmp_path):
+def test_stopping_writes_checkpoint(tmp_path):
     with conducting(tmp_path, Embedded(1)) as conductor:
-        ran(conductor, {**ENDLESS, "time": {"max": 1.0, "samples": 1}})  # compiles its kernels
+        ran(conductor, {**ENDLESS, "time": {"max": 1.0, "samples": 1}})  # compiles the kernels
         conductor.submit(SweepSpec.parse(ENDLESS))
 
         until(lambda: (conductor.tick(), is_simulating(conductor))[1])
@@ -146,46 +150,47 @@ def test_stopping_saves_what_a_long_run_has(tmp_path):
     assert not list(tmp_path.glob("sweeps/*.parts/*.crumb"))
 
 
-def test_a_window_is_submitted_and_never_the_whole_sweep(conductor, monkeypatch):
-    monkeypatch.setattr(bundling, "AIM", 0.0)  # a bundle is a run
+def test_only_a_window_of_bundles_is_submitted(conductor, monkeypatch):
+    settings = ConductorSettings(BundleLimits(target_seconds=0.0))  # one run per bundle
+    monkeypatch.setattr(conductor, "settings", settings)
     sweep, _ = conductor.submit(SweepSpec.parse({**SPEC, "seeds": 6}))
     most = 0
-    while not conductor.ledger.sweep(sweep.id).state.ended:
+    while not conductor.ledger.sweep(sweep.id).state.has_ended:
         conductor.tick()
-        most = max(most, len(conductor.executor.flights))
+        most = max(most, len(conductor.executor.in_flight))
     assert conductor.ledger.totals(sweep.id)["bundles_left"] == 0
-    assert LEAST * 2 <= most <= MOST * 2 + 1
+    assert MIN_TASKS_PER_THREAD * 2 <= most <= MAX_TASKS_PER_THREAD * 2 + 1
     assert conductor.counts(sweep.id)[Status.DONE] > 100
 
 
-def test_a_small_sweep_does_not_stand_behind_a_large_one(conductor, monkeypatch):
-    monkeypatch.setattr(bundling, "AIM", 0.05)
+def test_small_sweep_does_not_wait_for_large_one(conductor, monkeypatch):
+    monkeypatch.setattr(conductor, "settings", ConductorSettings(BundleLimits(target_seconds=0.05)))
     large, _ = conductor.submit(SweepSpec.parse({**SPEC, "seeds": 40}))
     for _ in range(10):
         conductor.tick()
     small, _ = conductor.submit(
         SweepSpec.parse({**SPEC, "axes": {**SPEC["axes"], "d": 7, "p": 4}, "seeds": 1})
     )
-    before = Counter(flight.task.sweep for flight in conductor.executor.flights.values())
+    before = Counter(flight.task.sweep_id for flight in conductor.executor.in_flight.values())
     assert before[large.id] > 0
-    while not conductor.ledger.sweep(small.id).state.ended:
+    while not conductor.ledger.sweep(small.id).state.has_ended:
         conductor.tick()
-    assert not conductor.ledger.sweep(large.id).state.ended
+    assert not conductor.ledger.sweep(large.id).state.has_ended
     assert conductor.cancel(large.id).state is State.CANCELLED
 
 
-def test_a_higher_priority_goes_first(conductor, monkeypatch):
-    monkeypatch.setattr(bundling, "AIM", 0.05)
+def test_higher_priority_goes_first(conductor, monkeypatch):
+    monkeypatch.setattr(conductor, "settings", ConductorSettings(BundleLimits(target_seconds=0.05)))
     low, _ = conductor.submit(SweepSpec.parse({**SPEC, "seeds": 30}), priority=0)
     high, _ = conductor.submit(SweepSpec.parse({**SPEC, "seeds": [100, 101]}), priority=1)
     order, submit = [], conductor.executor.submit
 
     def noted(task, priority):
-        order.append((task.sweep, priority))
+        order.append((task.sweep_id, priority))
         submit(task, priority)
 
     monkeypatch.setattr(conductor.executor, "submit", noted)
-    while not conductor.ledger.sweep(high.id).state.ended:
+    while not conductor.ledger.sweep(high.id).state.has_ended:
         conductor.tick()
     conductor.cancel(low.id)
     first = [sweep for sweep, _ in order[: sum(sweep == high.id for sweep, _ in order)]]
@@ -194,10 +199,10 @@ def test_a_higher_priority_goes_first(conductor, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["phase diagram", "2 layers", "", "αβγ!", "a-b-c"])
-def test_tasks_of_a_sweep_and_an_engine_have_one_colour(name):
+def test_tasks_of_sweep_and_engine_have_one_colour(name):
     def prefix(sweep, key, work):
         task = Task("data", f"20260101-000000-{sweep}", Bundle((), 0.0, work), name)
-        return key_split(f"{label(task)}-{key}-17")
+        return key_split(f"{dashboard_label(task)}-{key}-17")
 
     same = {prefix("0badcafe", f"{at:032x}", "sgd/S1") for at in range(3)}
     odes = {prefix("0badcafe", "0" * 32, work) for work in ("ode/small", "ode/small-sampling")}
@@ -205,11 +210,13 @@ def test_tasks_of_a_sweep_and_an_engine_have_one_colour(name):
     assert len(same) == len(odes) == 1
     assert len(same | odes | others) == 4
     start = "_".join(re.findall(r"\w+", name)) or "0badcafe"
-    assert all(one.startswith((f"S1_{start}", f"ODE_{start}")) for one in same | odes)  # bars show 12 letters
+    assert all(
+        item.startswith((f"S1_{start}", f"ODE_{start}")) for item in same | odes
+    )  # progress bars show 12 characters
 
 
-def test_a_task_that_raises_is_tried_again_and_then_given_up(tmp_path, cluster, monkeypatch):
-    """Its plan cannot be read by a worker, but can by us: we have read it."""
+def test_failing_task_is_retried_and_then_abandoned(tmp_path, cluster, monkeypatch):
+    """Workers cannot read the plan; the conductor has read it before."""
     with conducting(tmp_path, cluster) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse({**SPEC, "seeds": 1}))
         conductor.folder.plan(sweep.id)
@@ -218,8 +225,8 @@ def test_a_task_that_raises_is_tried_again_and_then_given_up(tmp_path, cluster, 
         ended = conductor.run(sweep.id)
         assert ended.state is State.INCOMPLETE
         assert set(conductor.counts(sweep.id)) == {Status.FAILED}
-        capsule = json.loads(next((tmp_path / "sweeps" / f"{sweep.id}.failures").iterdir()).read_text())
-        assert "InvalidInput" in capsule["error"]
+        record = json.loads(next((tmp_path / "sweeps" / f"{sweep.id}.failures").iterdir()).read_text())
+        assert "InvalidInput" in record["error"]
 
 
 POISON = {
@@ -231,8 +238,8 @@ POISON = {
 
 
 @pytest.mark.slow
-def test_a_run_that_kills_its_worker_fails_alone(tmp_path, monkeypatch):
-    """500 runs, of which one takes its worker along whenever it is computed."""
+def test_run_that_kills_its_worker_fails_alone(tmp_path, monkeypatch):
+    """500 runs, one of which kills its worker."""
     monkeypatch.setenv("SWEEP_FAULT", "run:ode-123")
     with conducting(tmp_path, Embedded(2)) as conductor:
         sweep = ran(conductor, POISON)
@@ -240,9 +247,9 @@ def test_a_run_that_kills_its_worker_fails_alone(tmp_path, monkeypatch):
         assert sweep.state is State.INCOMPLETE
         assert conductor.counts(sweep.id) == {Status.DONE: 499, Status.FAILED: 1}
         assert conductor.folder.dataset(sweep.id).status("ode")[123] == Status.FAILED
-        (capsule,) = (tmp_path / "sweeps" / f"{sweep.id}.failures").iterdir()
-        assert json.loads(capsule.read_text())["error"] == DEADLY
-        assert json.loads(capsule.read_text())["number"] == 123
+        (record,) = (tmp_path / "sweeps" / f"{sweep.id}.failures").iterdir()
+        assert json.loads(record.read_text())["error"] == DEATH_MESSAGE
+        assert json.loads(record.read_text())["number"] == 123
     monkeypatch.delenv("SWEEP_FAULT")
     with conducting(tmp_path, None) as conductor:
         assert conductor.run(conductor.retry(sweep.id).id).state is State.COMPLETED
@@ -250,8 +257,8 @@ def test_a_run_that_kills_its_worker_fails_alone(tmp_path, monkeypatch):
 
 @pytest.fixture
 def two(tmp_path, monkeypatch):
-    """An executor with two workers in this process. A task ends when there is a file named as its sweep."""
-    monkeypatch.setattr(executing, "_welcome", lambda *_: None)  # what warms kernels would outlive them
+    """An executor with two workers in this process. A task ends when a file with its sweep id exists."""
+    monkeypatch.setattr(executing, "_register_plugin", lambda *_: None)  # its threads would outlive the test
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, host="127.0.0.1", protocol="tcp",
@@ -265,28 +272,28 @@ def two(tmp_path, monkeypatch):
             while not (tmp_path / sweep).exists():
                 clock.sleep(0.01)
 
-        executor.run = shipped(wait)
-        until(lambda: (executor.room(""), executor.threads == 2)[1])
+        executor.run = pickle_by_value(wait)
+        until(lambda: (executor.has_room(""), executor.threads == 2)[1])
         yield executor, local
-        for name in ("a", "b"):  # threads outlive what Dask has given up
+        for name in ("a", "b"):  # threads continue after Dask has dropped their tasks
             (tmp_path / name).touch()
 
 
 def sent(executor, sweep):
-    """The future of a task."""
+    """Submit a task and return its future."""
     executor.submit(Task("data", sweep, Bundle((), 1.0, "sgd/S1")), 0)
-    return list(executor.flights.values())[-1].future
+    return list(executor.in_flight.values())[-1].future
 
 
 def received(executor):
-    return [(receipt.sweep, receipt.result) for receipt in executor.poll()]
+    return [(receipt.sweep_id, receipt.result) for receipt in executor.poll()]
 
 
-def test_a_worker_that_goes_after_a_task_takes_no_other_along(tmp_path, two):
-    """Dask loses what it holds of the task, which is nothing: its part is where it was written."""
+def test_worker_lost_after_task_affects_no_other_task(tmp_path, two):
+    """Dask loses the result of the task, which is empty: the part is in the store."""
     executor, local = two
     client, scheduler, first, _ = executor.client, local.scheduler, sent(executor, "a"), sent(executor, "b")
-    until(lambda: len({one.processing_on for one in scheduler.tasks.values()} - {None}) == 2)
+    until(lambda: len({task.processing_on for task in scheduler.tasks.values()} - {None}) == 2)
     where = scheduler.tasks[first.key].processing_on.name
     (tmp_path / "a").touch()
     until(lambda: first.status == "finished")
@@ -299,7 +306,7 @@ def test_a_worker_that_goes_after_a_task_takes_no_other_along(tmp_path, two):
     until(lambda: received(executor) == [("b", "done")])
 
 
-def test_a_task_that_somebody_cancels_takes_no_other_along(tmp_path, two):
+def test_task_cancelled_elsewhere_affects_no_other_task(tmp_path, two):
     executor, local = two
     client, first, _ = executor.client, sent(executor, "a"), sent(executor, "b")
     until(lambda: len(local.scheduler.tasks) == 2)
@@ -311,8 +318,8 @@ def test_a_task_that_somebody_cancels_takes_no_other_along(tmp_path, two):
     until(lambda: received(executor) == [("b", "done")])
 
 
-def test_what_has_ended_without_a_part_is_computed_again(tmp_path, monkeypatch):
-    """Nothing else may keep a receipt from being believed."""
+def test_ended_task_without_part_is_computed_again(tmp_path, monkeypatch):
+    """A receipt alone does not count as a result."""
     with conducting(tmp_path, None) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         plain, gone = executors.run_task, []
@@ -327,15 +334,15 @@ def test_what_has_ended_without_a_part_is_computed_again(tmp_path, monkeypatch):
         assert set(Counter(gone).values()) == {2}
 
 
-def test_without_a_scheduler_a_sweep_waits_and_says_so(tmp_path):
+def test_sweep_waits_without_scheduler(tmp_path):
     with conducting(tmp_path, Remote("tcp://127.0.0.1:1")) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         conductor.tick()
-        assert conductor.executor.note() == "waiting for the scheduler at tcp://127.0.0.1:1"
+        assert conductor.executor.describe_problem() == "waiting for the scheduler at tcp://127.0.0.1:1"
         assert conductor.ledger.sweep(sweep.id).state is State.QUEUED
 
 
-def test_nothing_is_started_for_a_sweep_that_is_there(tmp_path):
+def test_no_cluster_is_started_for_existing_sweep(tmp_path):
     with conducting(tmp_path, None) as conductor:
         ran(conductor, SPEC)
     with conducting(tmp_path, Embedded(2)) as conductor:
@@ -344,17 +351,17 @@ def test_nothing_is_started_for_a_sweep_that_is_there(tmp_path):
 
 
 def test_workers_have_one_thread_in_every_library(conductor):
-    conductor.executor.room("")
+    conductor.executor.has_room("")
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    found = conductor.executor.client.run(lambda: {name: os.environ.get(name) for name in names})
-    assert len(found) == 2
-    assert all(set(one.values()) == {"1"} for one in found.values())
+    items = conductor.executor.client.run(lambda: {name: os.environ.get(name) for name in names})
+    assert len(items) == 2
+    assert all(set(item.values()) == {"1"} for item in items.values())
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_run_that_needs_more_memory_than_there_is_fails_alone(tmp_path, monkeypatch):
-    """Its worker's nanny ends it, like any other death."""
+def test_run_that_exceeds_memory_fails_alone(tmp_path, monkeypatch):
+    """Its worker's nanny kills it, which counts like any other death."""
     small = partial(clusters.LocalCluster, memory_limit="900MB")
     monkeypatch.setattr(clusters, "LocalCluster", small)
     spec = {

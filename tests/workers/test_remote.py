@@ -1,4 +1,4 @@
-"""A scheduler and workers that others run, and that come, go and die as they like."""
+"""External schedulers and workers that join, leave and die."""
 
 import logging
 import os
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sweep_service.planning import bundles as bundling
+from sweep_service.execution.conductor import ConductorSettings
+from sweep_service.planning.bundles import BundleLimits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
@@ -19,8 +20,8 @@ from sweep_service.workers import executor as executing
 from sweep_service.workers import report as report_of
 from sweep_service.workers.cluster import Embedded, Remote
 from sweep_service.workers.report import report
-from sweep_service.workers.worker_check import passport
-from sweep_service.workers.worker_side import _cancelled, installed, run_bundle, shipped
+from sweep_service.workers.worker_check import worker_requirements
+from sweep_service.workers.worker_side import _stop_check, installed_versions, pickle_by_value, run_bundle
 from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
 from tests.workers.test_executor import conducting, ran, results, until
 
@@ -37,6 +38,8 @@ SPEC = {
     "time": {"max": 20.0, "samples": 6},
 }
 
+SHORT_BUNDLES = ConductorSettings(BundleLimits(target_seconds=0.1))
+
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
@@ -46,8 +49,8 @@ def expected(tmp_path_factory):
 
 @pytest.fixture
 def some(tmp_path):
-    with processes(tmp_path) as found:
-        yield found
+    with processes(tmp_path) as result:
+        yield result
 
 
 def remote(port):
@@ -55,7 +58,7 @@ def remote(port):
 
 
 @pytest.mark.parametrize("harm", [another_version, pytest.param(without_the_package, marks=pytest.mark.slow)])
-def test_a_worker_with_other_code_gets_no_task_and_a_reason_is_shown(tmp_path, some, harm):
+def test_worker_with_other_code_is_refused(tmp_path, some, harm):
     port = free_port()
     some.scheduler(port)
     some.worker(port, path=harm(tmp_path / "other"))
@@ -64,32 +67,32 @@ def test_a_worker_with_other_code_gets_no_task_and_a_reason_is_shown(tmp_path, s
 
         def is_refused():
             conductor.tick()
-            return conductor.executor.client and conductor.executor.refused()
+            return conductor.executor.client and conductor.executor.read_refusals()
 
-        (found, *_) = until(is_refused)
-        until(lambda: (conductor.tick(), "had to leave" in conductor.executor.note())[1])
-        assert found["why"] in conductor.executor.note()
+        (refusal, *_) = until(is_refused)
+        until(lambda: (conductor.tick(), "was refused" in conductor.executor.describe_problem())[1])
+        assert refusal["why"] in conductor.executor.describe_problem()
         wanted = "version of sweep_service is 0.0.0" if harm is another_version else "not installed here"
-        assert wanted in found["why"]
+        assert wanted in refusal["why"]
         assert conductor.counts(sweep.id) == {Status.PENDING: sweep.runs}
-        some.worker(port)  # one that is fit
+        some.worker(port)  # one that passes the check
         assert conductor.run(sweep.id).state is State.COMPLETED
 
 
-def test_a_worker_that_cannot_read_the_folder_leaves(tmp_path, some, monkeypatch):
+def test_worker_that_cannot_read_folder_is_refused(tmp_path, some, monkeypatch):
     port = free_port()
     some.scheduler(port)
     some.worker(port)
     with conducting(tmp_path / "data", remote(port)) as conductor:
-        conductor.executor.passport = {"root": str(tmp_path / "elsewhere"), "nonce": "1", "versions": {}}
+        conductor.executor.requirements = {"root": str(tmp_path / "elsewhere"), "nonce": "1", "versions": {}}
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
-        until(lambda: (conductor.tick(), conductor.executor.client and conductor.executor.refused())[1])
-        assert "cannot read the data folder" in conductor.executor.refused()[0]["why"]
+        until(lambda: (conductor.tick(), conductor.executor.client and conductor.executor.read_refusals())[1])
+        assert "cannot read the data folder" in conductor.executor.read_refusals()[0]["why"]
         assert conductor.counts(sweep.id) == {Status.PENDING: sweep.runs}
 
 
 @pytest.mark.slow
-def test_the_doctor_tells_who_is_fit_and_who_is_not(tmp_path, some, monkeypatch):
+def test_report_lists_accepted_and_refused_workers(tmp_path, some, monkeypatch):
     port = free_port()
     some.scheduler(port)
     address, folder = f"tcp://127.0.0.1:{port}", DataFolder(tmp_path / "data")
@@ -99,20 +102,20 @@ def test_the_doctor_tells_who_is_fit_and_who_is_not(tmp_path, some, monkeypatch)
     some.worker(port), some.worker(port, path=another_version(tmp_path / "other"))
     with closing(remote(port).connect()) as client:
         client.wait_for_workers(2, timeout=60)
-        with folder.lock():  # a service: what it asks those for who join stays as it is
-            shown = passport(folder)
-            found = report(address, folder)
-            assert passport(folder, fresh=False) == shown
-        assert len(client.nthreads()) == 2  # who only looks sends nobody away
-        verdicts = {check.name: check.verdict for check in found["checks"]}
+        with folder.lock():  # like a service, whose nonce must not change
+            shown = worker_requirements(folder)
+            result = report(address, folder)
+            assert worker_requirements(folder, fresh=False) == shown
+        assert len(client.nthreads()) == 2  # the report closes no worker
+        verdicts = {check.name: check.verdict for check in result["checks"]}
         assert verdicts == {"scheduler": "ok", "workers": "warning", "versions": "ok", "clocks": "ok"}
         monkeypatch.setattr(report_of, "clock", Late)
-        late = report_of._clocks(client)
-    (refused,) = found["refused"]
+        late = report_of._check_clocks(client)
+    (refused,) = result["refused"]
     assert "0.0.0" in refused["why"]
-    assert refused["worker"] not in found["workers"]
-    assert len(found["workers"]) == 1
-    assert (late.verdict, "3 of 3 differ from ours" in late.found) == ("warning", True)
+    assert refused["worker"] not in result["workers"]
+    assert len(result["workers"]) == 1
+    assert (late.verdict, "3 of 3 differ from this machine" in late.found) == ("warning", True)
 
 
 class Late:
@@ -123,25 +126,27 @@ class Late:
         return clock.time() - 10.0
 
 
-def test_versions_that_differ_are_named():
-    mine = installed((*report_of.SPEAK, *report_of.COMPUTE))
-    other = {**mine, "numpy": "1.0", "distributed": "2020.1"}
-    (found,) = report_of._versions(mine, {"a": mine, "b": mine})
-    assert found.verdict == "ok"
-    found = report_of._versions({**other, "scipy": ""}, {"a": other, "b": mine, "c": OSError()})
-    told = [f"distributed is {mine['distributed']} here, 2020.1 at a, the scheduler",
-            f"numpy is {mine['numpy']} here, 1.0 at a"]  # fmt: skip
-    assert [(check.verdict, check.found) for check in found] == [("warning", one) for one in told]
-    assert report_of._versions(None, {}) == []
-    patch = {**mine, "python": mine["python"].rpartition(".")[0] + ".99"}
-    assert [check.verdict for check in report_of._versions(patch, {})] == ["ok"]
+def test_different_versions_are_reported():
+    local = installed_versions(report_of.PACKAGES)
+    other = {**local, "numpy": "1.0", "distributed": "2020.1"}
+    (checks,) = report_of._check_versions(local, {"a": local, "b": local})
+    assert checks.verdict == "ok"
+    checks = report_of._check_versions({**other, "scipy": ""}, {"a": other, "b": local, "c": OSError()})
+    expected = [
+        ("warning", f"distributed is {local['distributed']} here, 2020.1 at a, the scheduler"),
+        ("warning", f"numpy is {local['numpy']} here, 1.0 at a"),
+    ]
+    assert [(check.verdict, check.found) for check in checks] == expected
+    assert report_of._check_versions(None, {}) == []
+    patch = {**local, "python": local["python"].rpartition(".")[0] + ".99"}
+    assert [check.verdict for check in report_of._check_versions(patch, {})] == ["ok"]
 
 
 def first_alone(folder):
-    """Tasks of which one is computed, and the others when there is a file `go`, or their worker leaves."""
+    """Compute one task at once, and the others when a file `go` exists or their worker leaves."""
 
     def run(*arguments):
-        stopped = _cancelled()
+        stopped = _stop_check()
         try:
             (folder / "first").touch(exist_ok=False)
         except FileExistsError:
@@ -149,23 +154,26 @@ def first_alone(folder):
                 clock.sleep(0.01)
         run_bundle(*arguments)
 
-    return shipped(run)
+    return pickle_by_value(run)
 
 
 @pytest.mark.slow
-def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch, caplog):
+def test_sweep_survives_lost_scheduler(tmp_path, some, expected, caplog):
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(bundling, "AIM", 0.1)
     port = free_port()
     scheduler, _ = some.scheduler(port), some.worker(port)
-    with conducting(tmp_path / "data", remote(port)) as conductor:
+    with conducting(tmp_path / "data", remote(port), SHORT_BUNDLES) as conductor:
         conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get(Status.DONE))[1])
         until(lambda: (conductor.tick(), events(caplog).count("worker_joined") == 1)[1])
         some.kill(scheduler)
-        until(lambda: (conductor.tick(), "waiting for the scheduler" in conductor.executor.note())[1])
-        assert not conductor.ledger.sweep(sweep.id).state.ended
+        until(
+            lambda: (conductor.tick(), "waiting for the scheduler" in conductor.executor.describe_problem())[
+                1
+            ]
+        )
+        assert not conductor.ledger.sweep(sweep.id).state.has_ended
         (tmp_path / "go").touch()
         some.scheduler(port), some.worker(port)
         assert conductor.run(sweep.id).state is State.COMPLETED
@@ -177,54 +185,56 @@ def test_a_lost_scheduler_is_waited_for(tmp_path, some, expected, monkeypatch, c
 
 
 def events(caplog):
-    return [one.event for one in caplog.records if hasattr(one, "event")]
+    return [record.event for record in caplog.records if hasattr(record, "event")]
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_does_not_answer_is_waited_for(tmp_path, some, expected, monkeypatch):
-    """Stopped, as behind a network that swallows everything: nobody hangs with it, nothing is lost."""
-    monkeypatch.setattr(bundling, "AIM", 0.1)
-    monkeypatch.setattr(executing, "ANSWER", 0.5)
+def test_sweep_survives_silent_scheduler(tmp_path, some, expected, monkeypatch):
+    """A suspended scheduler, as behind a broken network: nothing blocks, and nothing is lost."""
+    monkeypatch.setattr(executing, "SCHEDULER_TIMEOUT_SECONDS", 0.5)
     port = free_port()
     scheduler, _ = some.scheduler(port), some.worker(port)
-    with conducting(tmp_path / "data", remote(port)) as conductor:
+    with conducting(tmp_path / "data", remote(port), SHORT_BUNDLES) as conductor:
         conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get(Status.DONE))[1])
         os.kill(scheduler.pid, signal.SIGSTOP)
         try:
-            until(lambda: (conductor.tick(), "does not answer" in conductor.executor.note())[1], seconds=20.0)
+            until(
+                lambda: (conductor.tick(), "does not answer" in conductor.executor.describe_problem())[1],
+                seconds=20.0,
+            )
             assert conductor.executor.workers() == []
-            assert not conductor.ledger.sweep(sweep.id).state.ended
+            assert not conductor.ledger.sweep(sweep.id).state.has_ended
             (tmp_path / "go").touch()
         finally:
             os.kill(scheduler.pid, signal.SIGCONT)
         assert conductor.run(sweep.id).state is State.COMPLETED
-        until(lambda: (conductor.tick(), conductor.executor.note() == "")[1])
+        until(lambda: (conductor.tick(), conductor.executor.describe_problem() == "")[1])
         xr.testing.assert_identical(results(conductor, sweep.id), expected)
 
 
 CONDUCT = """
 import sys
-import sweep_service.planning.bundles as bundling
-from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.conductor import Conductor, ConductorSettings
+from sweep_service.planning.bundles import BundleLimits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.workers.cluster import Embedded, Remote
 from sweep_service.workers.report import report
 from sweep_service.workers.executor import DaskExecutor
 if __name__ == "__main__":
-    bundling.AIM = 0.1
+    settings = ConductorSettings(BundleLimits(target_seconds=0.1))
     folder = DataFolder(sys.argv[1])
     cluster = Remote(sys.argv[3]) if len(sys.argv) > 3 else Embedded(2)
-    with Conductor(folder, DaskExecutor(cluster, folder)) as conductor:
+    with Conductor(folder, DaskExecutor(cluster, folder), settings=settings) as conductor:
         sweep, _ = conductor.submit(SweepSpec.read(sys.argv[2]))
         print(conductor.run(sweep.id).state, flush=True)
 """
 
 
 class Stage:
-    """A sweep on its way, with everything that it needs as processes of their own."""
+    """A running sweep, with scheduler, workers and conductor as processes."""
 
     def __init__(self, some, tmp_path, rng):
         self.some, self.rng, self.port = some, rng, free_port()
@@ -254,7 +264,7 @@ class Stage:
         self.mend()
 
     def mend(self):
-        """What a supervisor would do: workers end by themselves when they have lost their scheduler."""
+        """Start workers again, like a supervisor: they end when they lose their scheduler."""
         for at, worker in enumerate(self.workers):
             if worker.poll() is not None:
                 self.workers[at] = self.some.worker(self.port)
@@ -265,7 +275,7 @@ class Stage:
     [(2, 0), *(pytest.param(6, at, marks=pytest.mark.slow) for at in range(1, 10))],
 )
 @pytest.mark.timeout(600)
-def test_whatever_is_killed_the_dataset_is_the_same(tmp_path, some, expected, kills, round):
+def test_dataset_does_not_depend_on_killed_processes(tmp_path, some, expected, kills, round):
     stage = Stage(some, tmp_path, np.random.default_rng(round))
     for _ in range(kills):
         clock.sleep(stage.rng.uniform(1.0, 6.0))
@@ -288,13 +298,13 @@ def test_whatever_is_killed_the_dataset_is_the_same(tmp_path, some, expected, ki
 
 
 @pytest.mark.slow
-def test_a_killed_conductor_takes_its_embedded_workers_along_and_can_go_on(tmp_path, some, expected):
+def test_embedded_workers_die_with_conductor_which_can_resume(tmp_path, some, expected):
     script = tmp_path / "conduct.py"
     script.write_text(CONDUCT)
     words = (script, tmp_path / "data", SweepSpec.parse(SPEC).model_dump_json())
     child = some.start(*words, path=ROOT)
     until(lambda: list((tmp_path / "data").glob("sweeps/*.parts/*.crumb")))
-    os.kill(child.pid, signal.SIGKILL)  # the process alone, not its group
+    os.kill(child.pid, signal.SIGKILL)  # only the process, not its group
     child.wait()
     group = f"pgrep -g {child.pid}"
     until(lambda: os.system(f"{group} > {os.devnull}") != 0, seconds=30.0)

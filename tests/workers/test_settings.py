@@ -1,4 +1,4 @@
-"""What an embedded worker is told holds as well for the process that its nanny starts in its place."""
+"""The settings of an embedded worker also apply to the process that its nanny starts after a crash."""
 
 import os
 import signal
@@ -8,18 +8,18 @@ import dask
 import pytest
 from distributed import get_worker
 
-from sweep_service.workers.cluster import SETTINGS, Embedded
+from sweep_service.workers.cluster import DASK_SETTINGS, Embedded
 
 
 @pytest.fixture(scope="module")
 def workers():
-    """A worker at its start, and the one that follows when it is killed, both as a task sees them."""
+    """Settings seen by a task on a first worker, and on the one that replaces it after a kill."""
 
     def look():
         return {
             "pid": os.getpid(),
-            "nice": os.nice(0),  # of the thread that computes: Linux has one for each
-            "settings": {name: dask.config.get(name, None) for name in SETTINGS},
+            "nice": os.nice(0),  # of the computing thread: on Linux each has its own
+            "settings": {name: dask.config.get(name, None) for name in DASK_SETTINGS},
             "watched": "profile" in get_worker().periodic_callbacks,
         }
 
@@ -32,12 +32,12 @@ def workers():
 
 
 @pytest.mark.parametrize("which", ["first", "second"])
-def test_workers_have_our_settings(workers, which):
-    assert workers[which]["settings"] == SETTINGS
+def test_workers_have_dask_settings(workers, which):
+    assert workers[which]["settings"] == DASK_SETTINGS
     assert not workers[which]["watched"]
-    assert dask.config.get("distributed.worker.profile.enabled")  # those of this process are left alone
+    assert dask.config.get("distributed.worker.profile.enabled")  # the settings of this process are unchanged
 
 
 @pytest.mark.parametrize("which", ["first", "second"])
-def test_workers_step_back_for_who_conducts_them(workers, which):
+def test_workers_have_lower_priority_than_conductor(workers, which):
     assert workers[which]["nice"] == min(19, os.nice(0) + 5)

@@ -1,9 +1,9 @@
-"""Everything that drawing does, without a file."""
+"""Render a figure completely, without writing a file."""
 
-from sweep_service.analysis.plots.style import style
+from sweep_service.analysis.plots.style import use_style
 
 
 def rendered(figure):
-    with style():
+    with use_style():
         figure.draw_without_rendering()
     return figure

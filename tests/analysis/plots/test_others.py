@@ -1,4 +1,4 @@
-"""The plane, cosines, rates and collapses."""
+"""Plots of the (κ, δ) plane, cosines, rates and collapses."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.analysis.plots.rendering import rendered
 
 
 def names(axes):
-    return [one.get_text() for one in axes.get_legend().get_texts()]
+    return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
 # ---- the plane
@@ -26,9 +26,9 @@ def cases(phases, **variables):
     return xr.Dataset({"phase": ("case", phases), **{n: ("case", v) for n, v in variables.items()}}, coords)
 
 
-def test_plane_names_its_regions_where_they_are():
+def test_plane_writes_names_inside_their_regions():
     (axes,) = rendered(plot_plane()).axes
-    places = {one.get_text(): sum(one.get_position()) for one in axes.texts}
+    places = {text.get_text(): sum(text.get_position()) for text in axes.texts}
     assert places["perfect learning"] > 0
     assert places["plateau"] == pytest.approx(0, abs=1e-9)
     assert -0.5 < places["bad learning"] < 0
@@ -36,14 +36,14 @@ def test_plane_names_its_regions_where_they_are():
     assert axes.get_xlabel() == r"exponent of the width $\kappa$"
 
 
-def test_plane_shows_what_was_measured():
-    found = cases(["perfect", "plateau", "bad", "undecided"], slope=[-0.5, -0.001, 0.3, np.nan])
-    (axes,) = rendered(plot_plane(found)).axes
+def test_plane_shows_measured_phases():
+    result = cases(["perfect", "plateau", "bad", "undecided"], slope=[-0.5, -0.001, 0.3, np.nan])
+    (axes,) = rendered(plot_plane(result)).axes
     assert names(axes) == ["perfect", "plateau", "bad", "undecided"]
     marks = {line.get_label(): line for line in axes.lines if line.get_marker() not in ("None", "")}
     assert marks["perfect"].get_markerfacecolor() == style.GREEN
-    assert len({line.get_marker() for line in marks.values()}) == 4  # not by colour alone
-    texts = [one.get_text() for one in axes.texts]
+    assert len({line.get_marker() for line in marks.values()}) == 4  # not distinguished by colour alone
+    texts = [text.get_text() for text in axes.texts]
     assert {"−0.50", "0.00", "0.30"} <= set(texts)
     assert "nan" not in texts
 
@@ -64,7 +64,7 @@ def paths(runs=2, times=6, students=4, teachers=2):
     return xr.DataArray(values, {"time": np.r_[0.0, np.geomspace(0.1, 100, times - 1)]}, dims)
 
 
-def test_cosine_plane_has_every_neuron():
+def test_cosine_plane_shows_every_neuron():
     sgd, theory = paths(), paths(1)
     sgd[0, :, 0] = np.nan  # padding where p differs
     (axes,) = rendered(plot_cosine_plane(sgd, theory)).axes
@@ -112,26 +112,26 @@ def test_stored_histograms_are_drawn_as_they_are():
 # ---- rates
 
 
-def test_rates_have_their_exponent():
+def test_rates_show_their_exponent():
     x = np.geomspace(1e-4, 1e-2, 5)
     fit = {"exponent": 0.5, "standard_error": 0.012, "prefactor": 3.0}
     (axes,) = rendered(plot_rates(x, 3 * x**0.5, 0.1 * x**0.5, fit, (0.5, 1))).axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert (axes.get_xlabel(), axes.get_ylabel()) == (r"step $\delta t$", "discrepancy $D$")
     assert names(axes) == ["measured", "exponent 0.500 ± 0.012", "slope 0.5", "slope 1"]
-    line = next(one for one in axes.lines if one.get_label().startswith("exponent"))
+    line = next(line for line in axes.lines if line.get_label().startswith("exponent"))
     np.testing.assert_allclose(line.get_ydata(), 3 * line.get_xdata() ** 0.5)
 
 
-def test_rates_of_little():
+def test_rates_of_one_point_and_of_none():
     rendered(plot_rates([1e-3], [1.0], np.nan))
-    (axes,) = rendered(plot_rates([1.0, 2.0], [np.nan, 0.0])).axes  # nothing that a logarithm has
+    (axes,) = rendered(plot_rates([1.0, 2.0], [np.nan, 0.0])).axes  # nothing positive
     assert axes.get_legend() is None
     with pytest.raises(InvalidInput):
         plot_rates([1, 2], [1])
 
 
-def test_a_second_series_on_the_same_axes():
+def test_second_series_on_the_same_axes():
     figure = plot_rates([1, 2], [1, 2], name="one")
     assert plot_rates([1, 2], [2, 4], name="two", axes=figure.axes[0], colour=style.GREEN) is figure
     assert names(figure.axes[0]) == ["one", "two"]
@@ -146,7 +146,7 @@ def curves(count=3):
     return xr.DataArray(values, {"d": d, "time": time}, ("d", "time"), "sgd_risk")
 
 
-def test_a_collapse_has_three_panels():
+def test_collapse_has_three_panels():
     before = curves()
     scaled = before.assign_coords(scaled=before["time"] / before["d"])
     scaled = scaled.transpose("d", "time")
@@ -162,7 +162,7 @@ def test_a_collapse_has_three_panels():
     assert len(after.lines) == 3
 
 
-def test_an_overlay_has_one_column():
+def test_overlay_has_one_column():
     before = curves(8)
     spread = before.std("d") / before.mean("d")
     figure = rendered(plot_collapse(before, spread=spread))
@@ -171,7 +171,7 @@ def test_an_overlay_has_one_column():
     rendered(plot_collapse(curves() * np.nan, spread=spread * np.nan))
 
 
-def test_a_collapse_refuses_other_shapes():
+def test_collapse_rejects_other_shapes():
     with pytest.raises(InvalidInput):
         plot_collapse(curves().isel(d=0))
     with pytest.raises(InvalidInput):

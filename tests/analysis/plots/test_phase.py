@@ -1,4 +1,4 @@
-"""Phase diagrams: cells, surfaces, categories, and what has no value."""
+"""Plots of phase diagrams: cells, surfaces, labels and missing values."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import xarray as xr
 from matplotlib.colors import LogNorm, Normalize
 
 from sweep_service.analysis.plots import colormaps, style
-from sweep_service.analysis.plots.phase import edges, plot_phase_diagram
+from sweep_service.analysis.plots.phase import cell_edges, plot_phase_diagram
 from sweep_service.errors import InvalidInput
 from tests.analysis.plots.rendering import rendered
 
@@ -27,44 +27,44 @@ def points(count=20, seed=0, **attrs):
 RISKS = 10 ** np.linspace(-4, 0, 20).reshape(4, 5)
 
 
-def test_a_grid_of_risks():
+def test_grid_of_risks():
     figure = plot_phase_diagram(grid(RISKS, at={"d": 50}), contours=True)
     rendered(figure)
     axes, bar = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert (axes.get_xlabel(), axes.get_ylabel()) == (r"learning rate $\gamma$", "student width $p$")
     assert axes.get_title(loc="left") == "$d$ = 50"
-    assert [one.get_text() for one in axes.get_yticklabels()] == ["2", "4", "8", "16"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["2", "4", "8", "16"]
     assert bar.get_ylabel() == "excess risk $R$ (SGD)"
     mesh = axes.collections[0]
     assert isinstance(mesh.norm, LogNorm)
     assert mesh.get_clim() == pytest.approx((1e-4, 1.0))
     np.testing.assert_array_equal(mesh.get_array().reshape(4, 5), RISKS)
-    labels = [one.get_text() for one in axes.texts]
-    assert any("0.1" in one for one in labels)  # of γ/p
+    labels = [text.get_text() for text in axes.texts]
+    assert any("0.1" in label for label in labels)  # of γ/p
     assert axes.get_legend() is None
 
 
 def test_cells_meet_half_way():
     np.testing.assert_allclose(
-        edges(np.array([1.0, 10.0, 100.0]), log=True), 10 ** np.array([-0.5, 0.5, 1.5, 2.5])
+        cell_edges(np.array([1.0, 10.0, 100.0]), log=True), 10 ** np.array([-0.5, 0.5, 1.5, 2.5])
     )
-    np.testing.assert_allclose(edges(np.array([0.0, 1.0, 3.0]), log=False), [-0.5, 0.5, 2.0, 4.0])
-    low, high = edges(np.array([7.0]), log=True)
+    np.testing.assert_allclose(cell_edges(np.array([0.0, 1.0, 3.0]), log=False), [-0.5, 0.5, 2.0, 4.0])
+    low, high = cell_edges(np.array([7.0]), log=True)
     assert low < 7.0 < high
 
 
-def test_rows_in_any_order_are_drawn_in_theirs():
+def test_unsorted_rows_are_drawn_in_order():
     mesh = plot_phase_diagram(grid(RISKS).isel(p=[2, 0, 3, 1])).axes[0].collections[0]
     np.testing.assert_array_equal(mesh.get_array().reshape(4, 5), RISKS)
 
 
-def test_what_has_no_value_is_hatched():
+def test_missing_values_are_hatched():
     values = RISKS.copy()
     values[1, 2] = np.nan
     axes = plot_phase_diagram(grid(values)).axes[0]
     assert axes.patch.get_hatch()
-    assert [one.get_text() for one in axes.get_legend().get_texts()] == ["no value"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["no value"]
 
 
 @pytest.mark.parametrize("values", [np.full((4, 5), np.nan), np.zeros((4, 5)), np.full((4, 5), np.inf)])
@@ -88,8 +88,8 @@ def test_one_cell():
         ("slope", [-1.0, 1.0], Normalize, (-1.0, 1.0)),
     ],
 )
-def test_scales_of_colours(name, values, kind, ends):
-    norm, _ = colormaps.scale(name, values)
+def test_colour_scales(name, values, kind, ends):
+    norm, _ = colormaps.choose_scale(name, values)
     assert type(norm) is kind
     assert (norm.vmin, norm.vmax) == pytest.approx(ends)
 
@@ -99,14 +99,14 @@ def test_limits_make_two_diagrams_comparable():
     assert mesh.get_clim() == pytest.approx((1e-6, 10.0))
 
 
-def test_phases_have_a_legend_in_one_order():
+def test_phases_have_a_legend_in_fixed_order():
     values = np.full((4, 5), "bad", dtype=object)
     values[0, :2], values[1, 1], values[3, 3] = "perfect", None, "zebra"
     figure = plot_phase_diagram(grid(values))
     rendered(figure)
     (axes,) = figure.axes
     legend = axes.get_legend()
-    assert [one.get_text() for one in legend.get_texts()] == ["perfect", "bad", "zebra", "no value"]
+    assert [text.get_text() for text in legend.get_texts()] == ["perfect", "bad", "zebra", "no value"]
     colours = axes.collections[0].get_cmap().colors
     assert list(colours[:2]) == [style.GREEN, style.ORANGE]
     texts = grid(values.astype(str))
@@ -115,8 +115,8 @@ def test_phases_have_a_legend_in_one_order():
 
 
 def test_points_make_a_surface_on_logarithmic_axes():
-    found = points(at={"k": 2})
-    figure = plot_phase_diagram(found)
+    result = points(at={"k": 2})
+    figure = plot_phase_diagram(result)
     rendered(figure)
     axes, _ = figure.axes
     (surface,) = axes.collections
@@ -127,34 +127,34 @@ def test_points_make_a_surface_on_logarithmic_axes():
 
 
 def test_points_without_value_are_crossed_out():
-    found = points()
-    found[:3] = np.nan
-    crosses, dots = plot_phase_diagram(found).axes[0].lines
+    result = points()
+    result[:3] = np.nan
+    crosses, dots = plot_phase_diagram(result).axes[0].lines
     assert (len(crosses.get_xdata()), len(dots.get_xdata())) == (3, 17)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_few_points_are_shown_as_they_are(count):
+def test_few_points_are_drawn_as_markers(count):
     figure = plot_phase_diagram(points(count))
     rendered(figure)
     assert len(figure.axes[0].collections[0].get_offsets()) == count
 
 
-def test_points_on_a_line_are_shown_as_they_are():
-    found = points()
-    found["d"] = ("point", 100 * found.gamma.values)
-    assert len(plot_phase_diagram(found).axes[0].collections[0].get_offsets()) == 20
+def test_points_on_a_line_are_drawn_as_markers():
+    result = points()
+    result["d"] = ("point", 100 * result.gamma.values)
+    assert len(plot_phase_diagram(result).axes[0].collections[0].get_offsets()) == 20
 
 
-def test_categories_at_points_and_no_values_at_all():
-    found = points()
-    named = found.copy(data=np.where(found > 1e-3, "bad", "plateau"))
+def test_labels_at_points_and_no_values():
+    result = points()
+    named = result.copy(data=np.where(result > 1e-3, "bad", "plateau"))
     figure = plot_phase_diagram(named)
-    assert [one.get_text() for one in figure.axes[0].get_legend().get_texts()] == ["plateau", "bad"]
-    rendered(plot_phase_diagram(found * np.nan))
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["plateau", "bad"]
+    rendered(plot_phase_diagram(result * np.nan))
 
 
-def test_other_shapes_are_refused():
+def test_other_shapes_are_rejected():
     with pytest.raises(InvalidInput):
         plot_phase_diagram(xr.DataArray([1.0], dims="point"))
 
@@ -173,11 +173,11 @@ def test_other_shapes_are_refused():
         ("sgd_bound", 0.02, 1.5, ["0.02", "0.05", "0.1", "0.2", "0.5", "1"]),
     ],
 )
-def test_a_bar_has_few_numbers_and_more_than_one(name, low, high, shown):
+def test_colour_bar_has_a_few_numbers(name, low, high, shown):
     diagram = grid(np.geomspace(low, high, 20).reshape(4, 5), value=name)
     figure = plot_phase_diagram(diagram)
     rendered(figure)
     axis = figure.axes[1].yaxis
-    ticks = [(one.get_loc(), one.label1.get_text()) for one in (*axis.majorTicks, *axis.minorTicks)]
+    ticks = [(tick.get_loc(), tick.label1.get_text()) for tick in (*axis.majorTicks, *axis.minorTicks)]
     inside = [(at, text) for at, text in sorted(ticks) if low * 0.999 <= at <= high * 1.001 and text]
     assert [text for _, text in inside] == shown

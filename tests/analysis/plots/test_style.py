@@ -1,4 +1,4 @@
-"""Symbols, scales and colours; the settings of matplotlib stay as they were."""
+"""Symbols, scales and colours; the settings of matplotlib are restored."""
 
 import subprocess
 import sys
@@ -22,18 +22,18 @@ from sweep_service.dynamics.regimes import REGIMES
     ],
 )  # fmt: skip
 def test_numbers_are_short(value, shown):
-    assert style.number(value) == shown
+    assert style.format_number(value) == shown
 
 
 def test_labels_have_symbols():
-    assert style.label("gamma") == r"learning rate $\gamma$"
-    assert style.label("sgd_risk") == "excess risk $R$ (SGD)"
-    assert style.label("sgd_seconds", "s") == "seconds (s) (SGD)"
-    assert style.text("noise", 0.01) == r"$\Delta$ = 0.01"
-    assert style.text("p", [4, 16, 8]) == "$p$ = 4 … 16"
-    assert style.text("init.scale", 2.0) == "scale = 2"
-    assert style.with_error(0.4965, 0.0033) == "0.4965 ± 0.0033"
-    assert style.with_error(-1.0, float("nan")) == "−1"
+    assert style.axis_label("gamma") == r"learning rate $\gamma$"
+    assert style.axis_label("sgd_risk") == "excess risk $R$ (SGD)"
+    assert style.axis_label("sgd_seconds", "s") == "seconds (s) (SGD)"
+    assert style.format_parameter("noise", 0.01) == r"$\Delta$ = 0.01"
+    assert style.format_parameter("p", [4, 16, 8]) == "$p$ = 4 … 16"
+    assert style.format_parameter("init.scale", 2.0) == "scale = 2"
+    assert style.format_with_error(0.4965, 0.0033) == "0.4965 ± 0.0033"
+    assert style.format_with_error(-1.0, float("nan")) == "−1"
 
 
 @pytest.mark.parametrize(
@@ -59,25 +59,25 @@ def test_every_regime_has_its_own_style():
     assert style.regime_style("auto") == (style.BLACK, "-")
 
 
-def test_no_two_colours_are_alike_without_red_or_green():
-    """Viénot's projection for protanopes and deuteranopes keeps the palette apart."""
+def test_colours_differ_for_colour_blind_readers():
+    """Viénot's projections for protanopes and deuteranopes keep the colours distinct."""
     hexes = [style.BLUE, style.GREEN, style.VERMILLION, style.PURPLE, style.SKY, style.ORANGE, style.BLACK]
-    rgb = np.array([[int(one[at : at + 2], 16) / 255 for at in (1, 3, 5)] for one in hexes]) ** 2.2
+    rgb = np.array([[int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)] for colour in hexes]) ** 2.2
     for seen in ([[0.112, 0.888], [0.112, 0.888]], [[0.293, 0.707], [0.293, 0.707]]):
         two = np.column_stack([rgb[:, :2] @ np.array(seen[0]), rgb[:, 2]]) ** (1 / 2.2)
         apart = np.linalg.norm(two[:, None] - two[None], axis=-1) + np.eye(len(hexes))
-        assert apart.min() > 0.08  # a twelfth of the range is seen at the size of a marker
+        assert apart.min() > 0.08  # a twelfth of the range is visible at the size of a marker
 
 
 def test_unknown_categories_have_colours():
-    found = style.category_colours(["zebra", "bad", "perfect", "ape"])
-    assert list(found) == ["perfect", "bad", "ape", "zebra"]
-    assert len(set(found.values())) == 4
+    result = style.category_colours(["zebra", "bad", "perfect", "ape"])
+    assert list(result) == ["perfect", "bad", "ape", "zebra"]
+    assert len(set(result.values())) == 4
 
 
-def test_settings_are_put_back():
+def test_settings_are_restored():
     before = dict(matplotlib.rcParams)
-    with style.style(), style.style():
+    with style.use_style(), style.use_style():
         assert matplotlib.rcParams["pdf.fonttype"] == 42
     assert dict(matplotlib.rcParams) == before
 
@@ -87,16 +87,16 @@ def test_one_thread_at_a_time():
 
     def enter():
         for _ in range(5):
-            with style.style():
+            with style.use_style():
                 inside.append(1)
                 most.append(len(inside))
                 inside.pop()
 
     threads = [threading.Thread(target=enter) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert max(most) == 1
     assert matplotlib.rcParams["svg.hashsalt"] is None
 
@@ -124,12 +124,12 @@ assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.mod
         ((1e-4, 1.0), [rf"$10^{{{power}}}$" for power in range(-4, 1)]),
     ],
 )
-def test_ticks_of_logarithmic_axes_are_few_and_plain(ends, shown):
-    with style.style():
+def test_logarithmic_axes_have_few_plain_ticks(ends, shown):
+    with style.use_style():
         axes = style.new_figure(3, 3).add_subplot()
         axes.plot(ends, ends)
         axes.set(xscale="log", xlim=ends)
-        style.log_ticks(axes)
+        style.format_log_ticks(axes)
         axes.figure.draw_without_rendering()
         low, high = ends
         ticks = [
@@ -138,10 +138,10 @@ def test_ticks_of_logarithmic_axes_are_few_and_plain(ends, shown):
             for minor in (False, True)
             for value, text in zip(
                 axis.get_ticklocs(minor=minor),
-                [one.get_text() for one in axis.get_ticklabels(minor=minor)],
+                [text.get_text() for text in axis.get_ticklabels(minor=minor)],
                 strict=False,
             )
             if low * (1 - 1e-9) <= value <= high * (1 + 1e-9) and text
         ]
     assert [text for _, text in sorted(ticks)] == shown
-    assert isinstance(axes.yaxis.get_major_formatter(), ScalarFormatter)  # a linear axis is left alone
+    assert isinstance(axes.yaxis.get_major_formatter(), ScalarFormatter)  # a linear axis is not changed

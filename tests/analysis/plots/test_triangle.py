@@ -1,4 +1,4 @@
-"""The triangle: corners, ticks, lines of γ/p and what auto would choose."""
+"""Plots of the triangle: corners, ticks, lines of equal γ/p and the choice of auto."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import xarray as xr
 from matplotlib.collections import LineCollection
 from matplotlib.contour import ContourSet
 
-from sweep_service.analysis.plots.triangle import BESIDE, CORNERS, HEIGHT, plot_triangle
+from sweep_service.analysis.plots.triangle import CORNERS, HEIGHT, LABEL_OFFSET, plot_triangle
 from sweep_service.errors import InvalidInput
 from tests.analysis.plots.rendering import rendered
 
@@ -23,11 +23,11 @@ def triangle(resolution=5, delta_t=1e-3, **attrs):
     return xr.DataArray(columns["gamma"] / p, coords, "point", attrs=about)
 
 
-def test_triangle_says_what_it_is():
+def test_triangle_has_labels_and_legend():
     figure = plot_triangle(triangle())
     rendered(figure)
     axes, bar = figure.axes
-    texts = {one.get_text(): one.get_position() for one in axes.texts}
+    texts = {text.get_text(): text.get_position() for text in axes.texts}
     places = {text.split("\n")[0]: place for text, place in texts.items() if "\n" in text}
     for name, corner in zip(("high-dimensional", "mean field", "classical"), CORNERS, strict=True):
         assert places[name][0] == corner[0]
@@ -41,37 +41,41 @@ def test_triangle_says_what_it_is():
         assert side in texts
     assert bar.get_xlabel() == "discrepancy $D$"
     legend = axes.get_legend()
-    assert [one.get_text() for one in legend.get_texts()] == ["high dimensional", "mean field"]
+    assert [text.get_text() for text in legend.get_texts()] == ["high dimensional", "mean field"]
 
 
-def test_ticks_and_lines_stand_at_their_values():
+def test_ticks_and_lines_are_at_their_values():
     axes = plot_triangle(triangle()).axes[0]
     whole = np.log(1.0 / (1e-3 * 2 * 3))
-    right = [one for one in axes.texts if one.get_position()[0] >= 0.5]  # p has its numbers on the left
-    heights = {one.get_text(): one.get_position()[1] for one in right}
+    right = [
+        artist for artist in axes.texts if artist.get_position()[0] >= 0.5
+    ]  # the numbers of p are on the left
+    heights = {text.get_text(): text.get_position()[1] for text in right}
     assert heights["100"] / HEIGHT == pytest.approx(np.log(100 / 3) / whole)  # d, on the side without p
     dashed = [line.get_ydata() for line in axes.lines if line.get_linestyle() == "--"]
     wanted = np.log(0.1 / 1e-3 / 3) / whole * HEIGHT
     assert any(np.allclose(line, wanted) for line in dashed)
-    (text,) = [one for one in axes.texts if one.get_text() == r"$\gamma/p=$ 0.1"]
-    assert abs(text.get_position()[1] - wanted) == pytest.approx(BESIDE[1])
+    (text,) = [text for text in axes.texts if text.get_text() == r"$\gamma/p=$ 0.1"]
+    assert abs(text.get_position()[1] - wanted) == pytest.approx(LABEL_OFFSET[1])
 
 
-def test_what_is_written_on_a_line_covers_no_point():
+def test_line_labels_cover_no_point():
     figure = plot_triangle(triangle(6))
     rendered(figure)
     axes = figure.axes[0]
-    points = np.concatenate([one.get_offsets() for one in axes.collections if hasattr(one, "get_sizes")])
+    points = np.concatenate(
+        [artist.get_offsets() for artist in axes.collections if hasattr(artist, "get_sizes")]
+    )
     places = axes.transData.transform(points[:28])
-    for text in (one for one in axes.texts if "gamma/p" in one.get_text()):
+    for text in (artist for artist in axes.texts if "gamma/p" in artist.get_text()):
         box = text.get_window_extent()
         assert not any(box.contains(*place) for place in places), text.get_text()
 
 
 def test_points_are_barycentric():
     axes = plot_triangle(triangle(1)).axes[0]
-    found = np.concatenate([one.get_offsets() for one in axes.collections])
-    assert {tuple(row) for row in found.round(9)} == {tuple(row) for row in CORNERS.round(9)}
+    result = np.concatenate([artist.get_offsets() for artist in axes.collections])
+    assert {tuple(row) for row in result.round(9)} == {tuple(row) for row in CORNERS.round(9)}
 
 
 @pytest.mark.parametrize("resolution", [0, 1])
@@ -88,32 +92,32 @@ def test_missing_values_are_crossed_out():
     assert [len(line.get_xdata()) for line in crosses] == [3]
 
 
-def test_limits_and_no_regimes():
+def test_colour_limits_without_regimes():
     axes = plot_triangle(triangle().drop_vars("auto_regime"), limits=(1e-5, 1.0)).axes[0]
     assert axes.get_legend() is None
     assert axes.collections[0].get_clim() == pytest.approx((1e-5, 1.0))
 
 
 def contours(figure):
-    """Heights of the lines over the triangle, and where the bar of colours has them."""
-    lines = [one for one in figure.axes[0].collections if isinstance(one, ContourSet)]
-    on_bar = [one for one in figure.axes[1].collections if isinstance(one, LineCollection)]
+    """Numbers of contours in the triangle, and their positions on the colour bar."""
+    lines = [artist for artist in figure.axes[0].collections if isinstance(artist, ContourSet)]
+    on_bar = [artist for artist in figure.axes[1].collections if isinstance(artist, LineCollection)]
     marks = sorted({round(float(path.vertices[0, 0]), 6) for path in on_bar[-1].get_paths()})
-    return [len(one.levels) for one in lines], marks
+    return [len(artist.levels) for artist in lines], marks
 
 
-def test_contours_are_on_the_bar_of_colours():
+def test_contours_are_on_the_colour_bar():
     some = triangle()
     lines, marks = contours(plot_triangle(some))
-    assert (lines, len(marks)) == ([5], 5)  # evenly spaced in the logarithm, as the colours
+    assert (lines, len(marks)) == ([5], 5)  # evenly spaced in the logarithm, like the colours
     np.testing.assert_allclose(np.diff(np.log(marks)), np.diff(np.log(marks))[0], rtol=1e-3)
     lines, marks = contours(plot_triangle(some, levels=(0.02, 0.2, 5.0)))
-    assert lines == [2]  # none where no value is
+    assert lines == [2]  # none outside the values
     assert marks[:2] == pytest.approx([0.02, 0.2], rel=1e-4)  # a bar is drawn by interpolation
 
 
-def test_words_are_refused():
+def test_labels_are_rejected():
     words = triangle(value="sgd_phase").copy(data=np.full(21, "bad"))
-    with pytest.raises(InvalidInput, match="a triangle shows numbers") as found:
+    with pytest.raises(InvalidInput, match="a triangle cannot show labels") as error:
         plot_triangle(words)
-    assert found.value.field == "value"
+    assert error.value.field == "value"

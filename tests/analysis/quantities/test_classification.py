@@ -1,16 +1,16 @@
-"""Phases of points and of the plane, each where it must be said and where nothing can be."""
+"""Phases of points and of the plane, where they are certain and where they are undecided."""
 
 import numpy as np
 import pytest
 
-from sweep_service.analysis.quantities.classification import phase, region, scaling_phase
+from sweep_service.analysis.quantities.classification import phase, predict_region, scaling_phase
 from sweep_service.analysis.runs import noise_coefficient, null_risk
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
-from tests.analysis.synthetic import assert_described, made
-from tests.stored import computed
+from tests.analysis.synthetic import assert_described, make_dataset
+from tests.stored import compute_dataset
 
-WORDS = ("perfect", "plateau", "unspecialised", "bad", "bad", "undecided")  # of d = 1 … 6, below
+WORDS = ("perfect", "plateau", "unspecialised", "bad", "bad", "undecided")  # of d = 1 … 6 below
 
 
 def curve(t, d):
@@ -26,20 +26,22 @@ def order(t, d):
 @pytest.mark.parametrize("points", [False, True])
 def test_every_phase(points):
     axes = {"d": np.arange(1, 7)} | ({"p": np.full(6, 4), "gamma": np.full(6, 0.5)} if points else {})
-    dataset = made(curve, axes, points=points, noise=0.1, observables={"specialisation": order}, seeds=2)
-    found = phase(dataset)
-    assert_described(found)
-    assert found.phase.values.reshape(-1).tolist() == list(WORDS)
-    np.testing.assert_allclose(found.order_parameter.values.reshape(-1), [0.8, 0.8, 0.2, 0.8, 0.8, 0.8])
-    np.testing.assert_allclose(found.null_risk, null_risk(dataset).item())
-    np.testing.assert_allclose(
-        found.law.values.reshape(-1), (noise_coefficient(dataset) * 0.5 * 0.1 / 4).values.reshape(-1)
+    dataset = make_dataset(
+        curve, axes, points=points, noise=0.1, observables={"specialisation": order}, seeds=2
     )
-    assert found.d.values.tolist() == [1, 2, 3, 4, 5, 6]
+    result = phase(dataset)
+    assert_described(result)
+    assert result.phase.values.reshape(-1).tolist() == list(WORDS)
+    np.testing.assert_allclose(result.order_parameter.values.reshape(-1), [0.8, 0.8, 0.2, 0.8, 0.8, 0.8])
+    np.testing.assert_allclose(result.null_risk, null_risk(dataset).item())
+    np.testing.assert_allclose(
+        result.law.values.reshape(-1), (noise_coefficient(dataset) * 0.5 * 0.1 / 4).values.reshape(-1)
+    )
+    assert result.d.values.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_thresholds_are_arguments():
-    dataset = made(curve, {"d": np.arange(1, 7)}, noise=0.1, observables={"specialisation": order})
+    dataset = make_dataset(curve, {"d": np.arange(1, 7)}, noise=0.1, observables={"specialisation": order})
     known = {
         "perfect": (0.5, ["perfect"] * 4 + ["bad", "perfect"]),  # 5 rises to 0.07, 6 falls to 0.006
         "plateau": (0.1, ["perfect", "bad", *WORDS[2:]]),
@@ -51,39 +53,41 @@ def test_thresholds_are_arguments():
 
 
 def test_without_noise_or_order_parameter():
-    """No floor is a plateau then, and nobody is said not to be specialised."""
-    found = phase(made(curve, {"d": np.arange(1, 7)}))
-    assert found.phase.values.reshape(-1).tolist() == ["perfect", "bad", "bad", "bad", "bad", "undecided"]
-    assert np.isnan(found.order_parameter).all()
+    """Then no point is a plateau or unspecialised."""
+    result = phase(make_dataset(curve, {"d": np.arange(1, 7)}))
+    assert result.phase.values.reshape(-1).tolist() == ["perfect", "bad", "bad", "bad", "bad", "undecided"]
+    assert np.isnan(result.order_parameter).all()
 
 
-def test_the_share_of_diverged_runs():
+def test_share_of_diverged_runs():
     status = np.full((4, 1, 1, 2, 5), Status.DONE)
     status[1, ..., :4] = Status.DIVERGED
     status[2, 0, 0, 0] = Status.DIVERGED
     status[3] = Status.PENDING
-    found = phase(made(lambda t: 0.02, {"d": [1, 2, 3, 4]}, seeds=2, repeats=5, status=status))
-    found = found.isel(p=0, gamma=0)
-    assert found.phase.values.tolist() == ["bad", "diverged", "diverged", "undecided"]
-    np.testing.assert_allclose(found.diverged_share, [0.0, 0.8, 0.5, np.nan])
-    # Wilson's interval by its definition: the shares whose own deviation reaches the measured one
+    result = phase(make_dataset(lambda t: 0.02, {"d": [1, 2, 3, 4]}, seeds=2, repeats=5, status=status))
+    result = result.isel(p=0, gamma=0)
+    assert result.phase.values.tolist() == ["bad", "diverged", "diverged", "undecided"]
+    np.testing.assert_allclose(result.diverged_share, [0.0, 0.8, 0.5, np.nan])
+    # The Wilson interval by its definition: the shares whose deviation reaches the measured one.
     for at, share in enumerate([0.0, 0.8, 0.5]):
-        for end in (found.diverged_low.values[at], found.diverged_high.values[at]):
+        for end in (result.diverged_low.values[at], result.diverged_high.values[at]):
             if 1e-12 < end < 1 - 1e-12:
                 assert (share - end) ** 2 == pytest.approx(1.959964**2 * end * (1 - end) / 10)
-    assert found.diverged_low.values[0] == pytest.approx(0.0, abs=1e-12)
-    assert found.diverged_high.values[0] == pytest.approx(0.2775, abs=1e-4)
-    assert found.runs.values.tolist() == [10, 2, 5, 0]
-    calm = phase(made(lambda t: 0.02, {"d": [1, 2, 3, 4]}, seeds=2, repeats=5, status=status), diverged=0.6)
+    assert result.diverged_low.values[0] == pytest.approx(0.0, abs=1e-12)
+    assert result.diverged_high.values[0] == pytest.approx(0.2775, abs=1e-4)
+    assert result.runs.values.tolist() == [10, 2, 5, 0]
+    calm = phase(
+        make_dataset(lambda t: 0.02, {"d": [1, 2, 3, 4]}, seeds=2, repeats=5, status=status), diverged=0.6
+    )
     assert calm.phase.values.reshape(-1).tolist() == ["bad", "diverged", "bad", "undecided"]
 
 
 def test_theories():
-    dataset = made(curve, {"d": np.arange(1, 7)}, noise=0.1, regimes=("classical", "mean_field"))
-    found = phase(dataset, "ode").isel(p=0, gamma=0)
-    assert found.phase.dims == ("d", "regime")
+    dataset = make_dataset(curve, {"d": np.arange(1, 7)}, noise=0.1, regimes=("classical", "mean_field"))
+    result = phase(dataset, "ode").isel(p=0, gamma=0)
+    assert result.phase.dims == ("d", "regime")
     assert (
-        found.phase.sel(regime="classical").values.tolist()
+        result.phase.sel(regime="classical").values.tolist()
         == phase(dataset).phase.values.reshape(-1).tolist()
     )
 
@@ -98,29 +102,29 @@ def scaled(pairs=PAIRS, dimensions=BIG, law=lambda t, d, kappa, delta: 1e-3 * d 
     rows = [(d, kappa, delta) for kappa, delta in pairs for d in dimensions]
     axes = dict(zip(("d", "kappa", "delta"), map(np.array, zip(*rows, strict=True)), strict=True))
     axes |= {"p": np.full(len(rows), 4), "gamma": np.full(len(rows), 0.5)}
-    return made(law, axes, points=True, **more)
+    return make_dataset(law, axes, points=True, **more)
 
 
 @pytest.mark.parametrize("seeds", [1, 8])
 def test_scaling_phases_with_noise(seeds):
-    found = scaling_phase(scaled(seeds=seeds, scatter=0.05))
-    assert_described(found)
-    assert list(zip(found.kappa.values, found.delta.values, strict=True)) == PAIRS
-    np.testing.assert_allclose(found.theory, [-sum(pair) for pair in PAIRS])
+    result = scaling_phase(scaled(seeds=seeds, scatter=0.05))
+    assert_described(result)
+    assert list(zip(result.kappa.values, result.delta.values, strict=True)) == PAIRS
+    np.testing.assert_allclose(result.theory, [-sum(pair) for pair in PAIRS])
     # five samples of 5 % in the last half, and Σ(ln d - mean)² = 6.7: 0.05/sqrt(5 · 6.7), four times
-    np.testing.assert_allclose(found.slope, found.theory, atol=4 * 0.0086 / np.sqrt(seeds))
-    assert found.phase.values.tolist() == ["perfect", "plateau", "plateau", "bad", "bad"]
-    assert found.region.values.tolist() == ["perfect", "plateau", "plateau", "bad", "bad"]
-    assert found.dimensions.values.tolist() == [4] * 5
+    np.testing.assert_allclose(result.slope, result.theory, atol=4 * 0.0086 / np.sqrt(seeds))
+    assert result.phase.values.tolist() == ["perfect", "plateau", "plateau", "bad", "bad"]
+    assert result.region.values.tolist() == ["perfect", "plateau", "plateau", "bad", "bad"]
+    assert result.dimensions.values.tolist() == [4] * 5
 
 
-def test_stated_errors_of_slopes_are_their_scatter():
-    """400 cases of eight runs: the errors from the weights, enlarged where a line does not fit, are a
-    little too large (16 % on average with two degrees of freedom), never too small."""
+def test_errors_of_slopes_are_their_scatter():
+    """400 cases of eight runs: the errors from the weights, enlarged where a line does not fit, are
+    slightly too large (by 16 % on average with two degrees of freedom), never too small."""
     pairs = [(0.0, 1e-6 * i) for i in range(400)]
-    found = scaling_phase(scaled(pairs, seeds=8, scatter=0.3))
-    scatter = found.slope.std().item()
-    assert 0.95 * scatter < np.sqrt(np.mean(found.slope_error.values**2)) < 1.5 * scatter
+    result = scaling_phase(scaled(pairs, seeds=8, scatter=0.3))
+    scatter = result.slope.std().item()
+    assert 0.95 * scatter < np.sqrt(np.mean(result.slope_error.values**2)) < 1.5 * scatter
 
 
 def test_too_few_dimensions_and_slopes_between():
@@ -128,52 +132,54 @@ def test_too_few_dimensions_and_slopes_between():
     assert set(few.phase.values.tolist()) == {"undecided"}
     assert np.isnan(few.slope).all()
     weak = scaling_phase(scaled([(0.06 + 1e-5 * i, 0.0) for i in range(50)], seeds=8, scatter=0.1))
-    assert 0.003 < weak.slope_error.mean() < 0.02  # so -0.06 is neither flat nor surely below -0.05
+    assert 0.003 < weak.slope_error.mean() < 0.02  # so -0.06 is neither flat nor certainly below -0.05
     assert {"undecided"} < set(weak.phase.values.tolist()) <= {"undecided", "plateau", "perfect"}
     surely = scaling_phase(scaled([(0.06, 0.0)], seeds=8, scatter=1e-4))
     assert surely.phase.item() == "perfect"
     assert scaling_phase(scaled([(0.06, 0.0)], seeds=8, scatter=1e-4), flat=0.07).phase.item() == "plateau"
 
 
-def test_diverged_points_leave_the_case():
+def test_diverged_points_are_left_out_of_the_case():
     status = np.full((len(PAIRS) * 4, 1, 1), Status.DONE)
     status[0], status[4:6] = Status.DIVERGED, Status.PENDING
-    found = scaling_phase(scaled(status=status))
-    assert found.dimensions.values.tolist() == [3, 2, 4, 4, 4]
-    assert found.phase.values.tolist() == ["perfect", "undecided", "plateau", "bad", "bad"]
+    result = scaling_phase(scaled(status=status))
+    assert result.dimensions.values.tolist() == [3, 2, 4, 4, 4]
+    assert result.phase.values.tolist() == ["perfect", "undecided", "plateau", "bad", "bad"]
 
 
-def test_other_axes_are_cases_too():
+def test_other_axes_are_cases():
     rows = [(d, noise) for noise in (0.0, 0.1) for d in BIG]
     axes = dict(zip(("d", "noise"), map(np.array, zip(*rows, strict=True)), strict=True))
     axes |= {
         name: np.full(8, value) for name, value in (("kappa", 0.5), ("delta", 0.0), ("p", 4), ("gamma", 1.0))
     }
-    dataset = made(lambda t, d, noise: 1e-3 * d**-0.5 + noise, axes, points=True, regimes=("classical",))
-    found = scaling_phase(dataset)
-    assert found.noise.values.tolist() == [0.0, 0.1]
-    assert found.phase.values.tolist() == ["perfect", "plateau"]
+    dataset = make_dataset(
+        lambda t, d, noise: 1e-3 * d**-0.5 + noise, axes, points=True, regimes=("classical",)
+    )
+    result = scaling_phase(dataset)
+    assert result.noise.values.tolist() == [0.0, 0.1]
+    assert result.phase.values.tolist() == ["perfect", "plateau"]
     theory = scaling_phase(dataset, "ode")
     assert theory.phase.dims == ("case", "regime")
     assert theory.phase.values[:, 0].tolist() == ["perfect", "plateau"]
 
 
-def test_a_product_is_no_scaling_sweep():
+def test_product_is_not_a_scaling_sweep():
     with pytest.raises(InvalidInput, match="kappa"):
-        scaling_phase(made(curve, {"d": [1, 2, 3]}))
+        scaling_phase(make_dataset(curve, {"d": [1, 2, 3]}))
 
 
 def test_regions_of_the_plane():
     kappa = np.array([0.5, 0.3, -0.2, -0.5, -1.0, 0.02])
     delta = np.array([0.0, -0.3, 0.0, 0.0, 0.0, 0.0])
     known = ["perfect", "plateau", "bad", "undescribed", "undescribed", "perfect"]
-    assert region(kappa, delta).tolist() == known
-    assert region(kappa, delta, tolerance=0.05).tolist() == [*known[:5], "plateau"]
-    assert region(0.1 + 0.2, -0.3) == "plateau"  # 5.6e-17
+    assert predict_region(kappa, delta).tolist() == known
+    assert predict_region(kappa, delta, tolerance=0.05).tolist() == [*known[:5], "plateau"]
+    assert predict_region(0.1 + 0.2, -0.3) == "plateau"  # 5.6e-17
 
 
-def test_a_real_scaling_sweep(tmp_path):
-    """Where κ + δ = 1 the noise floor vanishes as 1/d: SGD from a planted start sees it at d = 8 … 32."""
+def test_real_scaling_sweep(tmp_path):
+    """Where κ + δ = 1 the noise floor vanishes as 1/d: SGD from a planted start shows it at d = 8 … 32."""
     spec = {
         "axes": {"d": [8, 16, 32], "kappa": 0.0, "delta": [0.0, 1.0]},
         "scaling": {"p0": 2, "gamma0": 2.0},
@@ -182,21 +188,21 @@ def test_a_real_scaling_sweep(tmp_path):
         "seeds": {"repeat": 8},
         "time": {"max": 60, "samples": 5, "tail": 32},
     }
-    dataset = computed(tmp_path, spec)
-    found = scaling_phase(dataset).sortby("delta")
-    assert found.delta.values.tolist() == [0.0, 1.0]
+    dataset = compute_dataset(tmp_path, spec)
+    result = scaling_phase(dataset).sortby("delta")
+    assert result.delta.values.tolist() == [0.0, 1.0]
     # γ/p = 1 is not small: c falls by 10 % as γ/p does, and grows by 6 % with d; over ln 4 that is 0.1
-    np.testing.assert_allclose(found.slope, found.theory, atol=0.15 + 4 * float(found.slope_error.max()))
-    assert found.phase.values.tolist()[1] == "perfect"
+    np.testing.assert_allclose(result.slope, result.theory, atol=0.15 + 4 * float(result.slope_error.max()))
+    assert result.phase.values.tolist()[1] == "perfect"
     assert set(phase(dataset).phase.values.tolist()) <= {"plateau", "perfect"}
 
 
-def test_little_known_slopes_are_plateaus_by_the_rule():
-    """|b| <= 2se holds of any slope with a large error, here of 1/d: THEORY's rule needs a bound on it."""
+def test_uncertain_slopes_are_plateaus():
+    """|b| <= 2se holds for any slope with a large error, here for 1/d, unless the error is bounded."""
     dataset = scaled([(0.0, 1.0)], [8, 10, 12], seeds=2, scatter=4.0, rng=3)
-    found = scaling_phase(dataset)
-    assert found.slope_error > 1.0
-    assert found.phase.item() == "plateau"
+    result = scaling_phase(dataset)
+    assert result.slope_error > 1.0
+    assert result.phase.item() == "plateau"
     assert scaling_phase(dataset, largest_error=0.25).phase.item() == "undecided"
     known = scaling_phase(scaled([(0.0, 1.0)], seeds=2, scatter=0.05), largest_error=0.25)
     assert known.phase.item() == "perfect"

@@ -1,31 +1,31 @@
-"""Collapses that were planted, with known exponents and delays, and curves that are none."""
+"""Curves that collapse with known exponents and delays, and curves that do not."""
 
 import numpy as np
 import pytest
 import xarray as xr
 
 from sweep_service.analysis.quantities.collapse import KINDS, collapse
-from sweep_service.analysis.quantities.master_curve import quality
+from sweep_service.analysis.quantities.master_curve import collapse_quality
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
-from tests.analysis.synthetic import TIMES, assert_described, made
+from tests.analysis.synthetic import TIMES, assert_described, make_dataset
 
 SIZES = [10, 30, 100, 300]
 LINEAR = np.linspace(0.0, 100.0, 101)
 
 
 def master(u):
-    """From one constant to a power, with a bend."""
+    """A constant, then a power law, with a smooth bend."""
     return 0.1 / (1 + u) ** 1.5
 
 
 def powers(t, d):
-    """R d^0.4 is one function of t d^-0.7."""
+    """R d^0.4 is a function of t d^-0.7."""
     return d**-0.4 * master(t * d**-0.7 * 10)
 
 
 def delayed(t, d):
-    """One function of t - 8 ln d."""
+    """A function of t - 8 ln d."""
     return 0.05 * (1.01 - np.tanh((t - 8 * np.log(d)) / 10))
 
 
@@ -34,133 +34,143 @@ def order(t, d):
 
 
 def test_every_kind_is_described():
-    dataset = made(powers, {"d": SIZES}, seeds=2, scatter=0.02)
+    dataset = make_dataset(powers, {"d": SIZES}, seeds=2, scatter=0.02)
     for kind in KINDS:
-        found = collapse(dataset, kind, **({} if kind == "overlay" else {"bootstraps": 2}))
-        assert_described(found)
+        result = collapse(dataset, kind, **({} if kind == "overlay" else {"bootstraps": 2}))
+        assert_described(result)
 
 
 # ---- overlay
 
 
-def test_one_curve_is_a_collapse():
-    dataset = made(lambda t: master(t), {"d": SIZES}, seeds=4, repeats=4, scatter=0.1)
-    found = collapse(dataset)
-    assert found.collapsed.item()
+def test_equal_curves_collapse():
+    dataset = make_dataset(lambda t: master(t), {"d": SIZES}, seeds=4, repeats=4, scatter=0.1)
+    result = collapse(dataset)
+    assert result.collapsed.item()
     # 62 times of three degrees of freedom: the median of χ²/3 is 0.79, its scatter 0.1; errors that are
-    # themselves estimated from 16 runs make it a little larger
-    assert 0.5 < found.median_chi2.item() < 1.3
-    np.testing.assert_allclose(np.median(found.expected), 0.1 / 4, rtol=0.1)
-    np.testing.assert_allclose(np.median(found.spread), 0.1 / 4, rtol=0.25)  # of four: biased by 8 %
-    assert found.largest_spread.item() == found.spread.max()
-    np.testing.assert_allclose(found["mean"], master(TIMES), rtol=0.06)  # four times 0.1/sqrt(64)
-    assert found.spread.dims == ("time",)
+    # estimated from 16 runs make it slightly larger.
+    assert 0.5 < result.median_chi2.item() < 1.3
+    np.testing.assert_allclose(np.median(result.expected), 0.1 / 4, rtol=0.1)
+    np.testing.assert_allclose(np.median(result.spread), 0.1 / 4, rtol=0.25)  # of four: biased by 8 %
+    assert result.largest_spread.item() == result.spread.max()
+    np.testing.assert_allclose(result["mean"], master(TIMES), rtol=0.06)  # four times 0.1/sqrt(64)
+    assert result.spread.dims == ("time",)
 
 
-def test_a_difference_within_two_percent_needs_runs_to_be_seen():
+def test_difference_within_two_percent_needs_many_runs():
     def apart(t, d):
         return master(t) * (1 + 0.1 * (d == 30))
 
-    assert not collapse(made(apart, {"d": SIZES})).collapsed  # one run: 5 % spread, and nothing to excuse it
-    assert collapse(made(apart, {"d": SIZES}, seeds=4, scatter=0.5)).collapsed  # who could tell
-    found = collapse(made(apart, {"d": SIZES}, seeds=100, scatter=0.05))
-    assert not found.collapsed
-    assert found.median_chi2 > 2
-    strict = made(lambda t, d: master(t) * (1 + 0.01 * (d == 30)), {"d": SIZES}, seeds=100, scatter=0.01)
-    assert not collapse(strict).collapsed  # 0.5 % spread, but ten deviations
+    assert not collapse(
+        make_dataset(apart, {"d": SIZES})
+    ).collapsed  # one run: a spread of 5 % without errors
+    assert collapse(make_dataset(apart, {"d": SIZES}, seeds=4, scatter=0.5)).collapsed  # hidden by the errors
+    result = collapse(make_dataset(apart, {"d": SIZES}, seeds=100, scatter=0.05))
+    assert not result.collapsed
+    assert result.median_chi2 > 2
+    strict = make_dataset(
+        lambda t, d: master(t) * (1 + 0.01 * (d == 30)), {"d": SIZES}, seeds=100, scatter=0.01
+    )
+    assert not collapse(strict).collapsed  # a spread of 0.5 %, but ten deviations
     assert collapse(strict, largest_chi2=100).collapsed
 
 
 def test_one_run_without_scatter():
-    found = collapse(made(lambda t: master(t), {"d": SIZES}))
-    assert found.collapsed
-    assert np.isnan(found.median_chi2)
-    assert found.largest_spread < 1e-12
+    result = collapse(make_dataset(lambda t: master(t), {"d": SIZES}))
+    assert result.collapsed
+    assert np.isnan(result.median_chi2)
+    assert result.largest_spread < 1e-12
 
 
-def test_no_errors_at_the_start_are_no_difference():
+def test_zero_errors_at_the_start_are_allowed():
     """Repeats from one shared start have no scatter at t = 0, and overlaps differ there by round-off."""
-    dataset = made(lambda t: master(t), {"d": SIZES}, repeats=16, scatter=0.1)
+    dataset = make_dataset(lambda t: master(t), {"d": SIZES}, repeats=16, scatter=0.1)
     dataset.sgd_risk[..., 0] = 0.1
     dataset.sgd_risk[1, ..., 0] *= 1 + 1e-14
-    found = collapse(dataset)
-    assert found.collapsed
-    assert found.chi2[0] < 1e-6
+    result = collapse(dataset)
+    assert result.collapsed
+    assert result.chi2[0] < 1e-6
 
 
 def test_missing_runs_and_a_missing_size():
     status = np.full((4, 1, 1, 8, 1), Status.DONE)
     status[0], status[1, ..., :7, 0] = Status.PENDING, Status.DIVERGED
-    dataset = made(lambda t: master(t), {"d": SIZES}, seeds=8, scatter=0.02, status=status)
-    found = collapse(dataset)
-    assert found.collapsed
-    assert np.isfinite(found.spread).all()
-    # of one run and twice of eight, the one as if it had the scatter of the others
-    late = np.sqrt(np.mean(found.expected.values[40:] ** 2))
+    dataset = make_dataset(lambda t: master(t), {"d": SIZES}, seeds=8, scatter=0.02, status=status)
+    result = collapse(dataset)
+    assert result.collapsed
+    assert np.isfinite(result.spread).all()
+    # One run and twice eight; the single run is assumed to scatter like the others.
+    late = np.sqrt(np.mean(result.expected.values[40:] ** 2))
     assert late == pytest.approx(0.02 * np.sqrt((1 + 2 / 8) / 3), rel=0.15)
     nothing = collapse(dataset.isel(d=[0]))
     assert not nothing.collapsed
     assert np.isnan(nothing.largest_spread)
-    assert not collapse(dataset.isel(d=[2])).collapsed  # one curve is no collapse
+    assert not collapse(dataset.isel(d=[2])).collapsed  # one curve cannot collapse
 
 
 # ---- powers and delays
 
 
 def test_known_exponents():
-    dataset = made(powers, {"d": SIZES}, seeds=8, scatter=0.1)
-    found = collapse(dataset, "power", bootstraps=30)
-    assert abs(found.a - 0.7) < 4 * found.a_error
-    assert abs(found.b - 0.4) < 4 * found.b_error
-    assert 0 < found.a_error < 0.05
-    assert 0 < found.b_error < 0.05
-    assert 0.3 < found.quality < 2.0
-    assert found.scaled_risk.dims == ("d", "time")
-    np.testing.assert_allclose(found.scaled_time[0], TIMES[1:] * 10.0 ** -float(found.a))
-    at = np.array(found.scaled_time), np.array(found.scaled_risk)
+    dataset = make_dataset(powers, {"d": SIZES}, seeds=8, scatter=0.1)
+    result = collapse(dataset, "power", bootstraps=30)
+    assert abs(result.a - 0.7) < 4 * result.a_error
+    assert abs(result.b - 0.4) < 4 * result.b_error
+    assert 0 < result.a_error < 0.05
+    assert 0 < result.b_error < 0.05
+    assert 0.3 < result.quality < 2.0
+    assert result.scaled_risk.dims == ("d", "time")
+    np.testing.assert_allclose(result.scaled_time[0], TIMES[1:] * 10.0 ** -float(result.a))
+    at = np.array(result.scaled_time), np.array(result.scaled_risk)
     np.testing.assert_allclose(at[1], master(10 * at[0]), rtol=0.4)  # four times 0.1/sqrt(8), and a, b
-    plain = collapse(made(powers, {"d": SIZES}), "power")  # one run without scatter
+    plain = collapse(make_dataset(powers, {"d": SIZES}), "power")  # one run without scatter
     assert plain.a.item() == pytest.approx(0.7, abs=0.01)  # lines between samples of a curve
     assert plain.b.item() == pytest.approx(0.4, abs=0.01)
     assert np.isnan(plain.a_error)
     assert plain.quality < 0.1
 
 
-def test_the_errors_of_exponents_are_their_scatter():
-    found = [
-        collapse(made(powers, {"d": SIZES}, seeds=8, scatter=0.1, rng=rng), "power", bootstraps=10)
+def test_errors_of_exponents_are_their_scatter():
+    result = [
+        collapse(make_dataset(powers, {"d": SIZES}, seeds=8, scatter=0.1, rng=rng), "power", bootstraps=10)
         for rng in range(8)
     ]
     for name in ("a", "b"):
-        scatter = np.std([one[name].item() for one in found], ddof=1)
-        stated = np.sqrt(np.mean([one[f"{name}_error"].item() ** 2 for one in found]))
-        assert 0.5 < stated / scatter < 2.0  # of eight, known to 27 %; a bootstrap of eight is 6 % small
+        scatter = np.std([fit[name].item() for fit in result], ddof=1)
+        stated = np.sqrt(np.mean([fit[f"{name}_error"].item() ** 2 for fit in result]))
+        assert (
+            0.5 < stated / scatter < 2.0
+        )  # eight values: uncertain by 27 %; a bootstrap of eight is 6 % too small
 
 
-def test_no_exponents_make_other_shapes_one():
+def test_different_shapes_do_not_collapse():
     def shapes(t, d):
         return 0.1 / (1 + t) ** (0.5 + 0.5 * np.log10(d))
 
-    assert collapse(made(shapes, {"d": SIZES}, seeds=8, scatter=0.02), "power", bootstraps=2).quality > 5
+    assert (
+        collapse(make_dataset(shapes, {"d": SIZES}, seeds=8, scatter=0.02), "power", bootstraps=2).quality > 5
+    )
 
 
-def test_a_known_delay():
-    dataset = made(
+def test_known_delay():
+    dataset = make_dataset(
         delayed, {"d": SIZES}, seeds=8, scatter=0.1, times=LINEAR, observables={"specialisation": order}
     )
-    found = collapse(dataset, "logshift")
-    assert abs(found.b - 8.0) < 4 * found.b_error
-    assert 0 < found.b_error < 0.5
-    assert 0.3 < found.quality < 2.0
+    result = collapse(dataset, "logshift")
+    assert abs(result.b - 8.0) < 4 * result.b_error
+    assert 0 < result.b_error < 0.5
+    assert 0.3 < result.quality < 2.0
     # interpolated in ln t between samples one apart, where the curve is linear in t: below 0.1
-    assert found.delay_b.item() == pytest.approx(8.0, abs=0.05)
-    assert found.delay_a.item() == pytest.approx(3.0, abs=0.2)
-    np.testing.assert_allclose(found.scaled_time[0], LINEAR[1:] - found.b.item() * np.log(10), rtol=1e-12)
+    assert result.delay_b.item() == pytest.approx(8.0, abs=0.05)
+    assert result.delay_a.item() == pytest.approx(3.0, abs=0.2)
+    np.testing.assert_allclose(result.scaled_time[0], LINEAR[1:] - result.b.item() * np.log(10), rtol=1e-12)
 
 
-def test_delays_are_weighted_and_need_two():
-    dataset = made(delayed, {"d": SIZES}, seeds=4, times=LINEAR, observables={"specialisation": order})
-    late = {30: 4.0}  # whose times scatter, around another mean
+def test_delays_are_weighted_and_need_two_sizes():
+    dataset = make_dataset(
+        delayed, {"d": SIZES}, seeds=4, times=LINEAR, observables={"specialisation": order}
+    )
+    late = {30: 4.0}  # its times scatter around another mean
     for d, shift in late.items():
         for seed in range(4):
             moved = order(LINEAR - shift * seed, d)
@@ -168,20 +178,20 @@ def test_delays_are_weighted_and_need_two():
     for d in (10, 100, 300):
         for seed in range(4):
             dataset.sgd_specialisation.loc[{"d": d, "seed": seed}] = order(LINEAR - 0.01 * seed, d)
-    found = collapse(dataset, "logshift", bootstraps=2)
-    assert found.delay_b.item() == pytest.approx(8.0, abs=0.05)  # three that know it against one
-    assert found.delay_b_error < 0.05
-    none = collapse(dataset.isel(time=slice(0, 20)), "logshift", bootstraps=2)  # before any specialised
+    result = collapse(dataset, "logshift", bootstraps=2)
+    assert result.delay_b.item() == pytest.approx(8.0, abs=0.05)  # three certain sizes against one
+    assert result.delay_b_error < 0.05
+    none = collapse(dataset.isel(time=slice(0, 20)), "logshift", bootstraps=2)  # before any run specialises
     assert np.isnan(none.delay_b)
 
 
 def test_points_sources_and_pending_sizes():
     axes = {"d": [300, 10, 100, 30], "p": [2, 4, 2, 4], "gamma": [0.1, 0.2, 0.3, 0.4]}
-    dataset = made(powers, axes, points=True, regimes=("classical",))
+    dataset = make_dataset(powers, axes, points=True, regimes=("classical",))
     for source in ("sgd", "ode", "classical"):
-        found = collapse(dataset, "power", source=source, bootstraps=2)
-        assert found.a.item() == pytest.approx(0.7, abs=0.01)
-        assert found.d.values.tolist() == SIZES
+        result = collapse(dataset, "power", source=source, bootstraps=2)
+        assert result.a.item() == pytest.approx(0.7, abs=0.01)
+        assert result.d.values.tolist() == SIZES
     assert not collapse(dataset).collapsed
     dataset.sgd_status[1] = Status.PENDING
     assert collapse(dataset, "power", bootstraps=2).a.item() == pytest.approx(0.7, abs=0.01)
@@ -190,27 +200,27 @@ def test_points_sources_and_pending_sizes():
 
 
 def test_quality_by_hand():
-    """Two curves, y = x and y = x + 1, with errors of one: at a middle place of the other curve, the line
-    through the two neighbours is exact and has the variance ½, so each term is 1/1.5."""
+    """Two curves, y = x and y = x + 1, with errors of one: half-way between samples of the other curve, the
+    line through the two neighbours is exact and has the variance ½, so each term is 1/1.5."""
     x = np.arange(4.0)
     y, error = np.stack([x, x + 1.0]), np.ones((2, 4))
     shift = np.array([0.0, 0.5])  # x - shift: the second curve at -0.5 … 2.5, where y = x + 1.5
     inside = 3 + 3  # of eight points
-    assert quality(x, shift, y, error) == pytest.approx(inside * 1.5**2 / 1.5 / inside)
-    assert quality(x, np.array([0.0, 10.0]), y, error) == np.inf  # they do not meet
+    assert collapse_quality(x, shift, y, error) == pytest.approx(inside * 1.5**2 / 1.5 / inside)
+    assert collapse_quality(x, np.array([0.0, 10.0]), y, error) == np.inf  # they do not overlap
 
 
-# ---- refusals
+# ---- invalid input
 
 
 def test_other_axes_must_have_one_value():
-    dataset = made(powers, {"d": SIZES, "p": [2, 4]}, regimes=("classical", "mean_field"))
-    with pytest.raises(InvalidInput, match="select one of 2, 4") as refused:
+    dataset = make_dataset(powers, {"d": SIZES, "p": [2, 4]}, regimes=("classical", "mean_field"))
+    with pytest.raises(InvalidInput, match="select one of 2, 4") as error:
         collapse(dataset)
-    assert refused.value.field == "p"
-    with pytest.raises(InvalidInput, match="classical") as refused:
+    assert error.value.field == "p"
+    with pytest.raises(InvalidInput, match="classical") as error:
         collapse(dataset.sel(p=[2]), source="ode")
-    assert refused.value.field == "regime"
+    assert error.value.field == "regime"
     collapse(dataset.sel(p=2), "overlay", source="classical")
     with pytest.raises(InvalidInput, match="must be one of"):
         collapse(dataset.sel(p=[2]), along="kappa")
@@ -218,8 +228,8 @@ def test_other_axes_must_have_one_value():
         collapse(dataset, "powr")
     axes = {"d": [10, 30, 10, 30], "p": [2, 2, 4, 4], "gamma": [0.1] * 4}
     with pytest.raises(InvalidInput, match="select one value of p"):
-        collapse(made(powers, axes, points=True))
-    words = made(lambda t: 0.1, {"activation": ["erf", "relu"]})
+        collapse(make_dataset(powers, axes, points=True))
+    words = make_dataset(lambda t: 0.1, {"activation": ["erf", "relu"]})
     with pytest.raises(InvalidInput, match="positive numbers"):
         collapse(words, "power", along="activation")
 
@@ -228,26 +238,26 @@ def test_other_axes_must_have_one_value():
 
 
 def from_starts(difference, regimes=()):
-    """Ten starts that differ by 30 %, the same for every d, each with eight repeats that differ by 2 %."""
+    """Ten starts that scatter by 30 %, the same for every d, each with eight repeats that scatter by 2 %."""
     init = {"kind": "informed", "shared": True}
 
     def curve(t, d):
         return master(t) * (1 + difference * (d == 30))
 
-    dataset = made(curve, {"d": SIZES}, seeds=10, repeats=8, scatter=0.02, init=init, regimes=regimes)
+    dataset = make_dataset(curve, {"d": SIZES}, seeds=10, repeats=8, scatter=0.02, init=init, regimes=regimes)
     starts = np.exp(0.3 * np.random.default_rng(1).standard_normal(10))
     for name in ("sgd_risk", "ode_risk") if regimes else ("sgd_risk",):
         dataset[name] = dataset[name] * xr.DataArray(starts, dims="seed")
     return dataset.transpose("d", "p", "gamma", ...)
 
 
-def test_what_a_shared_start_does_is_no_excuse():
-    """A difference of 1 % hides below ten starts that scatter by 30 %, unless they are the same ones."""
+def test_scatter_of_shared_starts_does_not_hide_differences():
+    """A difference of 1 % is hidden by ten starts that scatter by 30 %, unless the curves share them."""
     dataset = from_starts(0.01)
-    found = collapse(dataset)
-    assert not found.collapsed
-    assert found.median_chi2 > 2
-    assert np.median(found.expected) == pytest.approx(0.02 / np.sqrt(80), rel=0.15)
+    result = collapse(dataset)
+    assert not result.collapsed
+    assert result.median_chi2 > 2
+    assert np.median(result.expected) == pytest.approx(0.02 / np.sqrt(80), rel=0.15)
     apart = dataset.assign_attrs(spec=dataset.attrs["spec"].replace('"shared": true', '"shared": false'))
     assert collapse(apart).collapsed
     same = collapse(from_starts(0.0))
@@ -255,12 +265,14 @@ def test_what_a_shared_start_does_is_no_excuse():
     assert 0.5 < same.median_chi2 < 1.3
 
 
-def test_starts_know_p_but_no_gamma():
-    """Curves at several gamma have the same starts, at several p they have their own, shared or not."""
+def test_starts_depend_on_p_but_not_on_gamma():
+    """Curves at several gamma have the same starts; at several p they do not, shared or not."""
     for along, shared in (("gamma", False), ("p", True)):
         values = [0.1, 0.2, 0.5] if along == "gamma" else [2, 4, 8]
         init = {"kind": "informed", "shared": shared}
-        dataset = made(lambda t: master(t), {along: values}, seeds=10, repeats=8, scatter=0.02, init=init)
+        dataset = make_dataset(
+            lambda t: master(t), {along: values}, seeds=10, repeats=8, scatter=0.02, init=init
+        )
         starts = np.exp(0.3 * np.random.default_rng(1).standard_normal(10))
         dataset["sgd_risk"] = dataset["sgd_risk"] * xr.DataArray(starts, dims="seed")
         expected = np.median(collapse(dataset.transpose("d", "p", "gamma", ...), along=along).expected)
@@ -271,7 +283,7 @@ def test_starts_know_p_but_no_gamma():
 
 
 def test_theories_from_a_shared_start_have_no_errors():
-    found = collapse(from_starts(0.01, regimes=("classical",)), source="classical")
-    assert np.isnan(found.expected).all()
-    assert found.collapsed  # 0.5 % of spread
+    result = collapse(from_starts(0.01, regimes=("classical",)), source="classical")
+    assert np.isnan(result.expected).all()
+    assert result.collapsed  # a spread of 0.5 %
     assert not collapse(from_starts(0.1, regimes=("classical",)), source="classical").collapsed

@@ -1,4 +1,4 @@
-"""Discrepancies of curves whose distance is known."""
+"""Discrepancies of curves with known distances."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import xarray as xr
 from sweep_service.analysis.quantities.discrepancy import differences, discrepancy, largest_differences
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
-from tests.analysis.synthetic import assert_described, made
+from tests.analysis.synthetic import assert_described, make_dataset
 
 TIMES = np.concatenate([[0.0], np.geomspace(0.01, 10.0, 200)])
 D = [50, 500, 5000]
@@ -18,7 +18,7 @@ def decay(time):
 
 
 def taken(time, d):
-    """At the time of the steps really taken: p = 4, gamma = 2."""
+    """Evaluated at the times of the steps, for p = 4 and gamma = 2."""
     step = 2.0 / (4 * d)
     return decay(np.round(time / step) * step)
 
@@ -27,11 +27,11 @@ def sweep(sgd=taken, **options):
     def curve(time, d, regime):
         return sgd(time, d) if regime is None else decay(time)
 
-    return made(curve, {"d": D}, p=4, gamma=2.0, times=TIMES, regimes=["classical"], **options)
+    return make_dataset(curve, {"d": D}, p=4, gamma=2.0, times=TIMES, regimes=["classical"], **options)
 
 
 def shifted(dataset, by):
-    """SGD moved by a number of each run."""
+    """SGD shifted by a number for each run."""
     moved = dataset["sgd_risk"] + by
     return dataset.assign(sgd_risk=moved.transpose(*dataset["sgd_risk"].dims))
 
@@ -40,48 +40,48 @@ def draws(values, name="seed"):
     return xr.DataArray(values, dims=name)
 
 
-def test_the_theory_is_taken_at_the_steps_of_sgd():
-    found = discrepancy(sweep())
+def test_theory_is_evaluated_at_the_steps_of_sgd():
+    result = discrepancy(sweep())
     # PCHIP errs by h³ f''' of ln t: (ln 1000/200)³ times about 0.1
-    assert found["discrepancy"].max() < 5e-6
-    assert_described(found)
+    assert result["discrepancy"].max() < 5e-6
+    assert_described(result)
     naive = abs(sweep()["sgd_risk"] - sweep()["ode_risk"]).max()
-    assert naive > 3e-4  # half a step at d = 50: it is the interpolation that counts
+    assert naive > 3e-4  # half a step at d = 50: without interpolation the error is larger
 
 
 def test_fluctuation_is_the_mean_of_the_largest_differences():
     dataset = shifted(sweep(seeds=4), draws([0.01, -0.03, 0.02, -0.02]))
-    found = discrepancy(dataset).squeeze()
-    np.testing.assert_allclose(found["discrepancy"], 0.02, atol=1e-5)
+    result = discrepancy(dataset).squeeze()
+    np.testing.assert_allclose(result["discrepancy"], 0.02, atol=1e-5)
     wanted = np.std([0.01, 0.03, 0.02, 0.02], ddof=1) / 2
-    np.testing.assert_allclose(found["standard_error"], wanted, atol=1e-5)
-    assert (found["runs"] == 4).all()
+    np.testing.assert_allclose(result["standard_error"], wanted, atol=1e-5)
+    assert (result["runs"] == 4).all()
     delta_t = 2.0 / (4 * np.array(D))
-    np.testing.assert_allclose(found["over_sqrt_delta_t"], 0.02 / np.sqrt(delta_t), rtol=1e-3)
+    np.testing.assert_allclose(result["over_sqrt_delta_t"], 0.02 / np.sqrt(delta_t), rtol=1e-3)
     first = 0.1 + np.mean([0.01, -0.03, 0.02, -0.02])
-    np.testing.assert_allclose(found["over_initial_risk"], 0.02 / first, rtol=1e-3)
+    np.testing.assert_allclose(result["over_initial_risk"], 0.02 / first, rtol=1e-3)
 
 
-def test_bias_averages_before_it_measures():
+def test_bias_is_the_largest_mean_difference():
     dataset = shifted(sweep(seeds=2, repeats=2), draws([0.01, -0.03]))
-    found = discrepancy(dataset, kind="bias").squeeze()
-    np.testing.assert_allclose(found["discrepancy"], 0.01, atol=1e-5)
+    result = discrepancy(dataset, kind="bias").squeeze()
+    np.testing.assert_allclose(result["discrepancy"], 0.01, atol=1e-5)
     np.testing.assert_allclose(discrepancy(dataset).squeeze()["discrepancy"], 0.02, atol=1e-5)
-    assert "time" not in found.coords
+    assert "time" not in result.coords
 
 
-def test_over_time():
+def test_distance_at_each_time():
     dataset = shifted(sweep(seeds=2), draws([0.01, -0.03]))
-    found = discrepancy(dataset, over="time").squeeze()
-    late = found["time"] >= 0.1
-    np.testing.assert_allclose(found["discrepancy"].where(late, drop=True), 0.02, atol=1e-5)
+    result = discrepancy(dataset, over="time").squeeze()
+    late = result["time"] >= 0.1
+    np.testing.assert_allclose(result["discrepancy"].where(late, drop=True), 0.02, atol=1e-5)
     # t < 10 δt: at d = 50 δt = 0.01
-    assert np.isnan(found["discrepancy"].sel(d=50).where(found["time"] < 0.099, drop=True)).all()
+    assert np.isnan(result["discrepancy"].sel(d=50).where(result["time"] < 0.099, drop=True)).all()
     bias = discrepancy(dataset, kind="bias", over="time").squeeze()["discrepancy"]
     np.testing.assert_allclose(bias.where(late, drop=True), 0.01, atol=1e-5)
 
 
-def test_the_first_ten_steps_do_not_count():
+def test_first_ten_steps_do_not_count():
     dataset = sweep()
     early = dataset["time"] < 10 * dataset["delta_t"] * 0.999
     dataset = dataset.assign(
@@ -90,39 +90,39 @@ def test_the_first_ten_steps_do_not_count():
     assert discrepancy(dataset)["discrepancy"].max() < 5e-6
 
 
-def test_two_theories_and_all_of_them():
+def test_two_theories_and_all_theories():
     def curve(time, regime):
         return decay(time) + {"classical": 0.0, "mean_field": 0.01, None: 0.002}[regime]
 
-    dataset = made(curve, {"d": D}, times=TIMES, regimes=["classical", "mean_field"], gamma=1e-6)
-    found = discrepancy(dataset)["discrepancy"].squeeze()
-    assert found.dims == ("d", "regime")
-    np.testing.assert_allclose(found.sel(regime="classical"), 0.002, rtol=1e-3)
-    np.testing.assert_allclose(found.sel(regime="mean_field"), 0.008, rtol=1e-3)
+    dataset = make_dataset(curve, {"d": D}, times=TIMES, regimes=["classical", "mean_field"], gamma=1e-6)
+    result = discrepancy(dataset)["discrepancy"].squeeze()
+    assert result.dims == ("d", "regime")
+    np.testing.assert_allclose(result.sel(regime="classical"), 0.002, rtol=1e-3)
+    np.testing.assert_allclose(result.sel(regime="mean_field"), 0.008, rtol=1e-3)
     both = discrepancy(dataset, "mean_field", "classical")["discrepancy"]
     np.testing.assert_allclose(both, 0.01, rtol=1e-12)
     assert "regime" not in both.dims
 
 
-def test_runs_that_diverged_or_wait_are_left_out():
+def test_diverged_and_pending_runs_are_left_out():
     status = np.array([Status.DONE, Status.DIVERGED, Status.PENDING])[:, None]
     dataset = shifted(sweep(seeds=3, status=status), draws([0.01, 5.0, 7.0]))
-    found = discrepancy(dataset).squeeze()
-    np.testing.assert_allclose(found["discrepancy"], 0.01, atol=1e-5)
-    assert (found["runs"] == 1).all()
-    assert np.isnan(found["standard_error"]).all()
+    result = discrepancy(dataset).squeeze()
+    np.testing.assert_allclose(result["discrepancy"], 0.01, atol=1e-5)
+    assert (result["runs"] == 1).all()
+    assert np.isnan(result["standard_error"]).all()
     assert np.isnan(largest_differences(dataset).isel(seed=[1, 2])).all()
 
 
-def test_overlaps_by_their_largest_entry():
+def test_overlaps_are_compared_by_their_largest_entry():
     dataset = sweep(seeds=2)
     sizes = {"student": 3, "teacher": 2}
     entries = xr.DataArray(np.arange(6.0).reshape(3, 2) * 0.01, dims=tuple(sizes))
     for kind, run in (("sgd", entries), ("ode", 0.0 * entries)):
         like = 0.0 * dataset[f"{kind}_risk"] + 1.0
         dataset[f"{kind}_overlap_student_teacher"] = like + run
-    found = discrepancy(dataset, of="overlaps")["discrepancy"]
-    np.testing.assert_allclose(found, 0.05, rtol=1e-9)
+    result = discrepancy(dataset, of="overlaps")["discrepancy"]
+    np.testing.assert_allclose(result, 0.05, rtol=1e-9)
     with pytest.raises(InvalidInput, match="needs stored overlaps"):
         discrepancy(sweep(), of="overlaps")
 
@@ -134,17 +134,17 @@ def with_matrix(dataset, name, sgd, ode, dims):
     return dataset
 
 
-def test_the_bias_of_overlaps_averages_each_entry():
-    """An entry that is off by ±0.05 has no bias; one that is off by 0.02 and 0.04 has 0.03 ± 0.01."""
+def test_bias_of_overlaps_averages_each_entry():
+    """An entry that deviates by ±0.05 has no bias; one that deviates by 0.02 and 0.04 has 0.03 ± 0.01."""
     entries = np.zeros((2, 3, 2))
     entries[:, 0, 0], entries[:, 2, 1] = [0.05, -0.05], [-0.02, -0.04]
     dims = ("seed", "student", "teacher")
     dataset = with_matrix(sweep(seeds=2), "overlap_student_teacher", entries, 0.0 * entries, dims)
-    found = discrepancy(dataset, of="overlaps", kind="bias").squeeze()
-    np.testing.assert_allclose(found["discrepancy"], 0.03, rtol=1e-9)
-    np.testing.assert_allclose(found["standard_error"], 0.01, rtol=1e-9)
-    assert (found["runs"] == 2).all()
-    assert set(found.dims) == {"d"}
+    result = discrepancy(dataset, of="overlaps", kind="bias").squeeze()
+    np.testing.assert_allclose(result["discrepancy"], 0.03, rtol=1e-9)
+    np.testing.assert_allclose(result["standard_error"], 0.01, rtol=1e-9)
+    assert (result["runs"] == 2).all()
+    assert set(result.dims) == {"d"}
     fluctuation = discrepancy(dataset, of="overlaps").squeeze()["discrepancy"]
     np.testing.assert_allclose(fluctuation, 0.05, rtol=1e-9)
     along = discrepancy(dataset, of="overlaps", kind="bias", over="time").squeeze()["discrepancy"]
@@ -152,8 +152,8 @@ def test_the_bias_of_overlaps_averages_each_entry():
     np.testing.assert_allclose(along.isel(time=-1), 0.03, rtol=1e-9)
 
 
-def test_two_mean_fields_differ_in_what_is_orthogonal_too():
-    dataset = made(
+def test_two_mean_fields_also_differ_in_q():
+    dataset = make_dataset(
         decay, {"d": D}, times=TIMES, regimes=["mean_field", "mean_field_high_dimensional"], gamma=1e-6
     )
     dims = ("regime", "student")
@@ -161,15 +161,15 @@ def test_two_mean_fields_differ_in_what_is_orthogonal_too():
     M = np.zeros((2, 2, 2))
     M[1] = 0.05
     dataset = with_matrix(dataset, "overlap_student_teacher", None, M, (*dims, "teacher"))
-    found = discrepancy(dataset, "mean_field", "mean_field_high_dimensional", of="overlaps")
-    np.testing.assert_allclose(found["discrepancy"], 0.2, rtol=1e-9)
+    result = discrepancy(dataset, "mean_field", "mean_field_high_dimensional", of="overlaps")
+    np.testing.assert_allclose(result["discrepancy"], 0.2, rtol=1e-9)
 
 
-def test_without_the_start_nothing_is_in_its_units():
+def test_ratio_to_initial_risk_needs_t_zero():
     later = sweep().isel(time=slice(100, None))
-    found = discrepancy(later)
-    assert found["discrepancy"].notnull().all()
-    assert found["over_initial_risk"].isnull().all()
+    result = discrepancy(later)
+    assert result["discrepancy"].notnull().all()
+    assert result["over_initial_risk"].isnull().all()
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ def test_without_the_start_nothing_is_in_its_units():
         ({"of": "odd"}, "of"), ({"over": "odd"}, "over"),
     ],
 )  # fmt: skip
-def test_what_is_refused(words, field):
-    with pytest.raises(InvalidInput) as found:
+def test_invalid_options_are_rejected(words, field):
+    with pytest.raises(InvalidInput) as error:
         discrepancy(sweep(), **words)
-    assert found.value.field == field
+    assert error.value.field == field
 
 
-def test_one_sample_is_too_few():
+def test_one_sample_is_rejected():
     with pytest.raises(InvalidInput, match="two samples"):
         differences(sweep().isel(time=[0, 5]), "sgd", "ode")

@@ -1,24 +1,24 @@
-"""Errors are those of many sweeps, where repeats begin at the start of their seed."""
+"""Standard errors agree with the scatter over many sweeps, in which the repeats of a seed share a start."""
 
 import numpy as np
 import pytest
 import xarray as xr
 
 from sweep_service.analysis.phase_diagram import phase_diagram
-from sweep_service.analysis.quantities.collapse import _delays
+from sweep_service.analysis.quantities.collapse import fit_delays
 from sweep_service.analysis.quantities.discrepancy import discrepancy
 from sweep_service.analysis.quantities.exponent import exponent
 from sweep_service.analysis.quantities.final_risk import final_risk
-from sweep_service.analysis.quantities.master_curve import Curves, minimised
+from sweep_service.analysis.quantities.master_curve import MeanCurves, minimise_quality
 from sweep_service.analysis.quantities.noise import noise_floor
-from tests.analysis.synthetic import made
+from tests.analysis.synthetic import make_dataset
 
 SWEEPS, SEEDS, REPEATS = 400, 4, 8
-D = np.arange(SWEEPS) + 10  # of no effect: as many sweeps of the same
+D = np.arange(SWEEPS) + 10  # without effect: each d is an independent sweep
 
 
 def scattered(risk, of_start, of_run, rng=0, along=("d",)):
-    """Runs multiplied by 1 + what their start adds + what is their own, each a deviation of that size."""
+    """Multiply runs by 1 + a deviation of their start + a deviation of their own, of these sizes."""
     random = np.random.default_rng(rng)
     for size, dims in ((of_start, (*along, "seed")), (of_run, ("d", "p", "gamma", "seed", "repeat"))):
         shape = [risk.sizes[dim] for dim in dims]
@@ -28,9 +28,9 @@ def scattered(risk, of_start, of_run, rng=0, along=("d",)):
 
 @pytest.fixture(scope="module")
 def sweeps():
-    """Starts that differ by 10 %, and as much in what comes after them; the theory is 1/2."""
+    """Starts scatter by 10 %, and repeats by as much; the theory is 1/2."""
     gammas = [0.1, 0.2, 0.3]
-    dataset = made(
+    dataset = make_dataset(
         lambda t, regime: 0.5 if regime else 1.0, {"d": D, "gamma": gammas}, seeds=SEEDS, repeats=REPEATS,
         times=np.concatenate([[0.0], np.geomspace(1.0, 10.0, 8)]), regimes=("classical",), noise=0.01,
     )  # fmt: skip
@@ -43,7 +43,7 @@ def reduced(dataset):
     )
 
 
-# Two variables of each: a value and its error.
+# For each: a value and its error.
 STATED = {
     "final_risk": (final_risk, "final_risk"),
     "noise_floor": (noise_floor, "noise_floor"),
@@ -54,68 +54,72 @@ STATED = {
 
 
 @pytest.mark.parametrize("name", STATED)
-def test_stated_errors_are_the_scatter(sweeps, name):
-    """Of 400: to 1/√800 ~ 4 %, and the mean square of the stated ones to √(2/3)/20 ~ 4 % as well."""
+def test_errors_are_the_scatter(sweeps, name):
+    """The scatter over 400 is known to 1/√800 ~ 4 %, the mean square of the errors to √(2/3)/20 ~ 4 %."""
     function, value = STATED[name]
-    found = function(sweeps)
-    stated = np.sqrt((found["standard_error"] ** 2).mean("d"))
-    np.testing.assert_allclose(stated, found[value].std("d"), rtol=0.2)
-    one = np.sqrt(0.1**2 + 0.1**2 / (REPEATS * (3 if name == "a mean over gamma" else 1))) / np.sqrt(SEEDS)
-    np.testing.assert_allclose(stated, one, rtol=0.2)  # five deviations
+    result = function(sweeps)
+    stated = np.sqrt((result["standard_error"] ** 2).mean("d"))
+    np.testing.assert_allclose(stated, result[value].std("d"), rtol=0.2)
+    expected = np.sqrt(0.1**2 + 0.1**2 / (REPEATS * (3 if name == "a mean over gamma" else 1))) / np.sqrt(
+        SEEDS
+    )
+    np.testing.assert_allclose(stated, expected, rtol=0.2)  # five deviations
 
 
 def test_intervals_cover_the_truth(sweeps):
-    found = final_risk(sweeps)
-    inside = ((found.low <= 1.0) & (found.high >= 1.0)).mean("d")
+    result = final_risk(sweeps)
+    inside = ((result.low <= 1.0) & (result.high >= 1.0)).mean("d")
     assert (abs(inside - 0.95) < 4 * 0.011).all()  # binomial, 400 trials
 
 
-def test_slopes_of_starts(sweeps):
-    """Each start has an exponent of its own, which its repeats share."""
+def test_errors_of_slopes_are_the_scatter_over_starts(sweeps):
+    """Each start has its own exponent, which its repeats share."""
     exponents = 0.05 * np.random.default_rng(1).standard_normal((SWEEPS, SEEDS))
     time = sweeps["time"].where(sweeps["time"] > 0, 1.0)
     risk = sweeps["sgd_risk"] * 0.0 + (time / 5.0) ** xr.DataArray(exponents, dims=("d", "seed"))
-    found = final_risk(sweeps.assign(sgd_risk=risk.transpose(*sweeps["sgd_risk"].dims)))
-    stated = np.sqrt((found["slope_error"] ** 2).mean("d"))
-    np.testing.assert_allclose(stated, found["slope"].std("d"), rtol=0.2)
+    result = final_risk(sweeps.assign(sgd_risk=risk.transpose(*sweeps["sgd_risk"].dims)))
+    stated = np.sqrt((result["slope_error"] ** 2).mean("d"))
+    np.testing.assert_allclose(stated, result["slope"].std("d"), rtol=0.2)
 
 
-def test_one_start_has_the_errors_of_what_comes_after_it(sweeps):
-    found = final_risk(sweeps.isel(seed=[0]))
-    stated = np.sqrt((found["standard_error"] ** 2).mean("d"))
+def test_single_start_has_the_errors_of_its_repeats(sweeps):
+    result = final_risk(sweeps.isel(seed=[0]))
+    stated = np.sqrt((result["standard_error"] ** 2).mean("d"))
     np.testing.assert_allclose(stated, 0.1 / np.sqrt(REPEATS), rtol=0.2)
 
 
-def test_exponents_of_starts():
-    """R = √x, with starts of their own at each x: the bootstrap takes whole starts."""
+def test_errors_of_exponents_are_the_scatter_over_starts():
+    """R = √x, with independent starts at each x: the bootstrap resamples whole starts."""
     slopes, errors = [], []
     for rng in range(100):
-        dataset = made(
+        dataset = make_dataset(
             lambda t, d: d**0.5, {"d": [10, 40, 160]}, seeds=8, repeats=6, times=np.array([0.0, 1.0])
         )
         factor = scattered(dataset["sgd_risk"] * 0.0 + 1.0, 0.2, 0.05, rng)
-        found = exponent(dataset.assign(sgd_risk=dataset["sgd_risk"] * factor), "final_risk", "d").squeeze()
-        slopes.append(float(found["exponent"]))
-        errors.append(float(found["standard_error"]))
-    # known to 1/√200 ~ 7 %, and short by some 15 %, as the weights are estimated from eight starts
+        result = exponent(dataset.assign(sgd_risk=dataset["sgd_risk"] * factor), "final_risk", "d").squeeze()
+        slopes.append(float(result["exponent"]))
+        errors.append(float(result["standard_error"]))
+    # Known to 1/√200 ~ 7 %, and too small by about 15 %, as the weights are estimated from eight starts.
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(slopes), rel=0.3)
 
 
-def test_delays_of_starts():
-    times = made(lambda t: 1.0, {"d": [10, 40, 160]}, seeds=8, repeats=6, times=np.array([0.0, 1.0]))
+def test_errors_of_delays_are_the_scatter_over_starts():
+    times = make_dataset(lambda t: 1.0, {"d": [10, 40, 160]}, seeds=8, repeats=6, times=np.array([0.0, 1.0]))
     slopes, errors = [], []
     for rng in range(300):
         run = scattered(times["sgd_risk"], 0.2, 0.05, rng).isel(p=0, gamma=0, time=0, drop=True)
-        found = _delays(run, "d", np.log(run["d"].values))
-        slopes.append(found["delay_b"][0])
-        errors.append(found["delay_b_error"][0])
-    # as above
+        result = fit_delays(run, "d", np.log(run["d"].values))
+        slopes.append(result["delay_b"][0])
+        errors.append(result["delay_b_error"][0])
+    # As above.
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(slopes), rel=0.3)
 
 
-def test_collapses_resample_starts():
-    """By how much the curve of the larger of two sizes is above the other."""
-    dataset = made(lambda t: 1.0, {"d": [10, 100]}, seeds=SEEDS, repeats=6, times=np.array([0.0, 1.0, 2.0]))
+def test_errors_of_a_collapse_are_the_scatter_over_starts():
+    """The vertical shift between the curves of two sizes."""
+    dataset = make_dataset(
+        lambda t: 1.0, {"d": [10, 100]}, seeds=SEEDS, repeats=6, times=np.array([0.0, 1.0, 2.0])
+    )
 
     def cost(y):
         return lambda above: (y[1, 0] - y[0, 0] - above[0]) ** 2
@@ -123,7 +127,7 @@ def test_collapses_resample_starts():
     heights, errors = [], []
     for rng in range(60):
         runs = dataset.assign(sgd_risk=scattered(dataset["sgd_risk"], 0.1, 0.02, rng)).isel(p=0, gamma=0)
-        best, error, _ = minimised(Curves(runs, "d", "sgd", 0.01), cost, ((-1.0, 1.0),), 40)
+        best, error, _ = minimise_quality(MeanCurves(runs, "d", "sgd", 0.01), cost, ((-1.0, 1.0),), 40)
         heights.append(best[0])
         errors.append(error[0])
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(heights), rel=0.3)  # 1/√120 ~ 9 %

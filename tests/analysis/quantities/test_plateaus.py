@@ -1,4 +1,4 @@
-"""Plateaus of curves that have some, of known start, length and height."""
+"""Plateaus with known start, length and height."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ import pytest
 from sweep_service.analysis.quantities.plateaus import plateaus
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
-from tests.analysis.synthetic import TIMES, assert_described, made
+from tests.analysis.synthetic import TIMES, assert_described, make_dataset
 
 STEP = np.log10(TIMES[2] / TIMES[1])  # 1/12 decade
 
 
 def steps(t, heights=(0.1, 0.01, 0.001), ends=(0.01, 1.0), starts=(0.1, 10.0)):
-    """Flat at each height, a power law between `ends` of one and `starts` of the next."""
+    """Flat at each height, with a power law between the end of a plateau and the start of the next."""
     x = np.log10(np.maximum(t, 1e-9))
     places = np.stack([np.log10(ends), np.log10(starts)], axis=1).reshape(-1)
     return 10 ** np.interp(x, places, np.repeat(np.log10(heights), 2)[1:-1])
@@ -21,55 +21,55 @@ def steps(t, heights=(0.1, 0.01, 0.001), ends=(0.01, 1.0), starts=(0.1, 10.0)):
 @pytest.mark.parametrize("points", [False, True])
 def test_three_plateaus(points):
     axes = {"d": [5, 6], "p": [2, 4], "gamma": [0.1, 0.2]} if points else {"d": [5, 6]}
-    found = plateaus(made(steps, axes, points=points, scatter=0.001, seeds=2))
-    assert_described(found)
-    assert found.start.dims == (("point",) if points else ("d", "p", "gamma")) + ("plateau",)
-    one = found.isel(point=1) if points else found.isel(d=1, p=0, gamma=0)
-    assert one.kind.values.tolist() == ["initial", "intermediate", "final"]
-    # The window of 0.15 decade sees the next slope, of -1 decade per decade, two steps too early or late;
+    result = plateaus(make_dataset(steps, axes, points=points, scatter=0.001, seeds=2))
+    assert_described(result)
+    assert result.start.dims == (("point",) if points else ("d", "p", "gamma")) + ("plateau",)
+    point = result.isel(point=1) if points else result.isel(d=1, p=0, gamma=0)
+    assert point.kind.values.tolist() == ["initial", "intermediate", "final"]
+    # The window of 0.15 decade contains the next slope, of -1 decade per decade, two steps too early or late;
     # |s| <= 0.2 still allows a little of it.
-    np.testing.assert_allclose(np.log10(one.start), [-3, -1, 1], atol=2 * STEP)
-    np.testing.assert_allclose(np.log10(one.end), [-2, 0, 2], atol=2 * STEP)
-    np.testing.assert_allclose(one.decades, np.log10(one.end / one.start), atol=1e-12)
-    np.testing.assert_allclose(one.height, [0.1, 0.01, 0.001], rtol=0.05)  # two edge samples of 12 and more
+    np.testing.assert_allclose(np.log10(point.start), [-3, -1, 1], atol=2 * STEP)
+    np.testing.assert_allclose(np.log10(point.end), [-2, 0, 2], atol=2 * STEP)
+    np.testing.assert_allclose(point.decades, np.log10(point.end / point.start), atol=1e-12)
+    np.testing.assert_allclose(point.height, [0.1, 0.01, 0.001], rtol=0.05)  # two edge samples of 12 and more
     # Half the height is log10(2) = 0.3 decade down a slope of 1: 3.6 samples, so the fourth.
-    np.testing.assert_allclose(np.log10(one.exit[:2]), [-2 + 4 * STEP, 4 * STEP], atol=0.01 * STEP)
-    assert np.isnan(one.exit[2])
+    np.testing.assert_allclose(np.log10(point.exit[:2]), [-2 + 4 * STEP, 4 * STEP], atol=0.01 * STEP)
+    assert np.isnan(point.exit[2])
 
 
-def test_a_flat_curve_is_initial_and_a_steep_one_has_none():
+def test_flat_curve_is_initial_and_steep_curve_has_no_plateau():
     def curve(t, d):
         return 0.1 + 0.0 * t if d == 5 else 0.1 / (1e-6 + t) ** 0.5
 
-    found = plateaus(made(curve, {"d": [5, 6]})).isel(p=0, gamma=0)
-    assert found.kind.values.tolist() == [["initial"], [""]]
-    assert found.decades.values[0] == pytest.approx([5.0])
-    assert found.height.values[0] == pytest.approx([0.1])
-    assert np.isnan(found.height.values[1]).all()
+    result = plateaus(make_dataset(curve, {"d": [5, 6]})).isel(p=0, gamma=0)
+    assert result.kind.values.tolist() == [["initial"], [""]]
+    assert result.decades.values[0] == pytest.approx([5.0])
+    assert result.height.values[0] == pytest.approx([0.1])
+    assert np.isnan(result.height.values[1]).all()
 
 
-def test_a_stretch_that_is_too_short_is_none():
-    short = made(lambda t: steps(t, ends=(0.01, 0.25), starts=(0.1, 10.0)))
+def test_short_interval_is_not_a_plateau():
+    short = make_dataset(lambda t: steps(t, ends=(0.01, 0.25), starts=(0.1, 10.0)))
     assert plateaus(short).kind.values.reshape(-1).tolist() == ["initial", "final"]
     sooner = plateaus(short, shortest=0.05).kind.values.reshape(-1).tolist()
     assert sooner == ["initial", "intermediate", "final"]
-    slow = made(lambda t: 0.1 * (1e-9 + t) ** -0.15)
+    slow = make_dataset(lambda t: 0.1 * (1e-9 + t) ** -0.15)
     assert plateaus(slow).kind.values.reshape(-1).tolist() == ["initial"]
     assert plateaus(slow, flat=0.1).kind.values.reshape(-1).tolist() == [""]
 
 
-def test_a_plateau_as_high_as_the_start_is_initial():
-    """A dip before it does not make it another one."""
-    dip = made(lambda t: 0.1 * np.where((t > 0) & (t < 0.01), 0.3 + 70 * t, 1.0))
-    found = plateaus(dip)
-    assert found.start.values.reshape(-1)[0] > 1e-3
-    assert found.kind.values.reshape(-1).tolist() == ["initial"]
+def test_plateau_as_high_as_the_start_is_initial():
+    """A dip before it does not change that."""
+    dip = make_dataset(lambda t: 0.1 * np.where((t > 0) & (t < 0.01), 0.3 + 70 * t, 1.0))
+    result = plateaus(dip)
+    assert result.start.values.reshape(-1)[0] > 1e-3
+    assert result.kind.values.reshape(-1).tolist() == ["initial"]
 
 
-def test_round_off_is_no_plateau():
-    found = plateaus(made(lambda t: np.where(t < 1.0, 0.1, 1e-17)))
-    assert found.kind.values.reshape(-1).tolist() == ["initial"]
-    assert found.exit.item() == pytest.approx(1.0)  # but it is below half the height
+def test_round_off_is_not_a_plateau():
+    result = plateaus(make_dataset(lambda t: np.where(t < 1.0, 0.1, 1e-17)))
+    assert result.kind.values.reshape(-1).tolist() == ["initial"]
+    assert result.exit.item() == pytest.approx(1.0)  # but it is below half the height
 
 
 def test_pending_and_diverged_runs():
@@ -77,28 +77,28 @@ def test_pending_and_diverged_runs():
     status[1, ..., 0, 0] = Status.PENDING
     status[1, ..., 1, 0] = Status.DIVERGED
     status[2] = Status.PENDING
-    found = plateaus(made(steps, {"d": [5, 6, 7]}, seeds=2, status=status)).isel(p=0, gamma=0)
-    # the diverged one ends at t = 0.37, after the second began
-    assert found.kind.values.tolist() == [
+    result = plateaus(make_dataset(steps, {"d": [5, 6, 7]}, seeds=2, status=status)).isel(p=0, gamma=0)
+    # The diverged run ends at t = 0.37, after the second plateau began.
+    assert result.kind.values.tolist() == [
         ["initial", "intermediate", "final"],
         ["initial", "intermediate", ""],
         ["", "", ""],
     ]
 
 
-def test_the_density_of_samples_does_not_matter():
+def test_density_of_samples_does_not_matter():
     """A tail of samples in the last half, and samples sparser than the window."""
-    plain = plateaus(made(steps)).isel(d=0, p=0, gamma=0)
+    plain = plateaus(make_dataset(steps)).isel(d=0, p=0, gamma=0)
     times = np.unique(np.concatenate([TIMES, np.linspace(50, 100, 200)]))
-    tailed = plateaus(made(steps, times=times)).isel(d=0, p=0, gamma=0)
+    tailed = plateaus(make_dataset(steps, times=times)).isel(d=0, p=0, gamma=0)
     np.testing.assert_allclose(tailed.height, plain.height, rtol=1e-3)
     assert tailed.kind.values.tolist() == plain.kind.values.tolist()
-    sparse = plateaus(made(steps, times=np.concatenate([[0.0], np.logspace(-3, 2, 21)])))
+    sparse = plateaus(make_dataset(steps, times=np.concatenate([[0.0], np.logspace(-3, 2, 21)])))
     assert sparse.kind.values.reshape(-1).tolist() == ["initial", "intermediate", "final"]
 
 
 def test_theories_and_bad_input():
-    dataset = made(steps, regimes=("classical", "mean_field"))
+    dataset = make_dataset(steps, regimes=("classical", "mean_field"))
     assert plateaus(dataset, "ode").start.dims == ("d", "p", "gamma", "regime", "plateau")
     assert plateaus(dataset, "mean_field").sizes["plateau"] == 3
     with pytest.raises(InvalidInput, match="two samples"):

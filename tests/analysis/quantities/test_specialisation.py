@@ -1,4 +1,4 @@
-"""Specialisation times, cosines and labels, where they are known and on a real sweep."""
+"""Specialisation times, cosines and labels of known curves and of a real sweep."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from sweep_service.analysis.quantities.specialisation import cosines, labels, sp
 from sweep_service.analysis.views import VIEWS
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
-from tests.analysis.synthetic import TIMES, assert_described, made
-from tests.stored import computed
+from tests.analysis.synthetic import TIMES, assert_described, make_dataset
+from tests.stored import compute_dataset
 
 RISK = {"curve": lambda t: 0.1}
 
@@ -21,43 +21,43 @@ def ramp(t, d):
 
 
 @pytest.mark.parametrize("points", [False, True])
-def test_the_time_of_a_known_crossing(points):
+def test_time_of_a_known_crossing(points):
     axes = {"d": [7, 50, 300]} | ({"p": [2, 4, 6], "gamma": [0.1, 0.2, 0.3]} if points else {})
-    dataset = made(**RISK, axes=axes, points=points, observables={"specialisation": ramp}, seeds=2)
-    found = specialisation_time(dataset)
-    assert_described(found)
+    dataset = make_dataset(**RISK, axes=axes, points=points, observables={"specialisation": ramp}, seeds=2)
+    result = specialisation_time(dataset)
+    assert_described(result)
     if not points:
-        found = found.isel(p=0, gamma=0)
-    assert found.specialisation_time.dims[1:] == ("seed", "repeat")
+        result = result.isel(p=0, gamma=0)
+    assert result.specialisation_time.dims[1:] == ("seed", "repeat")
     known = np.repeat([0.07, 0.5, 3.0], 2).reshape(3, 2, 1)
-    np.testing.assert_allclose(found.specialisation_time, known, rtol=1e-12)  # linear, as interpolated
-    assert found.specialised.values.all()
+    np.testing.assert_allclose(result.specialisation_time, known, rtol=1e-12)  # linear, as interpolated
+    assert result.specialised.values.all()
 
 
-def test_the_last_of_several_and_never():
+def test_last_of_several_crossings_and_none():
     def wave(t, d):
         up = ((t > 0.01) & (t < 0.1)) | (t > 1.0)
         return {5: np.where(up, 0.9, 0.1), 6: 0.2, 7: 0.9, 8: np.where((t > 0.01) & (t < 0.1), 0.9, 0.1)}[d]
 
-    dataset = made(**RISK, axes={"d": [5, 6, 7, 8]}, observables={"specialisation": wave})
-    found = specialisation_time(dataset).isel(p=0, gamma=0, seed=0, repeat=0)
+    dataset = make_dataset(**RISK, axes={"d": [5, 6, 7, 8]}, observables={"specialisation": wave})
+    result = specialisation_time(dataset).isel(p=0, gamma=0, seed=0, repeat=0)
     gap = TIMES[2] / TIMES[1]
-    assert 1.0 <= found.specialisation_time[0] <= gap
-    assert np.isnan(found.specialisation_time[1])
-    assert np.isnan(found.specialisation_time[2])  # above from the start: it never rises
-    assert 0.01 / gap <= found.specialisation_time[3] <= 0.01 * gap
-    assert found.specialised.values.tolist() == [True, False, True, False]
+    assert 1.0 <= result.specialisation_time[0] <= gap
+    assert np.isnan(result.specialisation_time[1])
+    assert np.isnan(result.specialisation_time[2])  # above the level from the start
+    assert 0.01 / gap <= result.specialisation_time[3] <= 0.01 * gap
+    assert result.specialised.values.tolist() == [True, False, True, False]
     assert specialisation_time(dataset, level=0.15).specialised.values.reshape(-1)[1]
 
 
-def test_a_rise_from_the_first_sample_and_runs_that_did_not_end():
+def test_rise_at_the_first_sample_and_unfinished_runs():
     status = np.full((1, 1, 1, 3, 1), Status.DONE)
     status[..., 1, 0], status[..., 2, 0] = Status.PENDING, Status.DIVERGED
     late = {"specialisation": lambda t: np.where(t > 10.0, 0.9, 0.1)}
-    found = specialisation_time(made(**RISK, observables=late, seeds=3, status=status))
-    assert np.isnan(found.specialisation_time.values.reshape(-1)).tolist() == [False, True, True]
-    assert found.specialised.values.reshape(-1).tolist() == [True, False, False]
-    soon = made(**RISK, observables={"specialisation": lambda t: np.where(t > 0, 0.9, 0.1)})
+    result = specialisation_time(make_dataset(**RISK, observables=late, seeds=3, status=status))
+    assert np.isnan(result.specialisation_time.values.reshape(-1)).tolist() == [False, True, True]
+    assert result.specialised.values.reshape(-1).tolist() == [True, False, False]
+    soon = make_dataset(**RISK, observables={"specialisation": lambda t: np.where(t > 0, 0.9, 0.1)})
     assert specialisation_time(soon).specialisation_time.item() == pytest.approx(TIMES[1] / 2)  # linear in t
     with pytest.raises(InvalidInput, match="two samples"):
         specialisation_time(soon.isel(time=[0]))
@@ -79,18 +79,18 @@ def with_overlaps(dataset, M, Q=None, q=None, kind="sgd"):
     return dataset
 
 
-ANGLE = np.array([[0.95, 0.1], [-0.99, 0.05], [0.6, 0.7]])  # cosines; -0.99: a neuron that looks away
+ANGLE = np.array([[0.95, 0.1], [-0.99, 0.05], [0.6, 0.7]])  # cosines; -0.99: a neuron against the teacher
 NORMS = np.array([1.0, 4.0, 0.25])
 
 
 def test_cosines_and_labels_of_known_overlaps():
     M = ANGLE * np.sqrt(NORMS)[:, None]
-    dataset = with_overlaps(made(**RISK, axes={"d": [5, 6]}, seeds=2), M, np.diag(NORMS) + 0.01)
+    dataset = with_overlaps(make_dataset(**RISK, axes={"d": [5, 6]}, seeds=2), M, np.diag(NORMS) + 0.01)
     dataset["sgd_overlap_student"] -= 0.01 * xr.DataArray(np.eye(3), dims=("student", "student_other"))
-    found = cosines(dataset)
-    assert found.dims == ("d", "p", "gamma", "seed", "repeat", "time", "student", "teacher")
-    np.testing.assert_allclose(found, np.broadcast_to(ANGLE, found.shape), rtol=1e-12)
-    assert found.attrs["long_name"]
+    result = cosines(dataset)
+    assert result.dims == ("d", "p", "gamma", "seed", "repeat", "time", "student", "teacher")
+    np.testing.assert_allclose(result, np.broadcast_to(ANGLE, result.shape), rtol=1e-12)
+    assert result.attrs["long_name"]
     named = labels(dataset)
     assert_described(named)
     assert named.label.dims == ("d", "p", "gamma", "seed", "repeat", "student")
@@ -101,81 +101,85 @@ def test_cosines_and_labels_of_known_overlaps():
     assert (labels(dataset, threshold=0.65).label.isel(student=2) == 1).all()
 
 
-def test_mean_field_has_its_length_from_q():
+def test_mean_field_norms_follow_from_q():
     M = ANGLE * np.sqrt(NORMS)[:, None]
     q = NORMS - np.sum(M**2, axis=1)
-    dataset = with_overlaps(made(**RISK, regimes=("mean_field",)), M, q=q, kind="ode")
-    found = cosines(dataset, "mean_field")
-    np.testing.assert_allclose(found, np.broadcast_to(ANGLE, found.shape), rtol=1e-12)
+    dataset = with_overlaps(make_dataset(**RISK, regimes=("mean_field",)), M, q=q, kind="ode")
+    result = cosines(dataset, "mean_field")
+    np.testing.assert_allclose(result, np.broadcast_to(ANGLE, result.shape), rtol=1e-12)
 
 
 def test_correlated_teachers():
     """P = [[1, rho], [rho, 1]]: a neuron that is the first teacher has the cosine rho with the second."""
     init = {"kind": "informed", "teacher": {"rho": 0.5}}
-    M = np.array([[2.0, 1.0]])  # w = 2 w*_1, which M P⁻¹ Mᵀ = 4 knows
-    dataset = with_overlaps(made(**RISK, regimes=("mean_field",), init=init), M, q=np.zeros(1), kind="ode")
+    M = np.array([[2.0, 1.0]])  # w = 2 w*_1, so M P⁻¹ Mᵀ = 4
+    dataset = with_overlaps(
+        make_dataset(**RISK, regimes=("mean_field",), init=init), M, q=np.zeros(1), kind="ode"
+    )
     np.testing.assert_allclose(cosines(dataset, "mean_field").isel(time=-1).values.reshape(-1), [1.0, 0.5])
 
 
-def test_padding_zero_length_and_runs_without_values():
+def test_padding_zero_norms_and_runs_without_values():
     status = np.full((1, 1, 1, 3, 1), Status.DONE)
     status[..., 1, 0], status[..., 2, 0] = Status.PENDING, Status.DIVERGED
     M = np.array([[0.99, 0.0], [0.0, 0.0], [np.nan, np.nan]])
     Q = np.diag([1.0, 0.0, np.nan])
     Q[2], Q[:, 2] = np.nan, np.nan
-    dataset = with_overlaps(made(**RISK, seeds=3, status=status), M, Q)
-    found = cosines(dataset).isel(d=0, p=0, gamma=0, repeat=0, seed=0, time=0)
-    np.testing.assert_array_equal(np.nan_to_num(found.values, nan=9.0), [[0.99, 0.0], [0.0, 0.0], [9.0, 9.0]])
+    dataset = with_overlaps(make_dataset(**RISK, seeds=3, status=status), M, Q)
+    result = cosines(dataset).isel(d=0, p=0, gamma=0, repeat=0, seed=0, time=0)
+    np.testing.assert_array_equal(
+        np.nan_to_num(result.values, nan=9.0), [[0.99, 0.0], [0.0, 0.0], [9.0, 9.0]]
+    )
     named = labels(dataset).isel(d=0, p=0, gamma=0, repeat=0)
-    assert named.label.values.tolist() == [[0, -1, -1], [-1, -1, -1], [0, -1, -1]]  # diverged: the last there
+    assert named.label.values.tolist() == [[0, -1, -1], [-1, -1, -1], [0, -1, -1]]  # diverged: the last value
     assert np.isnan(named.cosine.values).tolist() == [
         [False, False, True], [True, True, True], [False, False, True],
     ]  # fmt: skip
 
 
-def test_stored_cosines_are_those_of_the_overlaps(tmp_path):
+def test_stored_cosines_agree_with_overlaps(tmp_path):
     spec = {
         "axes": {"d": 8, "p": [2, 4], "gamma": 0.5, "regime": ["classical", "mean_field", "mean_field_pde"]},
         "fixed": {"k": 2}, "seeds": {"init": 2, "repeat": 2}, "time": {"max": 2.0, "samples": 5},
         "observables": ["overlaps", "cosines", "mean_norm"],
     }  # fmt: skip
-    dataset = computed(tmp_path, spec).load()
+    dataset = compute_dataset(tmp_path, spec).load()
     for source in ("sgd", "classical", "mean_field"):
         kind = "sgd" if source == "sgd" else "ode"
-        found = cosines(dataset, source)
-        assert np.isnan(found.sel(p=2, student=[2, 3])).all()
-        assert np.isfinite(found.sel(p=4)).all()
+        result = cosines(dataset, source)
+        assert np.isnan(result.sel(p=2, student=[2, 3])).all()
+        assert np.isfinite(result.sel(p=4)).all()
         by_overlaps = cosines(dataset.drop_vars(f"{kind}_cosines"), source)
-        np.testing.assert_allclose(found, by_overlaps, rtol=1e-9, atol=1e-12)  # q is a difference
-    assert np.isnan(cosines(dataset, "mean_field_pde")).all()  # its particles are no neurons
+        np.testing.assert_allclose(result, by_overlaps, rtol=1e-9, atol=1e-12)  # q is a difference
+    assert np.isnan(cosines(dataset, "mean_field_pde")).all()  # its particles are not neurons
     norms = dataset["sgd_overlap_student"].values
     wanted = np.nanmean(np.where(np.eye(4, dtype=bool), norms, np.nan), axis=(-2, -1))
     np.testing.assert_allclose(dataset["sgd_mean_norm"], wanted, rtol=1e-12)
 
 
-def test_overlaps_that_were_not_stored_are_asked_for():
+def test_missing_overlaps_are_an_error():
     with pytest.raises(InvalidInput, match="not stored"):
-        cosines(made(**RISK))
+        cosines(make_dataset(**RISK))
     with pytest.raises(InvalidInput, match="not stored"):
-        labels(made(**RISK, regimes=("classical",)), "classical")
+        labels(make_dataset(**RISK, regimes=("classical",)), "classical")
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """Ragged p, with a theory that has Q and one that has q."""
+    """Two values of p, with a theory that has Q and one that has q."""
     spec = {
         "axes": {"d": [12, 20], "p": [2, 4], "gamma": 0.2, "regime": ["classical", "mean_field"]},
         "fixed": {"k": 2},
         "init": {"kind": "spherical"},
         "time": {"max": 20, "samples": 20},
     }
-    return computed(tmp_path_factory.mktemp("real"), spec)
+    return compute_dataset(tmp_path_factory.mktemp("real"), spec)
 
 
 @pytest.mark.parametrize("source", ["sgd", "ode", "mean_field"])
-def test_the_order_parameter_is_made_of_these_cosines(real, source):
-    """What the runs stored as `specialisation` and `cosine` follows from their stored overlaps."""
-    sizes = np.sort(np.abs(cosines(real, source).values), axis=-1)  # NaN last: of padding, all of them
+def test_order_parameter_follows_from_cosines(real, source):
+    """The stored `specialisation` and `cosine` follow from the stored overlaps."""
+    sizes = np.sort(np.abs(cosines(real, source).values), axis=-1)  # NaN last; padding is all NaN
     kind = "sgd" if source == "sgd" else "ode"
     chosen = real.sel(regime=source) if source == "mean_field" else real
     np.testing.assert_allclose(np.nanmean(sizes[..., 1], axis=-1), chosen[f"{kind}_cosine"], rtol=1e-9)
@@ -185,12 +189,12 @@ def test_the_order_parameter_is_made_of_these_cosines(real, source):
     assert padding.all()
 
 
-# ---- some of the neurons
+# ---- selected neurons
 
 
 @pytest.mark.parametrize("source", ["sgd", "ode", "mean_field"])
 @pytest.mark.parametrize("at", [1, [1], [3, 1]], ids=str)
-def test_a_selected_neuron_is_the_same_neuron(real, source, at):
+def test_selected_neuron_keeps_its_cosines(real, source, at):
     whole, part = cosines(real, source), cosines(real.isel(student=at), source)
     xr.testing.assert_allclose(part, whole.isel(student=at), rtol=1e-12)
     both = cosines(real.isel(student=at, student_other=at), source)
@@ -200,12 +204,12 @@ def test_a_selected_neuron_is_the_same_neuron(real, source, at):
 
 
 @pytest.mark.parametrize("at", [1, [1]], ids=str)
-def test_a_selected_teacher_is_the_same_teacher(real, at):
-    """Also where teachers are not orthonormal; a neuron belongs to it by the number that it has among all."""
+def test_selected_teacher_keeps_its_cosines(real, at):
+    """Also if teachers are not orthonormal; labels are the indices among all teachers."""
     xr.testing.assert_allclose(cosines(real.isel(teacher=at)), cosines(real).isel(teacher=at), rtol=1e-12)
     M = np.array([[0.1, 3.9], [2.0, 0.0]])
     start = {"kind": "overlaps", "M": [[0, 0], [0, 0]], "Q": [[1, 0], [0, 1]], "P": [[1, 0], [0, 16]]}
-    known = made(**RISK, init=start)
+    known = make_dataset(**RISK, init=start)
     known = with_overlaps(known, M, np.diag([1.0, 4.0])).assign_coords(teacher=[0, 1], student=[0, 1])
     np.testing.assert_allclose(cosines(known).isel(time=0).squeeze(), [[0.1, 0.975], [1.0, 0.0]])
     chosen = known.isel(teacher=at)
@@ -215,45 +219,45 @@ def test_a_selected_teacher_is_the_same_teacher(real, at):
     assert labels(alone).label.squeeze().item() == 1
 
 
-def test_lengths_that_are_not_there_are_asked_for(real):
-    with pytest.raises(InvalidInput, match=r"must have what student has, also \[0, 2, 3\]") as found:
+def test_missing_norms_are_an_error(real):
+    with pytest.raises(InvalidInput, match=r"must include all of student: add \[0, 2, 3\]") as error:
         cosines(real.isel(student_other=[1]))
-    assert found.value.field == "student_other"
-    with pytest.raises(InvalidInput, match="select among the cosines") as found:
+    assert error.value.field == "student_other"
+    with pytest.raises(InvalidInput, match="select from the cosines") as error:
         cosines(real.isel(teacher=[0]), "mean_field")
-    assert found.value.field == "teacher"
+    assert error.value.field == "teacher"
 
 
 @pytest.mark.parametrize(
     "words", [{"student": "1"}, {"teacher": "1"}, {"student": "0,1", "teacher": "0"}], ids=str
 )
-def test_neurons_that_a_view_selects(real, words):
+def test_views_select_neurons(real, words):
     where, at = (
         {"d": 20, "p": 4},
-        {name: [int(one) for one in text.split(",")] for name, text in words.items()},
+        {name: [int(index) for index in text.split(",")] for name, text in words.items()},
     )
     for source in ("sgd", "mean_field"):
-        every = VIEWS["histograms"].find(real, source=source, **where)
+        every = VIEWS["histograms"].compute(real, source=source, **where)
         xr.testing.assert_identical(
-            VIEWS["histograms"].find(real, source=source, **where, **words), every.sel(at)
+            VIEWS["histograms"].compute(real, source=source, **where, **words), every.sel(at)
         )
-    paths = VIEWS["cosines"].find(real, regime="mean_field", **where)
+    paths = VIEWS["cosines"].compute(real, regime="mean_field", **where)
     xr.testing.assert_identical(
-        VIEWS["cosines"].find(real, regime="mean_field", **where, **words), paths.sel(at)
+        VIEWS["cosines"].compute(real, regime="mean_field", **where, **words), paths.sel(at)
     )
     for view in ("histograms", "cosines"):
-        with pytest.raises(InvalidInput) as found:
-            VIEWS[view].find(real, **where, student_other="0")
-        assert found.value.field == "selection"
+        with pytest.raises(InvalidInput) as error:
+            VIEWS[view].compute(real, **where, student_other="0")
+        assert error.value.field == "selection"
 
 
-def test_a_width_that_is_selected_changes_nothing(tmp_path):
-    """Of two k the smaller is padded, whether or not the larger is there."""
+def test_selecting_a_width_changes_nothing(tmp_path):
+    """The smaller of two k is padded, whether or not the larger is selected."""
     spec = {
         "axes": {"d": 8, "p": 2, "gamma": 0.5, "k": [1, 2], "regime": ["classical", "mean_field"]},
         "time": {"max": 2.0, "samples": 5},
     }  # fmt: skip
-    dataset = computed(tmp_path, spec)
+    dataset = compute_dataset(tmp_path, spec)
     for source in ("sgd", "ode"):
         for k in (1, 2):
             part, whole = cosines(dataset.sel(k=[k]), source), cosines(dataset, source).sel(k=[k])

@@ -1,4 +1,4 @@
-"""Whatever likely words a view is asked with, it answers or says what is wrong with them."""
+"""For random plausible options, every view gives a result or raises a `SweepError`."""
 
 import io
 import json
@@ -7,10 +7,10 @@ import random
 import pytest
 
 from sweep_service.analysis.plots.save import save
-from sweep_service.analysis.views import VIEWS, as_json
+from sweep_service.analysis.views import VIEWS, view_to_json
 from sweep_service.errors import SweepError
-from sweep_service.text import json_ready
-from tests.stored import computed
+from sweep_service.text import replace_nonfinite
+from tests.stored import compute_dataset
 
 BASE = {"fixed": {"k": 2, "noise": 1e-3}, "time": {"max": 2.0, "samples": 6}}
 BOTH = ["classical", "high_dimensional"]
@@ -56,74 +56,83 @@ VALUES = [
     "sgd_risk", "ode_risk", "discrepancy", "relative_discrepancy", "sgd_over_ode", "auto_regime",
     "ode_over_floor", "sgd_specialisation_time", "sgd_seconds", "ode_regime", "odd",
 ]  # fmt: skip
-WORDS = {
+OPTION_VALUES = {
     "x": AXES, "y": AXES, "along": AXES, "value": VALUES, "observable": OBSERVABLES, "source": SOURCES,
     "a": SOURCES, "b": SOURCES, "kind": ["overlay", "power", "logshift", "odd"],
     "of": ["discrepancy", "overlap_discrepancy", "final_risk", "odd"],
 }  # fmt: skip
-OWN = {
+VIEW_OPTIONS = {
     "curves": ["observable"], "phase-diagram": ["x", "y", "value"], "triangle": ["value"],
     "plane": ["source"], "rates": ["of", "along", "a", "b", "source"],
     "collapse": ["kind", "along", "source"], "cosines": [], "histograms": ["source"],
 }  # fmt: skip
-FITS = {"triangle": "triangle", "plane": "scaling"}
+DESIGN_OF_VIEW = {"triangle": "triangle", "plane": "scaling"}
 POINTS = ("d", "p", "gamma", "k", "kappa", "delta", "regime", "activation")
-CHOICES = ["mean", "max", ":", "0:1", "1:", "0", "1", "0,1", "1e400", "", "odd"]
+ODD_SELECTIONS = ["mean", "max", ":", "0:1", "1:", "0", "1", "0,1", "1e400", "", "odd"]
 
 
 @pytest.fixture(scope="module")
 def sweeps(tmp_path_factory):
     return {
-        name: computed(tmp_path_factory.mktemp("asked"), {**BASE, **spec}) for name, spec in SPECS.items()
+        name: compute_dataset(tmp_path_factory.mktemp("asked"), {**BASE, **spec})
+        for name, spec in SPECS.items()
     }
 
 
-def said(drawn, dataset, view):
-    """Words of a view and choices along axes: in part what fits the sweep, in part what is only likely."""
-    axes = sorted({str(one) for one in (*dataset.dims, *dataset.coords)})
-    words = {}
-    for word in OWN[view]:
-        if drawn.random() < 0.8:
-            fits = word in ("x", "y", "along") and drawn.random() < 0.8
-            words[word] = drawn.choice([axis for axis in POINTS if axis in axes] if fits else WORDS[word])
-    often = drawn.choice([0.0, 0.3, 0.95])
+def choose_options(rng, dataset, view):
+    """Random options of a view and selections along axes, some of which fit the sweep."""
+    axes = sorted({str(name) for name in (*dataset.dims, *dataset.coords)})
+    options = {}
+    for option in VIEW_OPTIONS[view]:
+        if rng.random() < 0.8:
+            fits = option in ("x", "y", "along") and rng.random() < 0.8
+            options[option] = rng.choice(
+                [axis for axis in POINTS if axis in axes] if fits else OPTION_VALUES[option]
+            )
+    probability = rng.choice([0.0, 0.3, 0.95])
     for axis in axes:
-        if axis not in words.values() and drawn.random() < (often if axis in POINTS else 0.1):
-            there = [str(one) for one in dataset[axis].values.ravel().tolist()[:20]]
-            words[axis] = drawn.choice(there if drawn.random() < 0.8 else [*CHOICES, ",".join(there[:2])])
-    return words
+        if axis not in options.values() and rng.random() < (probability if axis in POINTS else 0.1):
+            values = [str(value) for value in dataset[axis].values.ravel().tolist()[:20]]
+            options[axis] = rng.choice(
+                values if rng.random() < 0.8 else [*ODD_SELECTIONS, ",".join(values[:2])]
+            )
+    return options
 
 
-def ask(sweeps, seed, number, drawings):
-    """Questions of which every `drawings`-th is drawn; the views that have answered some."""
-    drawn, answered = random.Random(seed), set()
+def try_random_options(sweeps, seed, number, drawings):
+    """Compute views with random options, draw every `drawings`-th, and return the views that succeeded."""
+    rng, successful = random.Random(seed), set()
     for at in range(number):
         view = list(VIEWS)[at % len(VIEWS)]
-        name = FITS[view] if view in FITS and drawn.random() < 0.5 else drawn.choice(list(sweeps))
-        words = said(drawn, sweeps[name], view)
+        name = (
+            DESIGN_OF_VIEW[view]
+            if view in DESIGN_OF_VIEW and rng.random() < 0.5
+            else rng.choice(list(sweeps))
+        )
+        options = choose_options(rng, sweeps[name], view)
         try:
-            found = VIEWS[view].find(sweeps[name], **words)
-            json.dumps(json_ready(as_json(view, found)), allow_nan=False, default=str)
+            result = VIEWS[view].compute(sweeps[name], **options)
+            json.dumps(replace_nonfinite(view_to_json(view, result)), allow_nan=False, default=str)
             if at % drawings == 0:
-                save(VIEWS[view].draw(found), io.BytesIO(), "svg")
-            answered.add(view)
+                save(VIEWS[view].draw(result), io.BytesIO(), "svg")
+            successful.add(view)
         except SweepError:
             pass
         except Exception as error:
-            raise AssertionError(f"{view} of {name} with {words}") from error
-    return answered
+            raise AssertionError(f"{view} of {name} with {options}") from error
+    return successful
 
 
-def test_every_view_is_asked():
-    assert list(OWN) == list(VIEWS)
+def test_every_view_has_options():
+    assert list(VIEW_OPTIONS) == list(VIEWS)
 
 
 @pytest.mark.slow
-def test_likely_words(sweeps):
-    assert ask(sweeps, 0, 400, 9) == set(VIEWS)
+def test_plausible_options(sweeps):
+    assert try_random_options(sweeps, 0, 400, 9) == set(VIEWS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_thousands_of_likely_words(sweeps, seed):
-    ask(sweeps, seed, 4000, 3)
+def test_thousands_of_plausible_options(sweeps, seed):
+    try_random_options(sweeps, seed, 4000, 3)

@@ -1,0 +1,54 @@
+"""Extending sweeps over REST."""
+
+import json
+
+import pytest
+import xarray as xr
+
+from tests.api.served import JSON, YAML, assert_problem, snapshot_files
+from tests.specs import distinct_spec
+
+
+def test_extension_is_a_new_sweep(service, sweep_id):
+    before = snapshot_files(service.folder.dataset_path(sweep_id)), service.sweep(sweep_id)
+    answer = service.post(f"/v1/sweeps/{sweep_id}/extend", json={"axes": {"gamma": [0.9]}, "name": "wider"})
+    assert answer.status_code == 202
+    content = answer.json()
+    assert (content["extends"], content["name"], content["reused"]) == (sweep_id, "wider", 24)
+    assert answer.headers["location"] == content["links"]["self"] != f"/v1/sweeps/{sweep_id}"
+    assert service.wait_until_ended(content["id"])["counts"] == {"done": 36}
+    old = service.load_dataset(sweep_id)
+    new = service.load_dataset(content["id"]).sel(gamma=old.gamma)
+    xr.testing.assert_equal(new.drop_attrs(), old.drop_attrs())  # including the seconds, which are copied
+    assert (snapshot_files(service.folder.dataset_path(sweep_id)), service.sweep(sweep_id)) == before
+    again = service.post(f"/v1/sweeps/{sweep_id}/extend", content="axes: {gamma: 0.9}", headers=YAML)
+    assert (again.status_code, again.json()["id"]) == (200, content["id"])
+
+
+def test_empty_extension_returns_the_sweep_itself(service, sweep_id):
+    for change in ({}, {"seeds": {"init": 1}}, {"axes": {"d": 5}}):
+        answer = service.post(f"/v1/sweeps/{sweep_id}/extend", json=change)
+        assert (answer.status_code, answer.json()["id"]) == (200, sweep_id)
+
+
+def test_extension_with_key_is_executed_once(held):
+    sweep_id, key = held.submit(distinct_spec(430)), {"Idempotency-Key": "wider"}
+    one = held.post(f"/v1/sweeps/{sweep_id}/extend", json={"seeds": 3}, headers=key)
+    again = held.post(f"/v1/sweeps/{sweep_id}/extend", json={"seeds": 3}, headers=key)
+    assert (one.status_code, again.status_code) == (202, 202)
+    assert one.json()["id"] == again.json()["id"]
+    other = held.submit(distinct_spec(431))
+    assert_problem(held.post(f"/v1/sweeps/{other}/extend", json={"seeds": 3}, headers=key), 409)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ([], "change"), (None, "change"), ({"time": {"max": 3}}, None), ({"points": []}, "points"),
+        ({"axes": {"gamma": "odd"}}, None), ({"axes": 3}, "axes"), ({"seeds": "odd"}, "seeds.init"),
+        ({"seeds": {"<odd>": 3}}, "seeds (key)"), ({"axes": {"<odd>": 3}}, None), ({"name": 3}, "name"),
+    ],
+)  # fmt: skip
+def test_invalid_changes_are_rejected(service, sweep_id, change, field):
+    answer = service.post(f"/v1/sweeps/{sweep_id}/extend", content=json.dumps(change), headers=JSON)
+    assert_problem(answer, 422, field=field, without=["odd"])

@@ -418,6 +418,17 @@ for _tag, _rule in _NUMBERS.items():
 
 def _parse_text(text: str | bytes) -> Any:
     """Parse JSON, or else YAML. Constants such as NaN are rejected later, where values are read."""
+    content = _parse_json_or_yaml(text)
+    try:
+        json.dumps(content, ensure_ascii=False, default=str, skipkeys=True).encode()
+    except UnicodeEncodeError:  # "\ud800" is JSON, but no text that can be stored
+        raise InvalidInput("spec", None, "contains text that is not valid Unicode") from None
+    except RecursionError:
+        raise InvalidInput("spec", None, "is nested too deeply") from None
+    return content
+
+
+def _parse_json_or_yaml(text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")

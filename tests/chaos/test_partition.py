@@ -28,7 +28,7 @@ SPEC = {
     "fixed": {"k": 2, "noise": 1e-3},
     "init": {"kind": "informed"},
     "seeds": {"init": 2, "repeat": 4},
-    "time": {"max": 120.0, "samples": 5},
+    "time": {"max": 400.0, "samples": 5},
     "observables": ["risk"],
 }
 WARM = {**SPEC, "name": "first", "seeds": {"init": [9], "repeat": 1}, "time": {"max": 1.0, "samples": 2}}

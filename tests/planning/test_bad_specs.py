@@ -293,3 +293,12 @@ def test_long_name_gives_a_short_error(change):
     with pytest.raises(InvalidInput) as info:
         make_grid(**change)
     assert len(str(info.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text", ['{"axes": {"\\ud800d": 5}}', '{"init": {"kind": "\\udfff"}}', '{"\\ud800": 1}']
+)
+def test_text_that_is_not_unicode_is_rejected(text):
+    """JSON can escape half of a surrogate pair, which no file could hold."""
+    with pytest.raises(InvalidInput, match="not valid Unicode"):
+        SweepSpec.read(text)

@@ -38,7 +38,7 @@ def find_auto_regimes(dataset: xr.Dataset) -> xr.DataArray:
     )
 
     def choose(row: int) -> str:
-        values = {name: column[row].item() for name, column in columns.items()}
+        values = {name: np.asarray(column[row]).item() for name, column in columns.items()}  # texts are str
         init_numbers = {name.removeprefix(INIT_PREFIX): values.pop(name) for name in init_names}
         point = Point.parse({**values, "init": {**init, **init_numbers}})
         return choose_regime(point, point.start(seed)).regime

@@ -9,6 +9,7 @@ from sweep_service.dynamics.auto import choose_regime
 from sweep_service.model.parameters import parameter_names
 from sweep_service.model.point import Point
 from tests.analysis.synthetic import make_dataset
+from tests.stored import compute_dataset
 
 # On both sides of every threshold: δt = 0.1, p = 64, γ/p = 0.02, d - k = 50, noise or none.
 AXES = {
@@ -42,6 +43,13 @@ def test_init_numbers_may_be_axes():
     result = find_auto_regimes(dataset)
     assert result.sel(p=4).values.ravel().tolist() == ["classical", "classical"]
     assert result.sel(p=100).values.ravel().tolist() == ["mean_field", "mean_field"]
+
+
+def test_points_may_have_texts(tmp_path):
+    points = [{"d": 10, "p": 4, "gamma": 0.01, "activation": name} for name in ("erf", "relu")]
+    spec = {"points": points, "fixed": {"k": 2}, "time": {"max": 0.1, "samples": 2}}
+    with compute_dataset(tmp_path, spec) as dataset:
+        assert find_auto_regimes(dataset).values.tolist() == ["classical", "classical"]
 
 
 def test_many_points_need_few_evaluations(monkeypatch):

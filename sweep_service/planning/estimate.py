@@ -83,7 +83,7 @@ def estimate(
     warnings: Counter[str] = Counter()
     last, samples = float(grid.times[-1]), len(grid.times)
     for index, point in enumerate(grid.points):
-        cost, point_warnings = 0.0, set(collect_point_warnings(point))
+        cost, point_warnings = 0.0, list(collect_point_warnings(point))
         chains = int(counts["sgd"][index, 0]) if "sgd" in counts else 0
         if chains:
             chain_steps = last / point.delta_t
@@ -91,15 +91,15 @@ def estimate(
             seconds = SgdCost(point, chain_steps, samples, calibration).bundled_seconds(chains)
             cost += seconds * chains
             if seconds > LONG_RUN_SECONDS:
-                point_warnings.add(f"an SGD run takes {seconds / 3600.0:.3g} hours: consider mean_field")
+                point_warnings.append(f"an SGD run takes {seconds / 3600.0:.3g} hours: consider mean_field")
         for column, regime in enumerate(grid.regimes):
             seconds = ode_seconds(point, regime, last, samples, calibration, grid.options.qmc_points)
             cost += seconds * int(counts["ode"][index, column])
-            point_warnings.update(collect_regime_warnings(point, regime) if regime != "auto" else ())
+            point_warnings += collect_regime_warnings(point, regime) if regime != "auto" else ()
             if seconds > LONG_RUN_SECONDS:
                 hours = seconds / 3600.0
-                point_warnings.add(f"{regime} at p = {point.p} takes {hours:.3g} hours: use mean_field")
-        warnings.update(point_warnings)
+                point_warnings.append(f"{regime} at p = {point.p} takes {hours:.3g} hours: use mean_field")
+        warnings.update(dict.fromkeys(point_warnings, 1))  # each once, in the order of the points
         total += cost
         dearest = max(dearest, (cost, index))
     return Estimate(

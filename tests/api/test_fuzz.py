@@ -90,9 +90,8 @@ def fuzz(document, operation, stored, **settings):
     def made_up(case, real):
         wanted = CHECKS
         if "id" in (case.path_parameters or {}) and method != "DELETE" and real:
-            if not SWEEP_ID_PATTERN.fullmatch(
-                str(case.path_parameters["id"])
-            ):  # a malformed id may be the only error
+            # A malformed id, which is replaced, may have been the only error.
+            if not SWEEP_ID_PATTERN.fullmatch(str(case.path_parameters["id"])):
                 wanted = [check for check in CHECKS if check is not checks.negative_data_rejection]
             case.path_parameters["id"] = stored
         case.call_and_validate(checks=wanted)

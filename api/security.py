@@ -151,6 +151,7 @@ class SecurityMiddleware:
         began, status = clock.perf_counter(), 0
 
         async def send_with_headers(message: Message) -> None:
+            """Add the request id, and note the status for the log."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

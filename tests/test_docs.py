@@ -18,6 +18,7 @@ from sweep_service.figures import FIGURES
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
+from sweep_service.model.parameters import PARAMETERS
 from sweep_service.simulators.selection import SIMULATORS
 from tests.service import start_service
 
@@ -30,7 +31,10 @@ EXAMPLE_URL = "http://127.0.0.1:8000"  # the service in all examples
 @pytest.fixture
 def registries():
     """Restore the registries, because examples add entries that other tests must not see."""
-    saved = [(registry, dict(registry)) for registry in (ACTIVATIONS, REGIMES, INITS, OBSERVABLES, VALUES)]
+    saved = [
+        (registry, dict(registry))
+        for registry in (ACTIVATIONS, REGIMES, INITS, OBSERVABLES, PARAMETERS, VALUES)
+    ]
     yield
     for registry, entries in saved:
         registry.clear()

@@ -1,4 +1,4 @@
-"""`sweep list`, `show`, `estimate`, `export`, `plot`, `rerun`, `presets`: commands that only read."""
+"""`sweep list`, `show`, `estimate`, `export`, `plot`, `rerun`, `presets`: commands that change no sweep."""
 
 from __future__ import annotations
 

@@ -706,7 +706,7 @@ def _body(spec: Spec, headers: Mapping[str, str] | None = None) -> dict[str, Any
 
 
 def _to_plain(value: Any) -> Any:
-    """Convert numbers and arrays of NumPy for JSON."""
+    """Convert NumPy values for `json.dumps`, and refuse everything else."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise InvalidInput("spec", value, "must contain only numbers, texts, lists and mappings, as JSON does")

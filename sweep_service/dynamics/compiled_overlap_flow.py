@@ -18,6 +18,7 @@ from sweep_service.dynamics.overlap_flow import (
     drift,
     label_noise,
     pack,
+    sampling,
     unpack,
 )
 from sweep_service.model.closed_forms import ClosedForm, slope_pair
@@ -125,6 +126,11 @@ class SmallFlow(OverlapFlow):
         return out
 
     @property
-    def jacobian(self) -> Callable[[Array], Array]:
-        """Jacobian of the compiled part; the rest is of order γ/p and implicit steps converge without it."""
+    def jacobian(self) -> Callable[[Array], Array] | None:
+        """Jacobian of the compiled part: sampling is of order γ/p, and implicit steps converge without it.
+
+        Other terms may be stiff, so with them an integrator takes differences of the whole right-hand side.
+        """
+        if any(term is not sampling for term in self.other_terms):
+            return None
         return lambda y: closed_jacobian(self.code, y, self.p, self.k, self.system.P, self.noise, *self.work)

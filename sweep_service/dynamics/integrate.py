@@ -215,7 +215,7 @@ def _collect_states(
 
 
 def _concatenate_seeds(runs: list[xr.Dataset], start_seeds: tuple[int, ...]) -> xr.Dataset:
-    """Concatenate datasets along `seed`; attributes that differ become lists in the order of seeds."""
+    """Concatenate datasets along `seed`; attributes of single seeds, or that differ, become lists."""
     joined = xr.concat(
         runs,
         xr.Variable("seed", list(start_seeds)),

@@ -38,7 +38,9 @@ class System:
     variance: Variance | None = None
     variance_method: str = "none"
     finite_d: int | None = None  # d if the factor ‖x‖² is kept, None if it is replaced by 1
-    others: Mapping[str, Scalar] = field(default_factory=dict)  # parameters that were added later
+    others: Mapping[str, Scalar] = field(
+        default_factory=dict
+    )  # values of the parameters outside FIRST_PARAMETERS
 
 
 class Moments:

@@ -6,7 +6,7 @@ An overlap regime is a sum of terms; a mean-field regime states how neurons inte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -105,11 +105,19 @@ class Regime:
         return flow
 
 
-def overlap_regime(*terms: Term) -> Callable[[Setup], OverlapFlow | WeightFlow]:
-    """Builder of flows of the full state (M, Q) that sum these terms."""
+def overlap_regime(
+    *always: Term, optional: Mapping[str, Term] | None = None
+) -> Callable[[Setup], OverlapFlow | WeightFlow]:
+    """Builder of flows of the full state (M, Q) that sum these terms.
+
+    `optional` terms belong to a parameter, and are left out where it is at its default: results that were
+    stored before the parameter existed stay the same to the bit.
+    """
 
     def build(setup: Setup) -> OverlapFlow | WeightFlow:
         point, options, start = setup.point, setup.options, setup.start.overlaps
+        extra = tuple(term for name, term in (optional or {}).items() if name in point.non_default)
+        terms = (*always, *extra)
         average, method = (
             choose_variance(point.activation, point.teacher_activation, point.p, point.k, options.qmc_points)
             if sampling in terms
@@ -247,6 +255,7 @@ def _warn_fast_gradient_flow(point: Point) -> str:
     return f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD" if ratio > 0.14 else ""
 
 
+# Append only: datasets store the regime that `auto` chose by its position here.
 REGIMES = {
     regime.name: regime
     for regime in (

@@ -44,7 +44,10 @@ def choose_variance(
 
 @kernel(fastmath=ELEMENTWISE)
 def _tilt(omega, i, j, u, v, g):
-    """C = Ω - u Ω_i - v Ω_j is the covariance under the tilted measure; g = (1 + C_ββ)^-½."""
+    """Fill u, v and g, and return the determinant of 1 + Ω_ij.
+
+    C = Ω - u Ω_i - v Ω_j is the covariance under the tilted measure; g = (1 + C_ββ)^-½.
+    """
     a, b, x = 1.0 + omega[i, i], 1.0 + omega[j, j], omega[i, j]
     det = a * b - x * x
     for m in range(omega.shape[0]):
@@ -56,7 +59,7 @@ def _tilt(omega, i, j, u, v, g):
 
 @kernel(fastmath=REDUCTION)
 def _sum_row(c, g, omega, oi, oj, u, v, m):
-    """Σ_{l<m} c_l asin(C_ml g_m g_l)."""
+    """Row m of the double sum, Σ_{l<m} c_l asin(C_ml g_m g_l); oi and oj are the rows Ω_i and Ω_j."""
     total = 0.0
     for l in range(m):
         total += c[l] * asin_unit((omega[m, l] - u[m] * oi[l] - v[m] * oj[l]) * g[m] * g[l])

@@ -25,6 +25,7 @@ class Xi:
 
     @classmethod
     def rule(cls, D: int | None, order: int) -> Xi:
+        """Gauss-Jacobi rule with `order` nodes; infinite, 0 and 1 dimensions need only one or two nodes."""
         if D is None:
             return cls(None, np.zeros(1), np.ones(1))
         if D == 0:  # no orthogonal space; ξ is multiplied by q = 0

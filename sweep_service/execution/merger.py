@@ -146,7 +146,7 @@ class Merger:
         return rows, targets
 
     def _save_failures(self, sweep_id: str, part: Part) -> None:
-        """Write a record for each failed run: error, trace, copies, and a command that computes it alone."""
+        """Write a record per failed run: error, trace, numbers of its copies, a command that reruns it."""
         for failure in part.failures:
             name = run_name(failure.kind, failure.number)
             _, runs = self.copies(sweep_id)[failure.kind].expand(np.array([failure.number]))

@@ -17,7 +17,7 @@ from sweep_service.store.ledger import Ledger, SweepRecord
 def describe_sweep(
     folder: DataFolder, ledger: Ledger, sweep: SweepRecord, max_failures: int | None = None
 ) -> dict[str, Any]:
-    """Summarise a sweep, with the path of its dataset and its failures (at most `max_failures`)."""
+    """`summarise_sweep`, and the path of its dataset and its failures (at most `max_failures`)."""
     failures = list(islice(read_failures(folder, sweep.id), max_failures))
     summary = summarise_sweep(sweep, ledger.totals(sweep.id))
     return {**summary, "path": folder.address(sweep.id), "failures": failures}

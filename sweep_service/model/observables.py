@@ -53,6 +53,8 @@ class States:
 
 @dataclass(frozen=True)
 class Observable:
+    """A function of the state at each sample. Norms are squared lengths: |w_i|²/d = Q_ii."""
+
     name: str
     about: str  # the long name in datasets
     function: Callable[[States], Array]

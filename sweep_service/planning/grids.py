@@ -304,7 +304,8 @@ def _check_support(grid: Grid) -> None:
     for description, entries in candidates.items():
         if not any(set(non_default) <= set(entry.supports) for entry in entries):
             name = next(name for name in non_default if not all(name in entry.supports for entry in entries))
-            raise InvalidInput(f"{non_default[name]}.{name}", "given", f"is not supported by {description}")
+            value = grid.axes.get(name) or grid.fixed[name]
+            raise InvalidInput(f"{non_default[name]}.{name}", value, f"is not supported by {description}")
 
 
 def _has_few_overlaps(columns: Columns, fixed: Mapping[str, Scalar]) -> bool:

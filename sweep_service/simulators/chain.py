@@ -33,7 +33,9 @@ class Chain:
     activation: Activation
     teacher_activation: Activation
     key: AnyArray  # three words, see streams.chain_key
-    others: Mapping[str, Scalar] = field(default_factory=dict)  # parameters that were added later
+    others: Mapping[str, Scalar] = field(
+        default_factory=dict
+    )  # values of the parameters outside FIRST_PARAMETERS
 
     @property
     def rows(self) -> int:

@@ -226,5 +226,5 @@ def choose_simulator(point: Point, engine: str = "auto") -> SimulatorChoice:
     for entry in candidates:  # those that suit the point do not support one of its parameters
         if not entry.refuse(case):
             return SimulatorChoice(entry, f"supports {', '.join(point.non_default)}", case)
-    point.require_support(FIRST_PARAMETERS, "a simulator that fits the other parameters")
+    point.require_support(FIRST_PARAMETERS, "any simulator of such a point")
     raise AssertionError("S2 suits every point")

@@ -198,6 +198,7 @@ class DataFolder:
             return Calibration()
 
     def put_calibration(self, calibration: Calibration) -> None:
+        """Replace the calibration, which is kept in the state folder because it is of this machine."""
         self.state.mkdir(parents=True, exist_ok=True)
         partial = self.state / f"{CALIBRATION}.partial"
         partial.write_text(json.dumps(dict(calibration.factors)), "utf-8")

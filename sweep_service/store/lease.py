@@ -56,7 +56,10 @@ class Lease:
     is_lost: bool = False
 
     def acquire(self, sleep: Callable[[float], None] = clock.sleep) -> None:
-        """Take the lease at once if it is free, or after its holder has shown no sign of life in time."""
+        """Take the lease if it is free, or if its holder shows no sign of life for `times.duration`.
+
+        Raises InUse as soon as the holder renews it, or if another process was faster.
+        """
         seen_tag, since = "", clock.monotonic()
         while not self._create():
             try:
@@ -144,6 +147,7 @@ class Lease:
 
 
 def _parse(content: bytes) -> dict[str, Any]:
+    """Holder, process and service URL of a lease; placeholders if the content is damaged."""
     unknown = {"holder": "", "process": "an unknown process", "about": ""}
     try:
         values = json.loads(content)

@@ -265,6 +265,7 @@ class Ledger:
             return [_to_record(row) for row in connection.execute(query).mappings()]
 
     def set_state(self, sweep_id: str, state: State, reason: str = "") -> None:
+        """Set the state, append an event in the same transaction, and log it."""
         with self._transaction(sweep_id) as connection:
             connection.execute(
                 _sweeps.update()

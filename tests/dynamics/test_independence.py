@@ -6,6 +6,7 @@ import pytest
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.model.parameters import PARAMETERS
 
 # One start for every d. Rates, noises and dimensions are such that no term that they enter is small.
 POINT = {"d": 20, "p": 4, "k": 2, "gamma": 0.5, "noise": 0.1, "activation": "erf"}
@@ -24,6 +25,10 @@ def risk(regime, options, **change):
     keep = {"observables": ["risk"], "overlaps": False}
     result = integrate(point, times=[0.0, 0.5, 2.0], regime=regime, regime_options=options, **keep)
     return result.risk.values
+
+
+def test_every_parameter_is_changed():
+    assert set(OTHER) == set(PARAMETERS)
 
 
 @pytest.mark.parametrize("finite_d", [False, True], ids=["as it is", "finite d"])

@@ -1,16 +1,19 @@
 """The contract of `integrate`: names, labels, seeds, times, options, and all combinations of entries."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sweep_service import integrate
-from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.dynamics.overlap_flow import drift
+from sweep_service.dynamics.regimes import REGIMES, overlap_regime
 from sweep_service.errors import Stopped
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.observables import select_observables
 from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS, Parameter
 from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import make_pairs
@@ -233,7 +236,7 @@ def test_stopped_ends_the_call(regime):
 def test_finite_d_factor_changes_noise_and_sampling_terms(regime):
     off, on = (run(regime, [10.0], noise=0.1, options={"finite_d_factor": x}) for x in (False, True))
     change = abs(on.risk.item() / off.risk.item() - 1)
-    if regime == "classical":
+    if "noise" in REGIMES[regime].independent_of:
         assert change < 1e-8  # the tolerance of two differently compiled right-hand sides
     else:
         assert change > 1e-3
@@ -296,3 +299,40 @@ def test_results_can_be_stored(tmp_path):
     assert result.attrs["warnings"]
     result.to_netcdf(tmp_path / "run.nc", engine="scipy")
     assert result.attrs["sampling_term"] == "none"
+
+
+def test_order_of_regimes_is_stored():
+    """Datasets hold the regime that auto chose as a position, so new regimes go to the end."""
+    assert list(REGIMES)[:7] == [
+        "high_dimensional", "classical", "classical_noise", "mean_field", "mean_field_high_dimensional",
+        "mean_field_projected", "mean_field_pde",
+    ]  # fmt: skip
+
+
+def damp(system, now):
+    """Add a stiff linear term."""
+    return -1e3 * now.M, -2e3 * now.Q
+
+
+def test_stiff_added_term_is_integrated(monkeypatch):
+    monkeypatch.setitem(
+        REGIMES, "classical", replace(REGIMES["classical"], build=overlap_regime(drift, damp))
+    )
+    result = run("classical", [1.0, 20.0])
+    assert result.attrs["status"] == "done"
+    assert np.abs(result.overlap_student).max() < 1e-3  # balanced by a drift of order one
+
+
+def test_optional_term_is_left_out_at_its_default(monkeypatch):
+    """A parameter at its default must not move wide students to another flow, which has other last bits."""
+    wide = {"d": 5, "p": 40, "k": 2, "gamma": 0.1}
+    before = integrate(wide, regime="classical", times=[0.0, 5.0])
+    parameter = Parameter("damping", "number", "c", "", "damping", "damping", default=0.0, least=0.0)
+    build = overlap_regime(drift, optional={"damping": damp})
+    supports = (*FIRST_PARAMETERS, "damping")
+    monkeypatch.setitem(PARAMETERS, "damping", parameter)
+    monkeypatch.setitem(REGIMES, "classical", replace(REGIMES["classical"], build=build, supports=supports))
+    after = integrate(wide, regime="classical", times=[0.0, 5.0])
+    np.testing.assert_array_equal(after.risk, before.risk)
+    damped = integrate({**wide, "damping": 1.0}, regime="classical", times=[0.0, 5.0])
+    assert not np.array_equal(damped.risk, before.risk)

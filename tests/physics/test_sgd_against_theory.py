@@ -154,8 +154,13 @@ def compare(case):
         assert (excess <= 0.0) == (regime in case.holds), regime
 
 
+# Regimes that describe no simulator, each with its reason.
+WITHOUT_SIMULATOR: dict[str, str] = {}
+
+
 def test_every_regime_is_compared_with_sgd():
-    assert {regime for case in CASES.values() for regime in case.holds} == set(REGIMES)
+    compared = {regime for case in CASES.values() for regime in case.holds}
+    assert compared == set(REGIMES) - set(WITHOUT_SIMULATOR)
 
 
 def discrepancies(d, repeats):

@@ -254,7 +254,10 @@ def format_title(at: dict[str, Any]) -> str:
 
 
 def is_log(name: str, values: Any) -> bool:
-    """Whether an axis of these values should be logarithmic. All must be positive."""
+    """Whether to draw a quantity on a logarithmic axis.
+
+    It usually is, its finite values are positive, and they span at least a factor `MIN_LOG_RANGE`.
+    """
     numbers, label = finite_values(values), find_label(name)
     quantity = name.removeprefix("sgd_").removeprefix("ode_")
     usually_log = quantity in LOGARITHMIC_QUANTITIES if label is None else label.logarithmic

@@ -53,9 +53,8 @@ ENV OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 SWEEP_HOST=0.0.
 USER 10001:10001
 WORKDIR /tmp
 # Compile the kernels of all simulators and regimes for this type of processor; others compile them again.
-RUN python3 -c "import matplotlib.font_manager, sweep_service as ss; from sweep_service.doctor.calibration import ODE, SGD; \
-    [ss.simulate(point, times=[0, 0.1], seed=list(range(n))) for point, _, most in SGD for n in (1, most)]; \
-    [ss.integrate(point, times=[0, 0.1], regime=regime) for point, regime in ODE]"
+RUN python3 -c "import matplotlib.font_manager; \
+    from sweep_service.doctor.calibration import compile_kernels; compile_kernels()"
 EXPOSE 8000
 HEALTHCHECK --interval=15s --timeout=10s --start-period=90s \
     CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=8)"]

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,12 @@ def test_every_pattern_of_slow_tests_matches_a_test(request):
 def test_script_lines_are_short(script):
     lines = script.read_text("utf-8").splitlines()
     assert [at for at, line in enumerate(lines, 1) if len(line) > SCRIPT_LINE_LENGTH] == []
+
+
+def test_dockerfile_imports_what_exists():
+    """A rename of a name that only the build of an image imports would show in no other test."""
+    text = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", "")
+    names = re.findall(r"from (sweep_service[\w.]*) import (\w+)", text)
+    assert names
+    for module, name in names:
+        assert hasattr(import_module(module), name), (module, name)

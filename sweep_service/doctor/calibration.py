@@ -50,6 +50,15 @@ ODE_CASES: Sequence[tuple[dict[str, Any], str]] = (
 )
 
 
+def compile_kernels() -> None:
+    """Compile the kernels of every simulator and kind of flow into the cache, for the build of an image."""
+    for point, _, chains in SGD_CASES:
+        for count in (1, chains):
+            simulate(point, times=[0.0, 0.1], seed=list(range(count)))
+    for point, regime in ODE_CASES:
+        integrate(point, times=[0.0, 0.1], regime=regime)
+
+
 def measure(
     folder: DataFolder,
     sgd_cases: Sequence[tuple[dict[str, Any], int, int]] = SGD_CASES,

@@ -1,4 +1,4 @@
-"""The form and the text of a spec are one: nothing is lost between them, whoever is quicker."""
+"""The form and the text of a spec stay equal: no edit of either is lost, however fast they follow."""
 
 import ast
 import json
@@ -58,7 +58,7 @@ def test_the_form_says_what_a_spec_says(page, change):
 
 
 def test_what_is_typed_is_not_lost_by_leaving(page):
-    """Read is it a moment later; whoever goes on before finds it there nevertheless."""
+    """The form reads an edit of the text a moment later; an edit of the form before that keeps both."""
     page.goto("/compose")
     priced(page)
     spec = json.dumps({**TINY_SPEC, "name": "typed"})

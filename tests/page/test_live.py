@@ -66,7 +66,7 @@ def test_a_restart_in_the_middle(browser, tmp_path):
         "time": {"max": 300.0, "samples": 6}, "seeds": 4,
     }  # fmt: skip
     try:
-        # While nobody answers, the browser says that on its console.
+        # While the service does not answer, the browser reports that on its console.
         with window(browser, service.url, errors=["ERR_CONNECTION_REFUSED", "net::ERR"]) as page:
             page.goto("/")
             sweep = page.evaluate(

@@ -159,7 +159,9 @@ def _measure_fairness(quick: bool) -> Row:
         totals = conductor.ledger.totals(done)
         conductor.remove(done)
         heavy, _ = conductor.submit(SweepSpec.parse(_make_equal_spec(large, steps)))
-        bundle = conductor.ledger.pending_bundles(heavy.id, 1)[0].cost * totals["seconds"] / totals["cost_done"]
+        bundle = (
+            conductor.ledger.pending_bundles(heavy.id, 1)[0].cost * totals["seconds"] / totals["cost_done"]
+        )
         for _ in range(20):
             conductor.tick()
         beside = time_sweep(conductor, small, together=True)

@@ -104,7 +104,7 @@ function getRequestParameters(selection, colourAxis) {
   return parameters;
 }
 
-/** Return evenly chosen values, of so many that their colours can be told apart. */
+/** Return evenly chosen values, few enough to tell their colours apart. */
 function sampleValues(values) {
   if (values.length <= MAX_COLOURED_VALUES) return values;
   const last = values.length - 1;

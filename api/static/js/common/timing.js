@@ -1,7 +1,7 @@
 // Calls that are delayed or repeated.
 import { notify } from "./notifications.js";
 
-/** Return a function that calls `action` once calls have stopped for so many milliseconds. */
+/** Return a function that calls `action` once calls have stopped for `milliseconds`. */
 export function debounce(action, milliseconds) {
   let timer;
   return (...args) => {

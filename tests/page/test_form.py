@@ -58,7 +58,7 @@ def test_the_form_says_what_a_spec_says(page, change):
 
 
 def test_what_is_typed_is_not_lost_by_leaving(page):
-    """The form reads an edit of the text a moment later; an edit of the form before that keeps both."""
+    """The form reads the text a moment after it is typed; leaving the text before that loses nothing."""
     page.goto("/compose")
     priced(page)
     spec = json.dumps({**TINY_SPEC, "name": "typed"})

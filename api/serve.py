@@ -8,7 +8,8 @@ import socket
 import sys
 import threading
 import time as clock
-from types import FrameType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -21,8 +22,11 @@ from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.api.connection_limits import LimitedHttpProtocol, max_connections
 from sweep_service.api.settings import Settings
 from sweep_service.errors import InvalidInput
+from sweep_service.execution.executors import Executor, describe_awaited
 from sweep_service.signals import stop
 from sweep_service.store.folder import DataFolder
+
+log = logging.getLogger(__name__)
 
 
 class Server(uvicorn.Server):
@@ -32,10 +36,15 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.conductor_thread = conductor_thread
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the handler of the command, which calls `request_exit`."""
+        yield
+
+    def request_exit(self) -> None:
         self.conductor_thread.request_stop()
-        logs.silence_dask()
-        super().handle_exit(sig, frame)
+        logs.silence_libraries()
+        self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         """Stop also when the conductor has failed."""
@@ -67,11 +76,21 @@ def serve(**options: Any) -> int:
     app = create_app(settings)  # before logging is configured, because importing Dask configures it too
     logs.configure_logging(settings.log)
     server = Server(uvicorn_config(app, settings), app.state.conductor_thread)
+    stop.on_request = server.request_exit
+    stop.announce = lambda: _announce_stop(server.conductor_thread.executor)
     print(f"sweep service at {settings.url}, data in {settings.data}", flush=True)
-    server.run(sockets=[listener])
-    return _exit_if_busy(
-        0 if (server.started or server.should_exit) and not server.conductor_thread.failed else 1
-    )
+    try:
+        server.run(sockets=[listener])
+    except SystemExit:  # it could not start
+        if not stop.requested:
+            raise
+    return _exit_if_busy(0 if stop.requested or not server.conductor_thread.failed else 1)
+
+
+def _announce_stop(executor: Executor) -> None:
+    awaited = describe_awaited(executor)
+    extra = {"event": "stopping", "reason": awaited}
+    log.info("stopping: waiting for %s; a second signal ends it at once", awaited, extra=extra)
 
 
 def _exit_if_busy(code: int) -> int:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import sys
-import threading
-import time as clock
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
@@ -23,7 +20,7 @@ from sweep_service.api.connection_limits import LimitedHttpProtocol, max_connect
 from sweep_service.api.settings import Settings
 from sweep_service.errors import InvalidInput
 from sweep_service.execution.executors import Executor, describe_awaited
-from sweep_service.signals import stop
+from sweep_service.signals import end_process, stop
 from sweep_service.store.folder import DataFolder
 
 log = logging.getLogger(__name__)
@@ -57,8 +54,8 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
 
-def serve(**options: Any) -> int:
-    """Run a service until it is stopped, and return the exit code.
+def serve(**options: Any) -> NoReturn:
+    """Run a service until it is stopped, and exit.
 
     Errors that the user can correct are raised before the service listens.
     """
@@ -84,7 +81,7 @@ def serve(**options: Any) -> int:
     except SystemExit:  # it could not start
         if not stop.requested:
             raise
-    return _exit_if_busy(0 if stop.requested or not server.conductor_thread.failed else 1)
+    _exit(0 if stop.requested or not server.conductor_thread.failed else 1)
 
 
 def _announce_stop(executor: Executor) -> None:
@@ -93,21 +90,14 @@ def _announce_stop(executor: Executor) -> None:
     log.info("stopping: waiting for %s; a second signal ends it at once", awaited, extra=extra)
 
 
-def _exit_if_busy(code: int) -> int:
-    """Return the exit code, or exit if threads still run after a second.
+def _exit(code: int) -> NoReturn:
+    """Exit without waiting for threads.
 
-    All results are stored by now, and the responses that these threads compute cannot be sent any more.
+    All results are stored by now, and the responses that threads still compute cannot be sent any more.
     """
-    deadline = clock.monotonic() + 1.0
-    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
-    busy = [thread for thread in others if not thread.daemon]
-    for thread in busy:
-        thread.join(max(0.0, deadline - clock.monotonic()))
-    if any(thread.is_alive() for thread in busy):
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(code)
-    return code
+    logging.shutdown()
+    sys.stdout.flush()
+    end_process(code)
 
 
 def uvicorn_config(app: FastAPI, settings: Settings, **more: Any) -> uvicorn.Config:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 INTERRUPTED = 3  # exit code of a command that can be continued
 REPEAT_INTERVAL_SECONDS = 0.2
@@ -88,7 +88,7 @@ def announce_stop(awaited: str) -> None:
         os.write(2, f"\r\x1b[Kstopping{': waiting for ' if awaited else ''}{awaited}; {AGAIN}\r\n".encode())
 
 
-def end_process(code: int) -> None:
+def end_process(code: int) -> NoReturn:
     """Kill the children of this process and end it at once; everything stored is consistent."""
     with suppress(Exception):
         _kill_children()

@@ -50,7 +50,7 @@ def serve(
     stop.announce = lambda: announce_stop("the service to start")
     from sweep_service.api.serve import serve as run_service
 
-    raise typer.Exit(run_service(**options))
+    run_service(**options)
 
 
 def submit(

@@ -269,6 +269,6 @@ def _soft_interrupt() -> Iterator[_SoftInterrupt]:
         yield interrupt
     finally:
         for number, handler in previous.items():
-            signal.signal(number, handler or signal.default_int_handler)
+            signal.signal(number, signal.default_int_handler if handler is None else handler)
         if interrupt.number == signal.SIGTERM:
             os.kill(os.getpid(), signal.SIGTERM)

@@ -26,6 +26,7 @@ MAX_SECONDS = 10.0  # documented
 MARK = "SWEEP_TEST_MARK"  # in the environment of every process, to find those that are left
 SIGNALS = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 TARGETS = {"process": os.kill, "group": os.killpg}
+OPTIONS = ("--workers", "1", "--data", "data")
 # sitecustomize.py: workers save a checkpoint each second, so that a test sees that a run has started.
 SAVE_OFTEN = """
 import sys
@@ -46,7 +47,7 @@ def until(condition, seconds=START_TIMEOUT_SECONDS):
 class Command:
     """A command and its children, in a process group of their own."""
 
-    def __init__(self, folder, *words):
+    def __init__(self, folder, *words, terminal=None):
         folder.mkdir(exist_ok=True)
         (folder / "sitecustomize.py").write_text(SAVE_OFTEN)
         self.data, self.log = folder / "data", folder / f"{words[0]}.log"
@@ -57,7 +58,8 @@ class Command:
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *map(str, words)],
-                cwd=folder, env=env, stdout=output, stderr=output, start_new_session=True,
+                cwd=folder, env=env, stdout=terminal or output, stderr=terminal or output,
+                start_new_session=True,
             )  # fmt: skip
 
     @property
@@ -257,7 +259,7 @@ def test_second_signal_ends_at_once(tmp_path, state):
 @pytest.mark.parametrize("number", SIGNALS)
 def test_command_that_computes_ends(tmp_path, state, number):
     (tmp_path / "spec.json").write_text(json.dumps(VERY_LONG_SPEC))
-    command = Command(tmp_path, "sweep_service.cli", "run", "spec.json", "--workers", "1", "--data", "data")
+    command = Command(tmp_path, "sweep_service.cli", "run", "spec.json", *OPTIONS)
     try:
         command.wait_for_run()
         if state == "stopped":
@@ -302,6 +304,51 @@ def test_workers_end_when_the_service_is_killed(tmp_path):
         assert service.end(signal.SIGKILL) < MAX_SECONDS
     finally:
         service.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [("run", "spec.json", "--workers", "1"), ("serve", "--workers", "1", "--port", "0")]
+)
+def test_terminal_says_what_the_end_waits_for(tmp_path, words):
+    """A suspended worker delays the end for some seconds; the message and the second signal do not wait."""
+    (tmp_path / "spec.json").write_text(json.dumps(VERY_LONG_SPEC))
+    master, slave = os.openpty()
+    command = Command(tmp_path, "sweep_service.cli", *words, *OPTIONS, terminal=slave)
+    os.close(slave)
+    try:
+        shown = Terminal(master)
+        if words[0] == "run":
+            command.wait_for_run()
+        else:
+            until(lambda: "joined" in shown.read())
+        command.workers()[0].suspend()
+        shown.text = ""
+        os.killpg(command.process.pid, signal.SIGINT)
+        until(lambda: "1 worker to" in shown.read(), 3.0)
+        assert "again to end at once" in shown.text or "a second signal ends it at once" in shown.text
+        assert command.process.poll() is None
+        assert command.end(signal.SIGINT, os.killpg) < 3.0
+        assert command.process.returncode == (3 if words[0] == "run" else 0)
+        assert "leaked" not in shown.read()
+        assert "Traceback" not in shown.text
+    finally:
+        command.close()
+        os.close(master)
+
+
+class Terminal:
+    """What a command has printed to a terminal."""
+
+    def __init__(self, master):
+        self.master, self.text = master, ""
+        os.set_blocking(master, False)
+
+    def read(self):
+        with suppress(OSError):  # nothing more at the moment, or its other end is closed
+            while content := os.read(self.master, 65536):
+                self.text += content.decode("utf-8", "replace")
+        return self.text
 
 
 @pytest.mark.slow

@@ -36,6 +36,20 @@ if "spawn_main" in " ".join(sys.orig_argv):
 """
 
 
+started = []  # commands of the current test
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left():
+    yield
+    close_all()
+
+
+def close_all():
+    while started:
+        started.pop().close()
+
+
 def until(condition, seconds=START_TIMEOUT_SECONDS):
     deadline = clock.monotonic() + seconds
     while not (value := condition()):
@@ -61,6 +75,7 @@ class Command:
                 cwd=folder, env=env, stdout=terminal or output, stderr=terminal or output,
                 start_new_session=True,
             )  # fmt: skip
+        started.append(self)
 
     @property
     def text(self):
@@ -108,7 +123,6 @@ class Service(Command):
         super().__init__(
             folder, "sweep_service.cli", "serve", *options, "--port", "0", "--data", folder / "data"
         )
-        self.others = []
 
     @property
     def url(self):
@@ -126,11 +140,6 @@ class Service(Command):
         self.sweep = f"{self.url}/v1/sweeps/{answer.raise_for_status().json()['id']}"
         self.wait_for_run()
         return self
-
-    def close(self):
-        super().close()
-        for other in self.others:
-            other.close()
 
 
 def starting(folder):
@@ -159,9 +168,8 @@ def silent_scheduler(folder):
     address, options = f"tcp://127.0.0.1:{free_port()}", ("--host", "127.0.0.1", "--no-dashboard")
     port = address.rpartition(":")[2]
     scheduler = Command(folder, "distributed.cli.dask_scheduler", *options, "--port", port)
-    worker = Command(folder, "distributed.cli.dask_worker", address, *options, "--nthreads", "1")
+    Command(folder, "distributed.cli.dask_worker", address, *options, "--nthreads", "1")
     service = Service(folder, "--scheduler", address)
-    service.others += [scheduler, worker]
     service.busy()
     scheduler.process.send_signal(signal.SIGSTOP)
     clock.sleep(random.uniform(0.0, 6.0))
@@ -192,14 +200,11 @@ CASES = [(number, target, state) for state in STATES for number in SIGNALS for t
 
 def check_end(service, state, number, send):
     """End a service, check how it ended, and return the seconds."""
-    try:
-        seconds = service.end(number, send)
-        assert service.process.returncode == 0, service.text
-        for word in ("Traceback", "leaked", "Error"):
-            assert word not in service.text, service.text
-        check_store(service, state)
-    finally:
-        service.close()
+    seconds = service.end(number, send)
+    assert service.process.returncode == 0, service.text
+    for word in ("Traceback", "leaked", "Error"):
+        assert word not in service.text, service.text
+    check_store(service, state)
     return seconds
 
 
@@ -234,6 +239,7 @@ def test_services_end_at_random_moments(tmp_path):
         clock.sleep(random.uniform(0.0, 1.0))
         seconds = check_end(service, state, SIGNALS[number], TARGETS[target])
         print(f"{count} {state.__name__} {number} {target}: {seconds:.2f} s", flush=True)
+        close_all()
         longest[state.__name__] = max(seconds, longest.get(state.__name__, 0.0))
     print(f"longest: {json.dumps(longest)}", flush=True)
     assert max(longest.values()) < MAX_SECONDS
@@ -243,15 +249,12 @@ def test_services_end_at_random_moments(tmp_path):
 @pytest.mark.parametrize("state", [busy, stopped_worker, worker_stopped_while_it_starts])
 def test_second_signal_ends_at_once(tmp_path, state):
     service = state(tmp_path / "service")
-    try:
-        os.killpg(service.process.pid, signal.SIGINT)
-        clock.sleep(0.1)
-        assert service.end(signal.SIGINT, os.killpg) < 3.0
-        assert service.process.returncode == 0
-        assert "leaked" not in service.text
-        assert "Traceback" not in service.text
-    finally:
-        service.close()
+    os.killpg(service.process.pid, signal.SIGINT)
+    clock.sleep(0.1)
+    assert service.end(signal.SIGINT, os.killpg) < 3.0
+    assert service.process.returncode == 0
+    assert "leaked" not in service.text
+    assert "Traceback" not in service.text
 
 
 @pytest.mark.slow
@@ -260,17 +263,14 @@ def test_second_signal_ends_at_once(tmp_path, state):
 def test_command_that_computes_ends(tmp_path, state, number):
     (tmp_path / "spec.json").write_text(json.dumps(VERY_LONG_SPEC))
     command = Command(tmp_path, "sweep_service.cli", "run", "spec.json", *OPTIONS)
-    try:
-        command.wait_for_run()
-        if state == "stopped":
-            command.workers()[0].suspend()
-        assert command.end(SIGNALS[number], os.killpg) < MAX_SECONDS
-        assert command.process.returncode == 3, command.text
-        assert "Traceback" not in command.text
-        assert not list(command.data.rglob("*.crumb"))
-        assert state == "stopped" or list(command.data.rglob("*.checkpoint"))
-    finally:
-        command.close()
+    command.wait_for_run()
+    if state == "stopped":
+        command.workers()[0].suspend()
+    assert command.end(SIGNALS[number], os.killpg) < MAX_SECONDS
+    assert command.process.returncode == 3, command.text
+    assert "Traceback" not in command.text
+    assert not list(command.data.rglob("*.crumb"))
+    assert state == "stopped" or list(command.data.rglob("*.checkpoint"))
 
 
 SCRIPT = """
@@ -286,55 +286,44 @@ def test_script_that_computes_ends(tmp_path, number, code):
     (tmp_path / "spec.json").write_text(json.dumps(VERY_LONG_SPEC))
     (tmp_path / "script.py").write_text(SCRIPT)
     script = Command(tmp_path, "script")
-    try:
-        script.wait_for_run()
-        assert script.end(SIGNALS[number], os.killpg) < MAX_SECONDS
-        assert script.process.returncode in (code, 128 - code), script.text
-        assert not list(script.data.rglob("*.crumb"))
-        assert list(script.data.rglob("*.checkpoint"))
-        assert "leaked" not in script.text
-    finally:
-        script.close()
+    script.wait_for_run()
+    assert script.end(SIGNALS[number], os.killpg) < MAX_SECONDS
+    assert script.process.returncode in (code, 128 - code), script.text
+    assert not list(script.data.rglob("*.crumb"))
+    assert list(script.data.rglob("*.checkpoint"))
+    assert "leaked" not in script.text
 
 
 @pytest.mark.slow
 def test_workers_end_when_the_service_is_killed(tmp_path):
     service = busy(tmp_path / "service")
-    try:
-        assert service.end(signal.SIGKILL) < MAX_SECONDS
-    finally:
-        service.close()
+    assert service.end(signal.SIGKILL) < MAX_SECONDS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words", [("run", "spec.json", "--workers", "1"), ("serve", "--workers", "1", "--port", "0")]
-)
+@pytest.mark.parametrize("words", [("run", "spec.json"), ("serve", "--port", "0")], ids=["run", "serve"])
 def test_terminal_says_what_the_end_waits_for(tmp_path, words):
     """A suspended worker delays the end for some seconds; the message and the second signal do not wait."""
     (tmp_path / "spec.json").write_text(json.dumps(VERY_LONG_SPEC))
     master, slave = os.openpty()
     command = Command(tmp_path, "sweep_service.cli", *words, *OPTIONS, terminal=slave)
     os.close(slave)
-    try:
-        shown = Terminal(master)
-        if words[0] == "run":
-            command.wait_for_run()
-        else:
-            until(lambda: "joined" in shown.read())
-        command.workers()[0].suspend()
-        shown.text = ""
-        os.killpg(command.process.pid, signal.SIGINT)
-        until(lambda: "1 worker to" in shown.read(), 3.0)
-        assert "again to end at once" in shown.text or "a second signal ends it at once" in shown.text
-        assert command.process.poll() is None
-        assert command.end(signal.SIGINT, os.killpg) < 3.0
-        assert command.process.returncode == (3 if words[0] == "run" else 0)
-        assert "leaked" not in shown.read()
-        assert "Traceback" not in shown.text
-    finally:
-        command.close()
-        os.close(master)
+    shown = Terminal(master)
+    if words[0] == "run":
+        command.wait_for_run()
+    else:
+        until(lambda: "joined" in shown.read())
+    command.workers()[0].suspend()
+    shown.text = ""
+    os.killpg(command.process.pid, signal.SIGINT)
+    until(lambda: "1 worker to" in shown.read(), 3.0)
+    assert "again to end at once" in shown.text or "a second signal ends it at once" in shown.text
+    assert command.process.poll() is None
+    assert command.end(signal.SIGINT, os.killpg) < 3.0
+    assert command.process.returncode == (3 if words[0] == "run" else 0)
+    assert "leaked" not in shown.read()
+    assert "Traceback" not in shown.text
+    os.close(master)
 
 
 class Terminal:
@@ -354,10 +343,7 @@ class Terminal:
 @pytest.mark.slow
 def test_log_says_what_the_end_waits_for(tmp_path):
     service = busy(tmp_path / "service")
-    try:
-        service.end(signal.SIGINT, os.killpg)
-        lines = [json.loads(line) for line in service.text.splitlines() if line.startswith("{")]
-        (stopping,) = [line for line in lines if line.get("event") == "stopping"]
-        assert stopping["reason"] == "1 worker to save unfinished runs"
-    finally:
-        service.close()
+    service.end(signal.SIGINT, os.killpg)
+    lines = [json.loads(line) for line in service.text.splitlines() if line.startswith("{")]
+    (stopping,) = [line for line in lines if line.get("event") == "stopping"]
+    assert stopping["reason"] == "1 worker to save unfinished runs"

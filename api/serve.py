@@ -19,7 +19,7 @@ from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.api.connection_limits import LimitedHttpProtocol, max_connections
 from sweep_service.api.settings import Settings
 from sweep_service.errors import InvalidInput
-from sweep_service.execution.executors import Executor, describe_awaited
+from sweep_service.execution.executors import describe_awaited
 from sweep_service.signals import end_process, stop
 from sweep_service.store.folder import DataFolder
 
@@ -74,7 +74,8 @@ def serve(**options: Any) -> NoReturn:
     logs.configure_logging(settings.log)
     server = Server(uvicorn_config(app, settings), app.state.conductor_thread)
     stop.on_request = server.request_exit
-    stop.announce = lambda: _announce_stop(server.conductor_thread.executor)
+    stop.describe_awaited = lambda: describe_awaited(server.conductor_thread.executor)
+    stop.announce = _announce_stop
     print(f"sweep service at {settings.url}, data in {settings.data}", flush=True)
     try:
         server.run(sockets=[listener])
@@ -84,8 +85,7 @@ def serve(**options: Any) -> NoReturn:
     _exit(0 if stop.requested or not server.conductor_thread.failed else 1)
 
 
-def _announce_stop(executor: Executor) -> None:
-    awaited = describe_awaited(executor)
+def _announce_stop(awaited: str) -> None:
     extra = {"event": "stopping", "reason": awaited}
     log.info("stopping: waiting for %s; a second signal ends it at once", awaited, extra=extra)
 

@@ -37,7 +37,9 @@ class StopFlag:
         self.waiting = False  # for a service, perhaps for hours, with nothing to clean up
         self.exit_code = INTERRUPTED
         self.on_request: Callable[[], None] = lambda: None  # called by the signal handler
-        self.announce: Callable[[], None] = lambda: None  # called by a thread at the first signal
+        self.describe_awaited: Callable[[], str] = lambda: ""  # what the end waits for; called by the handler
+        self.announce: Callable[[str], None] = lambda awaited: None  # called by a thread at the first signal
+        self._awaited = ""
         self._first_signal = threading.Event()
 
     def __call__(self) -> bool:
@@ -60,6 +62,8 @@ class StopFlag:
         self.requested = True
         if self.waiting:
             signal.setitimer(signal.ITIMER_REAL, REPEAT_INTERVAL_SECONDS, REPEAT_INTERVAL_SECONDS)
+        with suppress(Exception):
+            self._awaited = self.describe_awaited()  # now, before anything is stopped
         self._first_signal.set()
         if not self.computing:
             raise Interrupt
@@ -69,7 +73,7 @@ class StopFlag:
         self._first_signal.wait()
         if self.computing:
             with suppress(Exception):
-                self.announce()
+                self.announce(self._awaited)
         threading.Event().wait(END_TIMEOUT_SECONDS)
         end_process(self.exit_code)
 

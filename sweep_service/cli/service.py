@@ -47,7 +47,7 @@ def serve(
         options["scheduler"] = None  # overrides the environment
     stop.computing = True  # a signal then sets the flag, and the service shuts down by itself
     stop.exit_code = 0
-    stop.announce = lambda: announce_stop("the service to start")
+    stop.describe_awaited, stop.announce = lambda: "the service to start", announce_stop
     from sweep_service.api.serve import serve as run_service
 
     run_service(**options)

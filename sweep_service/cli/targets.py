@@ -160,8 +160,9 @@ class LocalTarget:
 
         with self.open_conductor() as conductor:
             sweep_id = conductor.resume(begin(conductor).id).id
+            stop.describe_awaited = lambda: describe_awaited(conductor.executor)
             if not self.quiet:
-                stop.announce = lambda: announce_stop(describe_awaited(conductor.executor))
+                stop.announce = announce_stop
             stop.computing = True
             with Bar(self.quiet) as bar:
                 sweep = complete(conductor, sweep_id, bar)

@@ -159,8 +159,12 @@ def busy(folder):
 def store_gone(folder):
     service = busy(folder)
     service.data.rename(folder / "away")
-    until(lambda: httpx.get(service.sweep, timeout=60.0).json()["reason"])
+    until(lambda: is_waiting(httpx.get(service.sweep, timeout=60.0)))
     return service
+
+
+def is_waiting(response):
+    return response.is_error or bool(response.json()["reason"])
 
 
 def silent_scheduler(folder):

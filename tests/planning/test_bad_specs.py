@@ -158,8 +158,8 @@ BAD = [
     bad("init", "must be", init="gaussian"),
     # designs
     *(
-        bad(second, f"cannot be combined with {first}", **{**KAPPA, first: one, second: other})
-        for (first, one), (second, other) in [
+        bad(second, f"cannot be combined with {first}", **{**KAPPA, first: first_value, second: second_value})
+        for (first, first_value), (second, second_value) in [
             (("zip", [["d"]]), ("scaling", SCALING["scaling"])),
             (("scaling", SCALING["scaling"]), ("triangle", TRIANGLE["triangle"])),
             (("triangle", TRIANGLE["triangle"]), ("points", POINTS)),

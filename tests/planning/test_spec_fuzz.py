@@ -114,15 +114,15 @@ def check_valid_or_rejected(value):
     """Check that a value gives a grid that can be stored and read again, or `InvalidInput`."""
     try:
         spec = SweepSpec.parse(value)
-        found = Grid.of(spec)
+        grid = Grid.of(spec)
     except InvalidInput:
         return
-    assert 1 <= len(found) <= 10**6
-    assert all(point.gamma > 0 and point.d >= 1 and point.p >= 1 and point.k >= 1 for point in found.points)
-    assert np.all(np.isfinite(found.times))
-    assert np.all(np.diff(found.times) > 0)
-    assert SweepPlan(found).schema.bytes > 0
-    assert Grid.of(SweepSpec.read(spec.model_dump_json())).key == found.key
+    assert 1 <= len(grid) <= 10**6
+    assert all(point.gamma > 0 and point.d >= 1 and point.p >= 1 and point.k >= 1 for point in grid.points)
+    assert np.all(np.isfinite(grid.times))
+    assert np.all(np.diff(grid.times) > 0)
+    assert SweepPlan(grid).schema.bytes > 0
+    assert Grid.of(SweepSpec.read(spec.model_dump_json())).key == grid.key
 
 
 @settings(max_examples=300, derandomize=True, deadline=None)

@@ -163,9 +163,9 @@ def test_non_mappings_are_rejected(body):
         "~",
     ],
 )
-@pytest.mark.parametrize("place", ["gamma: 0.1", "max: 1.0", "fixed: {k: 2}"])
-def test_non_numeric_yaml_values_are_rejected(place, tagged):
-    text = YAML.replace(place, f"{place.split(':')[0]}: {tagged}")
+@pytest.mark.parametrize("entry", ["gamma: 0.1", "max: 1.0", "fixed: {k: 2}"])
+def test_non_numeric_yaml_values_are_rejected(entry, tagged):
+    text = YAML.replace(entry, f"{entry.split(':')[0]}: {tagged}")
     with pytest.raises(InvalidInput):
         Grid.of(SweepSpec.read(text))
 

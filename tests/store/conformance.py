@@ -288,10 +288,10 @@ class StoreConformance:
         killer = self.start(KILLS, objects, rounds, size, 1)
         out, _ = killer.communicate(timeout=100)
         assert killer.returncode == 0
-        found = json.loads(out)
-        assert found["torn"] == found["lost"] == 0
-        assert found["versions"] >= rounds
-        assert found["listed"] == ["kept"]
+        report = json.loads(out)
+        assert report["torn"] == report["lost"] == 0
+        assert report["versions"] >= rounds
+        assert report["listed"] == ["kept"]
 
 
 class StoreMachine(RuleBasedStateMachine):

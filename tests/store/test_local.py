@@ -152,8 +152,8 @@ def test_content_is_synced_before_its_name(tmp_path, monkeypatch, call):
 
 def test_new_folder_is_synced(tmp_path, monkeypatch):
     objects, synced = LocalObjects(tmp_path), []
-    for place in (files, module):
-        monkeypatch.setattr(place, "sync", synced.append)
+    for target in (files, module):
+        monkeypatch.setattr(target, "sync", synced.append)
     objects.put("new/deep/a", b"")
     assert {Path(path) for path in synced} >= {tmp_path, tmp_path / "new", tmp_path / "new" / "deep"}
 
@@ -187,8 +187,8 @@ def test_listing_a_folder_scans_no_other(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["folder", "folder/deep", "folder/a/below", "folder/a/far/below"])
 def test_name_cannot_be_both_object_and_folder(tmp_path, name):
     objects = LocalObjects(tmp_path)
-    for there in ("folder/a", "folder/deep/b"):
-        objects.put(there, there.encode())
+    for existing in ("folder/a", "folder/deep/b"):
+        objects.put(existing, existing.encode())
     before = sorted(tmp_path.rglob("*"))
     for call in (objects.put, objects.create):
         with pytest.raises(InvalidInput, match="is a folder, or lies below an object") as info:

@@ -92,17 +92,17 @@ def test_clear_removes_only_its_folder(url):
 
 
 @pytest.mark.parametrize(
-    ("data", "place"),
+    ("data", "location"),
     [
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
         ("s3://my.bucket-1/a/b_c/", "s3://my.bucket-1/a/b_c"),
     ],
 )
-def test_s3_url_has_bucket_and_prefix(data, place):
-    assert parse_location(data) == place
+def test_s3_url_has_bucket_and_prefix(data, location):
+    assert parse_location(data) == location
     assert not str(DataFolder(data).state).startswith("s3")
-    assert DataFolder(data).state == DataFolder(place).state != DataFolder(f"{place}/other").state
+    assert DataFolder(data).state == DataFolder(location).state != DataFolder(f"{location}/other").state
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_invalid_data_locations_are_rejected(data):
 # ---- sweeps
 
 
-def computed(place, state, spec=SPEC):
-    folder = DataFolder(place, state)
+def computed(location, state, spec=SPEC):
+    folder = DataFolder(location, state)
     with Conductor(folder, SerialExecutor()) as conductor:
         sweep = conductor.run(conductor.submit(spec)[0].id)
     assert sweep.state is State.COMPLETED
@@ -130,11 +130,11 @@ def computed(place, state, spec=SPEC):
 
 
 def test_sweep_in_a_bucket_equals_the_one_in_a_folder(url, tmp_path):
-    there, sweep = computed(url, tmp_path / "state")
-    here, twin = computed(tmp_path / "here", None)
-    with ss.open(there.address(sweep)) as found, ss.open(here.address(twin)) as expected:
-        xr.testing.assert_equal(found.drop_vars(TIMING), expected.drop_vars(TIMING))
-    left = {name.partition("/")[0] for name in there.objects.list()}
+    bucket_folder, sweep = computed(url, tmp_path / "state")
+    local_folder, twin = computed(tmp_path / "here", None)
+    with ss.open(bucket_folder.address(sweep)) as stored, ss.open(local_folder.address(twin)) as expected:
+        xr.testing.assert_equal(stored.drop_vars(TIMING), expected.drop_vars(TIMING))
+    left = {name.partition("/")[0] for name in bucket_folder.objects.list()}
     assert left == {f"{sweep}.json", f"{sweep}.keys", f"{sweep}.zarr"}
     assert sorted(path.name for path in (tmp_path / "state").iterdir()) == [
         "calibration.json",
@@ -287,8 +287,8 @@ def test_wrong_credentials_raise_store_gone(server, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(StoreGone, match="denies access: SignatureDoesNotMatch"):
         S3Objects(f"s3://bucket/{uuid.uuid4().hex}").put("a", b"")
-    (found,) = checks.check_store(DataFolder("s3://bucket/doctor", "unused"))
-    assert (found.verdict, "AWS_ACCESS_KEY_ID" in found.advice) == ("wrong", True)
+    (check,) = checks.check_store(DataFolder("s3://bucket/doctor", "unused"))
+    assert (check.verdict, "AWS_ACCESS_KEY_ID" in check.advice) == ("wrong", True)
     monkeypatch.undo()
-    (found,) = checks.check_store(DataFolder("s3://bucket/well", "unused"))
-    assert found.verdict == "ok"
+    (check,) = checks.check_store(DataFolder("s3://bucket/well", "unused"))
+    assert check.verdict == "ok"

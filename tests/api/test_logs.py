@@ -107,22 +107,22 @@ def test_events_of_sweep_are_logged(held, caplog):
     held.wait_until_ended(sweep_id)
     held.delete(f"/v1/sweeps/{sweep_id}")
 
-    def told():
+    def logged_events():
         return [vars(record) for record in caplog.records if getattr(record, "sweep", "") == sweep_id]
 
-    until(lambda: told()[-1]["event"] == "sweep_removed")
-    first, *rest, _ = told()
+    until(lambda: logged_events()[-1]["event"] == "sweep_removed")
+    first, *rest, _ = logged_events()
     assert (first["event"], first["sweep_name"], first["runs"]) == ("sweep_added", "a name", 4)
     assert {event["event"] for event in rest} == {"sweep_state"}
     assert [event["state"] for event in rest] == ["paused", "queued", "running", "completed"]
-    asked = [vars(record) for record in caplog.records if getattr(record, "event", "") == "request"]
-    assert {"request_id", "method", "path", "status", "ms"} <= set(asked[0])
+    requests = [vars(record) for record in caplog.records if getattr(record, "event", "") == "request"]
+    assert {"request_id", "method", "path", "status", "ms"} <= set(requests[0])
 
 
 def test_documentation_lists_every_log_event():
     """And no others."""
     sources = [file for part in ("api", "workers", "sweep_service") for file in (ROOT / part).rglob("*.py")]
-    there = {name for file in sources for name in re.findall(r'"event": "(\w+)"', file.read_text("utf-8"))}
+    logged = {name for file in sources for name in re.findall(r'"event": "(\w+)"', file.read_text("utf-8"))}
     text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Logs\n")[2]
     table = re.findall(r"^\| (`.*?) \|", text.partition("\n## ")[0], re.MULTILINE)[1:]
-    assert set(re.findall(r"`(\w+)`", "".join(table))) == there
+    assert set(re.findall(r"`(\w+)`", "".join(table))) == logged

@@ -184,9 +184,9 @@ def test_sweep_is_followed_to_its_end(real, small):
 
 def test_every_export_format(real, data, small):
     sweep_id, _ = small
-    for kind, about in FORMATS.items():
+    for kind, export_format in FORMATS.items():
         answer = real.get(f"/v1/sweeps/{sweep_id}/data", format=kind)
-        assert answer.headers["content-type"].partition(";")[0] == about.media_type
+        assert answer.headers["content-type"].partition(";")[0] == export_format.media_type
         assert len(answer.content) > 1000
     answer = real.get(f"/v1/sweeps/{sweep_id}/data", format="csv", variables="sgd_risk", d="5", time="2")
     assert len(answer.text.splitlines()) == 1 + stored(data, sweep_id).sgd_risk.sel(d=5).isel(time=-1).size
@@ -320,10 +320,10 @@ def test_folder_and_port_have_one_service(real, data, tmp_path):
     ways = (["--data", data, "--port", "0"], ["--data", tmp_path / "other", "--port", port])
     both = [
         subprocess.Popen(
-            [sys.executable, "-m", "sweep_service.cli", "serve", *map(str, words)],
+            [sys.executable, "-m", "sweep_service.cli", "serve", *map(str, arguments)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=tmp_path,
         )
-        for words in ways
+        for arguments in ways
     ]  # fmt: skip
     said = [process.communicate(timeout=60.0) for process in both]
     assert [process.returncode for process in both] == [2, 2], said

@@ -53,7 +53,7 @@ def test_slow_requests_do_not_starve_fast_ones(tmp_path, monkeypatch):
     with serving(tmp_path) as service, ThreadPoolExecutor(60) as pool:
         sweep_id = service.complete(distinct_spec(1))
         monkeypatch.setattr(Submission, "summarise_cost", slow)
-        asked = [
+        slow_requests = [
             pool.submit(service.post, "/v1/estimate", json=distinct_spec(n), timeout=60) for n in range(60)
         ]
         try:
@@ -64,7 +64,7 @@ def test_slow_requests_do_not_starve_fast_ones(tmp_path, monkeypatch):
             assert not started.acquire(timeout=0)
         finally:
             let.set()
-        assert {future.result().status_code for future in asked} == {422}
+        assert {future.result().status_code for future in slow_requests} == {422}
 
 
 def test_unfinished_response_does_not_delay_exit():
@@ -219,7 +219,7 @@ def test_sweep_waits_while_disk_is_full(held, monkeypatch):
 def test_failing_step_does_not_stop_service(held, monkeypatch):
     """Its details are in the log only."""
 
-    def broken(*words, **options):
+    def broken(*arguments, **options):
         raise RuntimeError("odd")
 
     monkeypatch.setattr(Conductor, "tick", broken)

@@ -38,7 +38,7 @@ def dask_setup(worker):
 class Kept:
     """A process and its command."""
 
-    words: list
+    command: list
     env: dict = field(default_factory=dict)
     process: subprocess.Popen | None = None
     starts: int = 0
@@ -63,10 +63,10 @@ class Supervisor:
         self.thread = threading.Thread(target=self._watch, daemon=True)
         self.thread.start()
 
-    def keep(self, name, *words, before=(), env=None):
+    def keep(self, name, *arguments, before=(), env=None):
         """Start a Python command; `before` is put before the interpreter."""
         with self.lock:
-            self.kept[name] = Kept([*before, sys.executable, *map(str, words)], env or {})
+            self.kept[name] = Kept([*before, sys.executable, *map(str, arguments)], env or {})
             self._start(name)
 
     def scheduler(self, host="127.0.0.1", port=8786, **options):
@@ -109,7 +109,7 @@ class Supervisor:
         }  # fmt: skip
         with self.log(name).open("ab") as output:
             kept.process = subprocess.Popen(
-                kept.words, cwd=self.cwd, env=env, stdout=output, stderr=output, start_new_session=True
+                kept.command, cwd=self.cwd, env=env, stdout=output, stderr=output, start_new_session=True
             )
         kept.starts += 1
 
@@ -122,12 +122,12 @@ class Supervisor:
 
     def everyone(self):
         """Find every process with our mark in its environment."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def stop(self, seconds=30.0):
         """Ask all processes to end; return those that did not end."""

@@ -101,8 +101,8 @@ def computed(cwd):
 
 
 def dataset(cwd, answer):
-    with xr.open_zarr(cwd / answer.json["path"], chunks=None) as found:
-        return found.load().drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore")
+    with xr.open_zarr(cwd / answer.json["path"], chunks=None) as opened:
+        return opened.load().drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore")
 
 
 @cache
@@ -118,15 +118,15 @@ def undisturbed(reuse, failing):
 
 def assert_as_if_nothing_had_happened(cwd, answer, reuse=False, failing=False, lost=0):
     """Check the dataset, the ledger and the folder; `lost` jobs may have been computed twice."""
-    about, wanted, jobs = undisturbed(reuse, failing)
+    expected, wanted, jobs = undisturbed(reuse, failing)
     assert answer.code == (FAILED if failing else DONE), answer.err
     assert answer.err == ""
     for name in ("state", "counts", "runs", "reused", "bundles_left", "key", "reason"):
-        assert answer.json[name] == about[name], name
+        assert answer.json[name] == expected[name], name
     xr.testing.assert_equal(dataset(cwd, answer), wanted)
-    found = computed(cwd)
-    assert set(found) == set(jobs)
-    assert sum((found - jobs).values()) <= lost
+    computed_jobs = computed(cwd)
+    assert set(computed_jobs) == set(jobs)
+    assert sum((computed_jobs - jobs).values()) <= lost
     assert_tidy(cwd / "sweep-data", 1 + reuse)
 
 
@@ -136,8 +136,8 @@ def assert_tidy(data, sweeps):
     assert [path for path in data.rglob("*") if path.name.endswith(endings)] == []
     with closing(sqlite3.connect(data / "ledger.sqlite")) as ledger:
         known = {name for (name,) in ledger.execute("select id from sweeps")}
-    there = {path.name.partition(".")[0] for path in (data / "sweeps").iterdir()}
-    assert there - {NONCE} == known  # read by the worker check
+    stored = {path.name.partition(".")[0] for path in (data / "sweeps").iterdir()}
+    assert stored - {NONCE} == known  # read by the worker check
     assert len(known) == sweeps
 
 
@@ -202,36 +202,36 @@ def test_run_killed_at_random_times_continues(tmp_path, round):
 def test_other_commands_killed_at_random_times_can_be_repeated(tmp_path, command, round):
     """The commands can be repeated, and nothing is left half done."""
     assert run(tmp_path, fault="merge:removed#2").code < 0
-    (one,) = run_command(tmp_path, "list", "--json").json
+    (sweep,) = run_command(tmp_path, "list", "--json").json
     text = {"axes": {"gamma": [0.4]}} if command == "extend" else ""
-    words = [command, one["id"], *(["-", "--serial"] if command == "extend" else [])]
-    child = fork_server().start(tmp_path, *words, "--json", text=text)
+    arguments = [command, sweep["id"], *(["-", "--serial"] if command == "extend" else [])]
+    child = fork_server().start(tmp_path, *arguments, "--json", text=text)
     clock.sleep(float(np.random.default_rng(round).uniform(0.0, 0.3)))
     child.kill()
     child.wait()
-    answer = run_command(tmp_path, *words, "--json", text=text)
+    answer = run_command(tmp_path, *arguments, "--json", text=text)
     assert answer.code == DONE or (command == "rm" and "no sweep begins" in answer.err), answer.err
     if command == "rm":  # the next command that changes the folder cleans up
         assert run(tmp_path).code == DONE
     assert_tidy(tmp_path / "sweep-data", {"cancel": 1, "rm": 1, "extend": 2}[command])
     if command == "cancel":
-        about = run_command(tmp_path, "show", one["id"], "--json").json
+        shown = run_command(tmp_path, "show", sweep["id"], "--json").json
         again = run(tmp_path)
-        assert about["state"] == "cancelled"
+        assert shown["state"] == "cancelled"
         assert "pending" not in again.json["counts"]
 
 
 @pytest.mark.parametrize("point", [point for point in FAULT_POINTS if point not in RUNNING])
 def test_command_killed_at_any_fault_point_can_be_repeated(tmp_path, point):
     assert run(tmp_path, fault="merge:removed#2").code < 0
-    (one,) = run_command(tmp_path, "list", "--json").json
+    (sweep,) = run_command(tmp_path, "list", "--json").json
     command = COMMANDS[point.partition(":")[0]]
-    words = [command, one["id"], *(["--serial"] if command == "retry" else []), "--json"]
+    arguments = [command, sweep["id"], *(["--serial"] if command == "retry" else []), "--json"]
     if command == "retry":
-        assert run_command(tmp_path, "cancel", one["id"]).code == DONE
-    killed = run_command(tmp_path, *words, env={"SWEEP_FAULT": point})
+        assert run_command(tmp_path, "cancel", sweep["id"]).code == DONE
+    killed = run_command(tmp_path, *arguments, env={"SWEEP_FAULT": point})
     assert killed.code == -signal.SIGKILL
-    again = run_command(tmp_path, *words)
+    again = run_command(tmp_path, *arguments)
     assert again.code == DONE or (command == "rm" and "no sweep begins" in again.err), again.err
     if command == "rm":  # the next command that changes the folder cleans up
         assert run(tmp_path).code == DONE
@@ -240,7 +240,7 @@ def test_command_killed_at_any_fault_point_can_be_repeated(tmp_path, point):
         _, wanted, _ = undisturbed(False, False)
         xr.testing.assert_equal(dataset(tmp_path, again), wanted)
     elif command == "cancel":
-        assert "pending" not in run_command(tmp_path, "show", one["id"], "--json").json["counts"]
+        assert "pending" not in run_command(tmp_path, "show", sweep["id"], "--json").json["counts"]
 
 
 LONG = {

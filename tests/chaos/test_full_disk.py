@@ -42,23 +42,23 @@ def disk(tmp_path):
     """A disk of 8 MB in memory."""
     if not sys.platform.startswith("linux"):
         pytest.skip("tmpfs is of Linux")
-    there = tmp_path / "disk"
-    there.mkdir()
+    mount_point = tmp_path / "disk"
+    mount_point.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", there], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", mount_point], capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"mounting is not permitted here: {mounted.stderr.strip()}")
-    yield there
-    subprocess.run(["umount", there], check=True)
+    yield mount_point
+    subprocess.run(["umount", mount_point], check=True)
 
 
-def begun(disk, kind, *words):
+def begun(disk, kind, *arguments):
     """Start a run that fills the disk; its output goes elsewhere."""
     least, block = NO_ROOM[kind]
     before = FILL.format(min_free_bytes=least, block=block, filler=str(disk / "filler"))
     child = fork_server().start(
-        disk.parent, "run", "-", "--serial", "--data", disk / "data", *words, text=SPEC, before=before
+        disk.parent, "run", "-", "--serial", "--data", disk / "data", *arguments, text=SPEC, before=before
     )
     until((disk / "filler").exists)
     clock.sleep(1.0)
@@ -100,12 +100,12 @@ def test_waiting_sweep_can_be_interrupted(disk):
 
 
 def test_new_sweep_on_a_full_disk_is_refused_in_one_line(disk):
-    words = ["run", "-", "--serial", "--data", disk / "data"]
-    assert run_command(disk.parent, *words, text=SPEC).code == DONE
+    command = ["run", "-", "--serial", "--data", disk / "data"]
+    assert run_command(disk.parent, *command, text=SPEC).code == DONE
     with open(disk / "filler", "wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
-    answer = run_command(disk.parent, *words, text={**SPEC, "seeds": 3})
+    answer = run_command(disk.parent, *command, text={**SPEC, "seeds": 3})
     assert answer.code == REFUSED, answer
     assert len(answer.err.splitlines()) == 1
     (disk / "filler").unlink()

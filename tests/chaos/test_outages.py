@@ -48,7 +48,7 @@ def small(tmp_path):
     return {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 
 
-def survives(service, folder, twin, cut, mend, *words):
+def survives(service, folder, twin, cut, mend, *phrases):
     """Cut the store off in the middle of a sweep and mend it; check messages and the dataset."""
     with ss.Client(service.url) as client:
         sweep = client.submit(SPEC)["id"]
@@ -57,18 +57,18 @@ def survives(service, folder, twin, cut, mend, *words):
         began = clock.monotonic()
         reason = until(lambda: client.sweep(sweep)["reason"], 120.0)
         assert reason.startswith("waiting for")
-        for word in words:
-            assert word in reason
+        for phrase in phrases:
+            assert phrase in reason
         clock.sleep(max(0.0, AWAY - (clock.monotonic() - began)))
-        there = client.sweep(sweep)
-        assert there["state"] == "running"
-        assert there["reason"].startswith("waiting for")
+        status = client.sweep(sweep)
+        assert status["state"] == "running"
+        assert status["reason"].startswith("waiting for")
         mend()
         ended = client.wait(sweep, progress=False, timeout=300)
     assert (ended["state"], ended["reason"]) == ("completed", "")
     assert ended["counts"] == {"done": ended["runs"]}
-    with ss.open(folder.address(sweep)) as found:
-        xr.testing.assert_equal(plain(found), twin)
+    with ss.open(folder.address(sweep)) as dataset:
+        xr.testing.assert_equal(plain(dataset), twin)
     left = {name.partition("/")[0].removeprefix(sweep) for name in folder.objects.list() if name != "nonce"}
     assert left == {".json", ".keys", ".zarr"}
 
@@ -96,9 +96,9 @@ def test_sweep_survives_an_unreachable_bucket(tmp_path, twin, small, how, monkey
         service = start_service(url, log=tmp_path / "log", env=env, workers=2)
         cuts = {"killed": (server.kill, server.start)}
         cut, mend = cuts.get(how, (lambda: proxy.set(how), lambda: proxy.set("open")))
-        words = ["SlowDown"] if how == "busy" else []
+        phrases = ["SlowDown"] if how == "busy" else []
         try:
-            survives(service, DataFolder(url, tmp_path / "state"), twin, cut, mend, url, *words)
+            survives(service, DataFolder(url, tmp_path / "state"), twin, cut, mend, url, *phrases)
             assert service.stop() == 0
         finally:
             service.close()

@@ -155,9 +155,9 @@ class Soak(Supervisor):
     def watch_service(self, killer):
         while killer.is_alive():
             gone = (clock.monotonic() - self.began) / SECONDS
-            for one, (begin, end) in zip(self.held, SPARED, strict=True):
+            for usage, (begin, end) in zip(self.held, SPARED, strict=True):
                 if self.spared and begin <= gone <= end:
-                    one.look(self.kept["service"].pid)
+                    usage.look(self.kept["service"].pid)
             clock.sleep(1.0)
 
     def kill_something(self):
@@ -181,13 +181,13 @@ class Soak(Supervisor):
 
 def computing_children(nanny):
     """Return the worker process of a nanny, not its resource tracker."""
-    found = []
+    processes = []
     with suppress(psutil.Error):  # it has just ended
         for process in psutil.Process(nanny).children():
             with suppress(psutil.Error):
                 if any("spawn_main" in word for word in process.cmdline()):
-                    found.append(process)
-    return found
+                    processes.append(process)
+    return processes
 
 
 @dataclass
@@ -226,8 +226,8 @@ class Plan:
 
     def fill(self):
         """Submit sweeps until `ACTIVE` exist."""
-        there = [one for one in self.specs if self.fates[one] != "deleted"]
-        active = sum(self.soak.sweep(one)["state"] in ("queued", "running") for one in there)
+        existing = [sweep for sweep in self.specs if self.fates[sweep] != "deleted"]
+        active = sum(self.soak.sweep(sweep)["state"] in ("queued", "running") for sweep in existing)
         for _ in range(active, ACTIVE):
             self.begin(KINDS[Counter(self.fates.values())["left alone"] % len(KINDS)])
 
@@ -303,58 +303,60 @@ def check(soak, plan):
     assert sum(soak.kills.values()) >= KILLS
     assert min(soak.kills[what] for what in WEIGHTS) > 0
 
-    there = [sweep for sweep, fate in plan.fates.items() if fate != "deleted"]
-    for sweep in there:
+    existing = [sweep for sweep, fate in plan.fates.items() if fate != "deleted"]
+    for sweep in existing:
         if plan.fates[sweep] == "retried":
             soak.act(sweep, "retry")
-    for sweep in there:
+    for sweep in existing:
         assert soak.until(lambda sweep=sweep: soak.sweep(sweep)["state"] in ENDED, 1800.0), soak.sweep(sweep)
-    views = {sweep: soak.sweep(sweep) for sweep in there}
+    views = {sweep: soak.sweep(sweep) for sweep in existing}
     print(f"sweeps {dict(Counter(plan.fates.values()))}, runs {sum(view['runs'] for view in views.values())}")
 
-    for phase, one in enumerate(soak.held):
+    for phase, usage in enumerate(soak.held):
         for name in ("files", "threads", "memory"):
-            print(f"service, phase {phase}: {name} {flat(getattr(one, name))} of {len(one.files)} looks")
+            print(f"service, phase {phase}: {name} {flat(getattr(usage, name))} of {len(usage.files)} looks")
     # one process per worker is left besides nannies; those of killed nannies have ended
     nannies = [soak.kept[name].pid for name in WORKERS]
-    assert soak.until(lambda: all(len(computing_children(one)) == 1 for one in nannies), 60.0)
+    assert soak.until(lambda: all(len(computing_children(pid)) == 1 for pid in nannies), 60.0)
     ours = {soak.kept[name].pid for name in soak.kept}
-    others = [one for one in soak.everyone() if one.pid not in ours and one.ppid() not in ours]
+    others = [
+        process for process in soak.everyone() if process.pid not in ours and process.ppid() not in ours
+    ]
     assert others == []
 
     wal = soak.data / "ledger.sqlite-wal"
     assert wal.stat().st_size < 16 << 20  # SQLite restarts the file after 4 MB if there are no readers
     assert soak.stop(60.0) == []
-    assert_tidy(soak.data, len(there))
+    assert_tidy(soak.data, len(existing))
     assert not wal.exists()
     scratch = soak.temporary / "dask-scratch-space"
     WorkSpace(str(scratch)).new_work_dir(prefix="next-").release()  # the next start removes leftovers
     assert {path for path in soak.temporary.rglob("*") if path.is_file()} <= {
         scratch / name for name in LOCKS
     }
-    for sweep in there:
+    for sweep in existing:
         compare(soak, plan, sweep, views[sweep])
-    for one in soak.held:
-        assert len(one.pids) == 1  # it was not killed while all others were
-        before, after = flat(one.files)
-        assert after <= before + 5, one.files  # a leak would add a few at each of several reconnections
-        before, after = flat(one.memory)
-        assert after <= before + 15, one.memory  # of 290 MB; 1 or 2 MB are typical
+    for usage in soak.held:
+        assert len(usage.pids) == 1  # it was not killed while all others were
+        before, after = flat(usage.files)
+        assert after <= before + 5, usage.files  # a leak would add a few at each of several reconnections
+        before, after = flat(usage.memory)
+        assert after <= before + 15, usage.memory  # of 290 MB; 1 or 2 MB are typical
 
 
 def compare(soak, plan, sweep, view):
     """Compare a sweep with an undisturbed twin."""
     wanted = compute_dataset(soak.cwd / "twins" / sweep, plan.specs[sweep]).load()
-    with xr.open_zarr(soak.data / "sweeps" / f"{sweep}.zarr", chunks=None) as found:
-        found = found.load()
+    with xr.open_zarr(soak.data / "sweeps" / f"{sweep}.zarr", chunks=None) as result:
+        result = result.load()
     seconds = ["sgd_seconds", "ode_seconds"]
-    found, wanted = (one.drop_vars(seconds, errors="ignore") for one in (found, wanted))
+    result, wanted = (dataset.drop_vars(seconds, errors="ignore") for dataset in (result, wanted))
     if plan.fates[sweep] == "cancelled" and view["state"] == "cancelled":
         for kind in ("sgd", "ode"):
-            kept = found[f"{kind}_status"] != Status.CANCELLED
-            mine = [name for name in found if name.startswith(kind)]
-            xr.testing.assert_equal(found[mine].where(kept), wanted[mine].where(kept))
-            assert np.isnan(found[f"{kind}_risk"].where(~kept)).all()
+            kept = result[f"{kind}_status"] != Status.CANCELLED
+            names = [name for name in result if name.startswith(kind)]
+            xr.testing.assert_equal(result[names].where(kept), wanted[names].where(kept))
+            assert np.isnan(result[f"{kind}_risk"].where(~kept)).all()
         return
     assert view["state"] == "completed", (plan.fates[sweep], view)
-    xr.testing.assert_equal(found, wanted)
+    xr.testing.assert_equal(result, wanted)

@@ -89,7 +89,7 @@ def test_preset_is_found_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "phrases"),
     [
         ("phase-diagramm", ("must be a mapping", "phase-diagram")),
         ("nowhere.yaml", ("must be a mapping, YAML or JSON text, the path of a file",)),
@@ -99,10 +99,10 @@ def test_preset_is_found_by_name(tmp_path):
     ],
     ids=str,
 )
-def test_invalid_spec_is_rejected_and_leaves_no_files(tmp_path, spec, words):
+def test_invalid_spec_is_rejected_and_leaves_no_files(tmp_path, spec, phrases):
     with pytest.raises(ss.InvalidInput) as caught:
         ss.run(spec, workers=0)
-    assert all(word in str(caught.value) for word in words), caught.value
+    assert all(phrase in str(caught.value) for phrase in phrases), caught.value
     assert list(tmp_path.iterdir()) == []
 
 

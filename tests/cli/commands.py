@@ -194,14 +194,14 @@ def list_files(folder):
     return sorted(path.name for path in Path(folder).iterdir() if not path.name.startswith(".child-"))
 
 
-def assert_refused(answer, *words):
+def assert_refused(answer, *phrases):
     """Assert that a command was refused with one line that contains the words."""
     assert answer.code == REFUSED, answer
     assert answer.out == ""
     assert len(answer.err.splitlines()) == 1, answer.err
     assert answer.err.startswith("sweep: ")
-    for word in words:
-        assert word in answer.err
+    for phrase in phrases:
+        assert phrase in answer.err
 
 
 COMMANDS = {

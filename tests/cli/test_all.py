@@ -131,7 +131,7 @@ def test_unusable_data_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "completion"),
+    ("arguments", "completion"),
     [
         (["show", ""], "{id}"),
         (["show", "--data", "sweep-data", "2"], "{id}"),
@@ -142,8 +142,8 @@ def test_unusable_data_folder_is_refused(tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_shell_completes_ids_presets_and_commands(stored_sweep, words, completion):
+def test_shell_completes_ids_presets_and_commands(stored_sweep, arguments, completion):
     cwd, sweep_id = stored_sweep
-    shell = {"COMP_WORDS": " ".join(["sweep", *words]), "COMP_CWORD": str(len(words))}
+    shell = {"COMP_WORDS": " ".join(["sweep", *arguments]), "COMP_CWORD": str(len(arguments))}
     answer = run_command(cwd, env={"_SWEEP_COMPLETE": "complete_bash", **shell})
     assert (answer.code, answer.out.strip()) == (DONE, completion.format(id=sweep_id))

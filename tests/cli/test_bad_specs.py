@@ -53,10 +53,10 @@ INVALID_SPECS = {
 def test_invalid_spec_is_refused_and_leaves_no_files(tmp_path, name, command):
     if command == "estimate" and name in ("a million core hours", "infinitely many steps"):
         pytest.skip("an estimate reports the cost")
-    text, *words = INVALID_SPECS[name]
+    text, *phrases = INVALID_SPECS[name]
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (20, 20))"  # no refusal may take long
     answer = run_command(tmp_path, command, "-", "--json", text=text, before=limit)
-    assert_refused(answer, *words)
+    assert_refused(answer, *phrases)
     assert list_files(tmp_path) == []
 
 

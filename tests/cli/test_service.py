@@ -23,7 +23,7 @@ from tests.specs import LONG_SPEC, SMALL_SPEC
 TOKEN = "let-me-in"
 LOCAL_COMMANDS = ("run", "rerun", "presets", "doctor", "certificates")
 REMOTE_COMMANDS = {
-    **{name: words for name, words in COMMANDS.items() if name not in LOCAL_COMMANDS},
+    **{name: arguments for name, arguments in COMMANDS.items() if name not in LOCAL_COMMANDS},
     "submit": ["submit", "-"],
     "watch": ["watch", "ID"],
 }
@@ -232,7 +232,7 @@ def test_folder_in_use_names_the_service(run_remote, sweep_id, service):
 
 def test_service_that_cannot_start_says_why(tmp_path, service):
     data, port = service.log.with_name("data"), service.url.rpartition(":")[2]
-    for argv, words in (
+    for argv, phrases in (
         (["--port", port], ("host, port", "in use")),
         (["--port", "77777"], ("port",)),
         (["--host", "0.0.0.0"], ("SWEEP_TOKENS",)),
@@ -241,7 +241,7 @@ def test_service_that_cannot_start_says_why(tmp_path, service):
         (["--log", "loud"], ("log", "'json' or 'text'")),
         (["--scheduler", "tcp://x:1", "--workers", "2"], ("--workers = 2", "--scheduler")),
     ):
-        assert_refused(run_command(tmp_path, "serve", *argv), *words)
+        assert_refused(run_command(tmp_path, "serve", *argv), *phrases)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from tests.execution.merging import (
 
 
 @pytest.mark.parametrize(
-    ("asked", "printed"),
+    ("fault", "printed"),
     [("merge:values", ""), ("merge:values#3", "1 2 "), ("merge:values#5", "1 2 3 4 "), ("other", "1 2 3 4 ")],
 )
-def test_fault_point_kills_at_the_given_visit(asked, printed):
+def test_fault_point_kills_at_the_given_visit(fault, printed):
     code = "\n".join(
         [
             "from sweep_service.faults import fault_point",
@@ -28,12 +28,12 @@ def test_fault_point_kills_at_the_given_visit(asked, printed):
             "    print(turn, end=' ', flush=True)",
         ]
     )
-    environment = {**os.environ, "SWEEP_FAULT": asked}
-    found = subprocess.run(
+    environment = {**os.environ, "SWEEP_FAULT": fault}
+    process = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True
     )
-    assert found.stdout == printed
-    assert found.returncode == (0 if printed.startswith("1 2 3 4") else -signal.SIGKILL)
+    assert process.stdout == printed
+    assert process.returncode == (0 if printed.startswith("1 2 3 4") else -signal.SIGKILL)
 
 
 def test_every_fault_point_is_in_the_code_once():

@@ -60,9 +60,9 @@ def test_merged_values_equal_those_of_the_parts(sweep):
     dataset = sweep.folder.dataset("s")
     for part in sweep.parts.values():
         for kind, numbers in part.numbers.items():
-            found = dataset.read(kind, numbers, sweep.plan.schema.variables[kind])
+            stored = dataset.read(kind, numbers, sweep.plan.schema.variables[kind])
             for name, array in part.values[kind].items():
-                np.testing.assert_array_equal(found[name], array, err_msg=name)
+                np.testing.assert_array_equal(stored[name], array, err_msg=name)
 
 
 def test_parts_can_be_merged_one_by_one(sweep):
@@ -156,9 +156,9 @@ def test_dataset_does_not_depend_on_the_block_size(sweep, reference, size):
     put_parts(sweep)
     merge(sweep, max_merge_bytes=size)
     assert digest(sweep) == reference.digest
-    found, expected = sweep.ledger.totals("s"), dict(reference.totals)
-    assert found.pop("seconds") == pytest.approx(expected.pop("seconds"))  # summed in another order
-    assert found == expected
+    totals, expected = sweep.ledger.totals("s"), dict(reference.totals)
+    assert totals.pop("seconds") == pytest.approx(expected.pop("seconds"))  # summed in another order
+    assert totals == expected
 
 
 @pytest.mark.parametrize("point", MERGING)

@@ -130,11 +130,11 @@ def test_counts_are_final_when_the_state_becomes_cancelled(tmp_path, monkeypatch
         sweep, _ = conductor.submit(make_spec())
         plain, counts = conductor.ledger.set_state, []
 
-        def told(name, state, reason=""):
+        def record_counts(name, state, reason=""):
             counts.append(conductor.ledger.totals(name)["counts"])
             plain(name, state, reason)
 
-        monkeypatch.setattr(conductor.ledger, "set_state", told)
+        monkeypatch.setattr(conductor.ledger, "set_state", record_counts)
         conductor.cancel(sweep.id)
         assert counts == [{Status.CANCELLED: sweep.runs}]
 

@@ -97,7 +97,7 @@ def memory():
 
 def try_all():
     """In its own process: return the error of each archive, and the increase of the peak memory."""
-    plan, found = SweepPlan(Grid.of(SweepSpec.parse(SMALL_SPEC))), {}
+    plan, results = SweepPlan(Grid.of(SweepSpec.parse(SMALL_SPEC))), {}
     for name, make in ARCHIVES.items():
         content = make()
         Path("/proc/self/clear_refs").write_text("5")  # reset the peak
@@ -105,12 +105,12 @@ def try_all():
         try:
             Part.unpack(content, plan)
         except Exception as error:
-            found[name] = [type(error).__name__, memory() - before]
+            results[name] = [type(error).__name__, memory() - before]
         try:
             unpack("mine", content)
         except Exception as error:
-            found[name] += [type(error).__name__, memory() - before]
-    print(json.dumps(found))
+            results[name] += [type(error).__name__, memory() - before]
+    print(json.dumps(results))
 
 
 @pytest.mark.parametrize("name", [name for name in ARCHIVES if name != "compressed"])

@@ -44,7 +44,7 @@ def adaptive():
         yield cluster
 
 
-def there(cluster):
+def count_workers(cluster):
     return len(cluster.scheduler.workers)
 
 
@@ -57,11 +57,11 @@ def serial(root, *specs):
 def test_workers_start_for_a_sweep_and_stop_after_it(tmp_path):
     with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
         for spec, expected in zip((SOME, MORE), serial(tmp_path / "serial", SOME, MORE), strict=True):
-            assert there(cluster) == 0
+            assert count_workers(cluster) == 0
             sweep = ran(conductor, spec)  # completes only if a worker starts
             assert sweep.state is State.COMPLETED
             xr.testing.assert_identical(results(conductor, sweep.id), expected)
-            until(lambda: there(cluster) == 0)
+            until(lambda: count_workers(cluster) == 0)
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_short_tasks_make_cluster_grow(tmp_path):
             while executor.has_room("sweep"):
                 executor.submit(Task(str(tmp_path), "sweep", Bundle((), cost=1.0, work_class="sgd/S1")), 0)
             executor.poll()
-            return there(cluster) == 2
+            return count_workers(cluster) == 2
 
         until(has_grown, seconds=30.0)
 
@@ -92,7 +92,7 @@ def test_run_resumes_after_busy_worker_leaves(tmp_path, monkeypatch):
         monkeypatch.setattr(conductor.ledger, "count_attempt", lambda *what: pytest.fail(f"blamed: {what}"))
         until(lambda: (conductor.tick(), is_simulating(conductor))[1])
         cluster.adapt(minimum=0, maximum=0, interval="100 ms", wait_count=1)
-        until(lambda: (conductor.tick(), there(cluster) == 0)[1])
+        until(lambda: (conductor.tick(), count_workers(cluster) == 0)[1])
         until(lambda: (conductor.tick(), list(parts.glob("*.checkpoint")))[1], seconds=10.0)
         cluster.adapt(minimum=0, maximum=2, **OFTEN)
         assert conductor.run(sweep.id).state is State.COMPLETED
@@ -111,8 +111,8 @@ def test_bundle_is_not_blamed_for_leaving_workers(tmp_path):
             raise Stopped("asked to stop")
         run_bundle(*arguments)
 
-    one = {**SOME, "axes": {"d": 6, "p": 2, "gamma": 0.1}}
+    spec = {**SOME, "axes": {"d": 6, "p": 2, "gamma": 0.1}}
     with adaptive() as cluster, conducting(tmp_path / "data", Remote(cluster.scheduler_address)) as conductor:
         conductor.executor.run = pickle_by_value(stop_first)
-        assert ran(conductor, one).state is State.COMPLETED
+        assert ran(conductor, spec).state is State.COMPLETED
     assert len(list(left.iterdir())) > DEFAULT_SETTINGS.max_attempts

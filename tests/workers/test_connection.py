@@ -135,8 +135,8 @@ def test_starting_cluster_is_awaited_and_closed(tmp_path):
 
 class Echo(socketserver.BaseRequestHandler):
     def handle(self):
-        while words := self.request.recv(65536):
-            self.request.sendall(words)
+        while received := self.request.recv(65536):
+            self.request.sendall(received)
 
 
 class Http(socketserver.BaseRequestHandler):
@@ -199,9 +199,9 @@ def test_closed_connection_does_not_block_others():
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "while it works"])
 def test_service_stops_whatever_its_scheduler_does(tmp_path, when):
-    with processes(tmp_path) as some:
+    with processes(tmp_path) as started:
         port = free_port()
-        scheduler, _ = some.scheduler(port), some.worker(port)
+        scheduler, _ = started.scheduler(port), started.worker(port)
         until(lambda: is_open(port))
         if when == "before":
             os.kill(scheduler.pid, signal.SIGSTOP)

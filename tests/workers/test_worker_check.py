@@ -49,10 +49,10 @@ def test_failed_check_is_repeated(folder):
 
 def test_task_waits_for_missing_folder(folder, monkeypatch):
     monkeypatch.setattr(shipping, "STORE_RETRY_SECONDS", 0.01)
-    requirements, asked, back = worker_requirements(folder), threading.Event(), []
+    requirements, called, back = worker_requirements(folder), threading.Event(), []
 
     def never():
-        asked.set()
+        called.set()
         return False
 
     def check(store_wait_seconds, give_up):
@@ -63,7 +63,7 @@ def test_task_waits_for_missing_folder(folder, monkeypatch):
         assert "it cannot read the data folder" in check(0.05, lambda: False)
         waits = threading.Thread(target=lambda: back.append(check(inf, never)))
         waits.start()
-        assert asked.wait(60.0)
+        assert called.wait(60.0)
         assert back == []
     waits.join(60.0)
     assert back == [""]

@@ -79,7 +79,7 @@ def joining(monkeypatch):
     with (
         LocalCluster(
             n_workers=0, threads_per_worker=1, processes=False, host="127.0.0.1", protocol="tcp",
-            dashboard_address=None, silence_logs=logging.CRITICAL,
+            dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):  # fmt: skip

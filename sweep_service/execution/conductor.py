@@ -377,8 +377,7 @@ class Conductor:
         if state.has_ended and not is_complete:
             for status in (Status.FAILED, Status.CANCELLED):
                 self._replace_status(sweep_id, status, Status.PENDING)
-            for name in list(self.folder.objects.list(f"{sweep_id}.failures/")):
-                self.folder.objects.delete(name)
+            self.folder.objects.delete(*self.folder.objects.list(f"{sweep_id}.failures/"))
             fault_point("retry:status")
             self._recount(sweep_id)
             self._requeue(sweep_id)
@@ -431,6 +430,7 @@ class Conductor:
     def _replace_status(self, sweep_id: str, old: Status, new: Status) -> None:
         dataset = self.folder.dataset(sweep_id)
         for kind in dataset.plan.runs.kinds:
-            numbers = np.flatnonzero(dataset.status(kind) == old)
+            # Also where it is already replaced, because a process that died may not have synced it.
+            numbers = np.flatnonzero(np.isin(dataset.status(kind), (old, new)))
             if len(numbers):
                 dataset.write(kind, numbers, {"status": np.full(len(numbers), new, dtype=np.int8)})

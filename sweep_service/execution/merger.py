@@ -95,10 +95,9 @@ class Merger:
             }
             self.ledger.mark_merged(sweep_id, merged)
             fault_point("merge:ledger")
-            # The checkpoints of a part sort before it, so they are removed before it.
-            for name in stored:
-                if name in parts or name.removeprefix(prefix).partition(".")[0] in merged:
-                    objects.delete(name)
+            # With the checkpoints of each part, whose names also begin with the key of its bundle.
+            merged_names = [name for name in stored if name.removeprefix(prefix).partition(".")[0] in merged]
+            objects.delete(*merged_names)
             fault_point("merge:removed")
             self._report(sweep_id, dataset.plan, list(parts.values()), size, clock.monotonic() - began)
 

@@ -76,12 +76,13 @@ class SweepDataset:
         positions = self.plan.positions(kind, numbers)
         rows = np.arange(len(numbers)) if rows is None else rows
         variables = self.plan.schema.variables[kind]
-        for name in sorted(values, key=lambda name: name == STATUS):
-            if name == STATUS:
-                self.store.sync()
-                fault_point("merge:values")
-            self._write(variables[name], positions, values[name], rows)
-        self.store.sync()
+        with self.store.batch():
+            for name in values:
+                if name != STATUS:
+                    self._write(variables[name], positions, values[name], rows)
+        fault_point("merge:values")
+        with self.store.batch():
+            self._write(variables[STATUS], positions, values[STATUS], rows)
         fault_point("merge:status")
 
     def _write(

@@ -42,6 +42,7 @@ from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
+from sweep_service.store.files import make_folder, sync
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
@@ -103,7 +104,7 @@ class DataFolder:
         return self.root if isinstance(self.root, str) else os.path.abspath(self.root)
 
     def ledger(self) -> Ledger:
-        self.state.mkdir(parents=True, exist_ok=True)
+        make_folder(self.state)
         return Ledger(self.state / LEDGER)
 
     def has_ledger(self) -> bool:
@@ -116,7 +117,7 @@ class DataFolder:
         `service_url` is shown to a process that fails to get the lock.
         """
         if isinstance(self.root, Path):
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
             held = file_lock(self.root / LOCK, service_url)
         else:
             from sweep_service.store.lease import hold_lease
@@ -199,16 +200,17 @@ class DataFolder:
 
     def put_calibration(self, calibration: Calibration) -> None:
         """Replace the calibration, which is kept in the state folder because it is of this machine."""
-        self.state.mkdir(parents=True, exist_ok=True)
+        make_folder(self.state)
         partial = self.state / f"{CALIBRATION}.partial"
         partial.write_text(json.dumps(dict(calibration.factors)), "utf-8")
+        sync(partial)
         os.replace(partial, self.state / CALIBRATION)
+        sync(self.state)
 
     def remove(self, sweep_id: str) -> None:
-        """Remove all files of a sweep, the dataset first."""
+        """Remove all files of a sweep, the dataset first and the mark last."""
         self.objects.clear(f"{sweep_id}.zarr")
-        for name in (f"{sweep_id}.json", f"{sweep_id}.keys"):
-            self.objects.delete(name)
+        self.objects.delete(f"{sweep_id}.json", f"{sweep_id}.keys")
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
             self.objects.clear(folder)
         self.mark_complete(sweep_id)

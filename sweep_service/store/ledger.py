@@ -464,5 +464,5 @@ def _to_record(row: Any) -> SweepRecord:
 
 def _set_pragmas(connection: Any, record: Any) -> None:
     """Configure SQLite so that readers never wait for the writer and commits survive a power failure."""
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("synchronous=FULL", "journal_mode=WAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")

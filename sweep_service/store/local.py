@@ -24,33 +24,69 @@ MAX_PARTIAL_AGE_SECONDS = 86400.0  # after which a partial file of another machi
 
 
 class LocalChunks(LocalStore):
-    """A local zarr store that records what was written, because zarr renames files but never syncs them."""
+    """A local zarr store that records what was written, because zarr renames files but never syncs them.
+
+    A file that is renamed before it is synced may be empty after a power failure, also where it replaced a
+    file with older values. So changes of a stored dataset are made in a `batch`.
+    """
 
     def __init__(self, root: Path, *, read_only: bool = False, write_guard: WriteGuard = no_guard) -> None:
         super().__init__(root, read_only=read_only)
         self.write_guard = write_guard
-        self.written: set[str] = set()
+        self.written: dict[str, str] = {}  # names of files by key; temporary ones in a batch
+        self.folders: set[Path] = set()  # in which names were added or removed
+        self.is_batch = False
 
     async def set(self, key: str, value: Any) -> None:
         self.write_guard()  # if the disk is gone, zarr would create all folders again
-        await super().set(key, value)
-        self.written.add(key)
+        name = f"{key}{PARTIAL}" if self.is_batch else key
+        await super().set(name, value)
+        self.written[key] = name
+        self._record_folders(key)
 
     async def delete(self, key: str) -> None:
         """Delete a chunk; zarr does so if it contains only fill values."""
         self.write_guard()
+        self._discard(key)
         await super().delete(key)
+        self._record_folders(key)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Write under temporary names; at the end sync all content, then rename it, then sync the names.
+
+        Reads return the old content until then. If a write fails, the old content stays.
+        """
+        self.is_batch = True
+        try:
+            yield
+            self.sync()
+        finally:
+            self.is_batch = False
+            for key in list(self.written):
+                self._discard(key)
 
     def sync(self) -> None:
         """Flush everything written since the last call to disk."""
-        folders: set[Path] = set()
-        for key in self.written:
-            path = Path(self.root) / key
-            sync(path)
-            folders.update(path.parents[: len(Path(key).parts)])
-        for folder in folders:
-            sync(folder)
+        for name in self.written.values():
+            sync(self.root / name)
+        for key, name in self.written.items():
+            if name != key:
+                os.replace(self.root / name, self.root / key)
         self.written.clear()
+        for folder in self.folders:
+            if folder.is_dir():  # zarr also deletes chunks that never existed
+                sync(folder)
+        self.folders.clear()
+
+    def _discard(self, key: str) -> None:
+        """Forget what was written for a key, and remove its temporary file."""
+        name = self.written.pop(key, key)
+        if name != key:
+            (self.root / name).unlink(missing_ok=True)
+
+    def _record_folders(self, key: str) -> None:
+        self.folders.update((self.root / key).parents[: len(Path(key).parts)])
 
 
 class LocalObjects:
@@ -62,6 +98,8 @@ class LocalObjects:
 
     def prepare(self) -> None:
         make_folder(self.root)
+        for folder in (self.root, self.root.parent):  # an earlier process may have died before it synced them
+            sync(folder)
 
     def list(self, prefix: str = "") -> Iterator[str]:
         folder, _, stem = prefix.rpartition(
@@ -113,11 +151,16 @@ class LocalObjects:
         finally:
             partial.unlink(missing_ok=True)
 
-    def delete(self, name: str) -> None:
-        path = self._path(name)
-        if not path.is_dir():
-            with suppress(NotADirectoryError):
-                path.unlink(missing_ok=True)
+    def delete(self, *names: str) -> None:
+        folders: set[Path] = set()
+        for path in map(self._path, names):
+            if not path.is_dir():
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    path.unlink()
+                    folders.add(path.parent)
+        for folder in folders:
+            with suppress(FileNotFoundError):  # removed by `clear` meanwhile
+                sync(folder)
 
     def clear(self, folder: str) -> None:
         path = self._path(folder)
@@ -126,6 +169,7 @@ class LocalObjects:
             if removed.exists():  # left by an interrupted call
                 shutil.rmtree(removed, ignore_errors=True)
             os.replace(path, removed)
+            sync(path.parent)
         shutil.rmtree(removed, ignore_errors=True)
 
     def list_top(self) -> set[str]:

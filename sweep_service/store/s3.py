@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -166,6 +166,10 @@ class S3Chunks(ObjectStore[S3Store]):
     def sync(self) -> None:
         """Do nothing: writes are durable."""
 
+    def batch(self) -> AbstractContextManager[None]:
+        """Do nothing: writes are atomic and durable."""
+        return nullcontext()
+
 
 class S3Objects:
     """Objects below a prefix of a bucket."""
@@ -206,9 +210,10 @@ class S3Objects:
         self.write_guard()
         return self.bucket.create(check_name(name), content) is not None
 
-    def delete(self, name: str) -> None:
+    def delete(self, *names: str) -> None:
         self.write_guard()
-        self.bucket.delete([check_name(name)])
+        if names:
+            self.bucket.delete([check_name(name) for name in names])
 
     def clear(self, folder: str) -> None:
         self.write_guard()

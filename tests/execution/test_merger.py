@@ -189,13 +189,11 @@ def test_merge_after_a_death_at_any_point_gives_the_same_dataset(sweep, referenc
 
 def test_death_during_removal_of_parts_counts_no_run_twice(sweep, monkeypatch):
     put_parts(sweep)
-    delete, left = sweep.folder.objects.delete, [2]
+    delete = sweep.folder.objects.delete
 
-    def dies(name):
-        if not left[0]:
-            raise Killed
-        left[0] -= 1
-        delete(name)
+    def dies(*names):
+        delete(*names[:2])
+        raise Killed
 
     merger = Merger(sweep.folder, sweep.ledger)
     with monkeypatch.context() as patch, pytest.raises(Killed):

@@ -137,6 +137,13 @@ class StoreConformance:
         assert objects.create("a", b"2")
         assert objects.get("a") == b"2"
 
+    def test_several_objects_are_deleted_at_once(self, objects):
+        for name in ("a", "f/a", "f/b", "g"):
+            objects.put(name, b"")
+        objects.delete("a", "f/b", "nowhere/at/all")
+        objects.delete()
+        assert list(objects.list()) == ["f/a", "g"]
+
     def test_delete_of_a_missing_name_does_nothing(self, objects):
         objects.put("b", b"")
         objects.delete("a")

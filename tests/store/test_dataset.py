@@ -1,5 +1,7 @@
 """Writing and reading runs of a dataset."""
 
+import os
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -172,7 +174,7 @@ def test_open_dataset_shows_new_values(tmp_path):
     np.testing.assert_array_equal(early.sgd_status, Status.PENDING)
 
 
-def test_values_are_synced_before_the_status_is_written(tmp_path, monkeypatch):
+def test_values_are_synced_and_named_before_the_status_is_written(tmp_path, monkeypatch):
     plan = make_plan({"axes": CORE})
     dataset, log = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), []
     put, sync = module.LocalChunks.set, module.sync
@@ -185,8 +187,13 @@ def test_values_are_synced_before_the_status_is_written(tmp_path, monkeypatch):
         log.append(("synced", str(path)))
         sync(path)
 
+    def named(old, new):
+        log.append(("named", str(new)))
+        os.rename(old, new)
+
     monkeypatch.setattr(module.LocalChunks, "set", logged)
     monkeypatch.setattr(module, "sync", synced)
+    monkeypatch.setattr(module.os, "replace", named)
     numbers = np.arange(plan.runs.count("sgd"))
     # the status first, because the order of the mapping must not matter
     values = random_values(plan, "sgd", len(numbers), np.random.default_rng(0))
@@ -201,8 +208,11 @@ def test_values_are_synced_before_the_status_is_written(tmp_path, monkeypatch):
         path = tmp_path / "s.zarr" / key
         when = log.index(("written", key))
         until = len(log) if key in status else first
-        for what in (path, *list(path.parents)[: len(key.split("/"))]):
-            assert ("synced", str(what)) in log[when:until], f"{what} after {key}"
+        content = log.index(("synced", f"{path}.partial"))
+        named = log.index(("named", str(path)))
+        assert when < content < named < until
+        for folder in list(path.parents)[: len(key.split("/"))]:
+            assert ("synced", str(folder)) in log[named:until], f"{folder} after {key}"
 
 
 def test_dataset_is_created_atomically(tmp_path, monkeypatch):

@@ -40,16 +40,19 @@ class LocalChunks(LocalStore):
         """Delete a chunk; zarr does so if it contains only fill values."""
         self.write_guard()
         await super().delete(key)
+        self.written.add(key)
 
     def sync(self) -> None:
-        """Flush everything written since the last call to disk."""
+        """Flush everything written or deleted since the last call to disk."""
         folders: set[Path] = set()
         for key in self.written:
             path = Path(self.root) / key
-            sync(path)
             folders.update(path.parents[: len(Path(key).parts)])
+            with suppress(FileNotFoundError):  # deleted
+                sync(path)
         for folder in folders:
-            sync(folder)
+            with suppress(FileNotFoundError):  # of a deleted chunk that never existed
+                sync(folder)
         self.written.clear()
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import sqlalchemy as sa
 
-from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, is_temporary
+from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, TooNew, is_temporary
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
@@ -135,6 +135,7 @@ class Conductor:
         if sweep.state is State.RUNNING:
             self.ledger.set_state(sweep.id, State.QUEUED)
         elif sweep.state is State.PAUSED and sweep.reason:  # it was held by another version of the code
+            self.folder.dataset(sweep.id)  # raises if its layout is still too new
             self.ledger.set_state(sweep.id, State.PAUSED)
 
     def _hold(self, sweep: SweepRecord, changes: str) -> None:
@@ -161,6 +162,9 @@ class Conductor:
         """Let unreadable files of a sweep fail this sweep, and no other."""
         try:
             yield
+        except TooNew as error:  # the version that wrote it can go on with it
+            self._withdraw(sweep_id)
+            self.ledger.set_state(sweep_id, State.PAUSED, str(error))
         except UNREADABLE_SWEEP as error:
             self.folder.check_writable()  # if the whole disk is gone, this sweep is not to blame
             log.warning("%s failed: %s", sweep_id, error)

@@ -169,7 +169,8 @@ class Ledger:
             raise Damaged(f"{path} is not a ledger: move it away, then run sweep doctor --rebuild") from None
         if version > SCHEMA_VERSION:
             raise TooNew(
-                f"the ledger has schema {version}, but this version reads only {SCHEMA_VERSION} and older"
+                f"the ledger has schema {version}, but this version reads only {SCHEMA_VERSION} and older: "
+                "upgrade sweep-service"
             )
         if version < SCHEMA_VERSION:
             with self.engine.connect() as connection:

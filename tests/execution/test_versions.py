@@ -314,6 +314,26 @@ def test_sweep_without_recorded_versions_has_the_first(tmp_path, computed_jobs, 
         assert_one_version(conductor, sweep, REGIME)
 
 
+def test_sweep_of_a_newer_layout_waits_for_the_version_that_wrote_it(tmp_path, computed_jobs):
+    sweep = interrupt_sweep(tmp_path, computed_jobs)
+
+    def set_layout(number):
+        with fine(tmp_path) as conductor:
+            conductor.folder.dataset(sweep.id).update_attributes({"layout_version": number})
+
+    set_layout(99)
+    for _ in range(2):
+        with fine(tmp_path) as conductor:
+            held = conductor.run(sweep.id)
+            assert (held.state, "has layout 99" in held.reason) == (State.PAUSED, True)
+    metadata = tmp_path / "sweeps" / f"{sweep.id}.zarr" / "zarr.json"
+    metadata.write_text(metadata.read_text().replace('"layout_version": 99', '"layout_version": 1'))
+    with fine(tmp_path) as conductor:
+        assert conductor.ledger.sweep(sweep.id).reason == ""
+        conductor.resume(sweep.id)
+        assert conductor.run(sweep.id).state is State.COMPLETED
+
+
 @pytest.mark.parametrize("step", ["clear_parts", "put_keys", "mark_restarted"])
 def test_failed_restart_can_be_repeated_or_cancelled(tmp_path, computed_jobs, monkeypatch, step):
     sweep = interrupt_sweep(tmp_path, computed_jobs, after=5)

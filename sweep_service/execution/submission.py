@@ -124,7 +124,7 @@ class Submission:
 
         If the process dies in between, the sweep was never acknowledged, and is removed at the next start.
         """
-        sweep_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
+        sweep_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{sweep_key(self.grid)[:8]}"
         try:
             sweep = self._write_sweep(sweep_id, merger, extends, priority, bundle_limits)
         except Exception:

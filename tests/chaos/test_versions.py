@@ -97,7 +97,10 @@ def test_half_done_sweep_is_paused_by_a_newer_version_and_resumed(tmp_path):
     assert_tidy(tmp_path / "sweep-data", 2)
 
 
-@pytest.mark.parametrize("point", RESTARTING)
+SLOW_POINTS = [pytest.param(point, marks=pytest.mark.slow) for point in RESTARTING if point != "restart:keys"]
+
+
+@pytest.mark.parametrize("point", ["restart:keys", *SLOW_POINTS])
 def test_killed_resume_leads_to_the_same_sweep(tmp_path, point):
     sweep_id = half_done(tmp_path)
     assert command(tmp_path, "resume", sweep_id, fault=point).code == -signal.SIGKILL

@@ -89,7 +89,7 @@ def assert_one_version(conductor, sweep, *names):
     return dataset
 
 
-@pytest.mark.parametrize("names", [(SIMULATOR,), (REGIME,)])
+@pytest.mark.parametrize("names", [(SIMULATOR,), pytest.param((REGIME,), marks=pytest.mark.slow)])
 def test_unfinished_sweep_of_other_versions_is_paused_until_resumed(
     tmp_path, computed_jobs, monkeypatch, names
 ):
@@ -121,6 +121,7 @@ def test_unfinished_sweep_of_other_versions_is_paused_until_resumed(
         assert not conductor.folder.is_restarting(sweep.id)
 
 
+@pytest.mark.slow
 def test_only_runs_of_changed_versions_are_computed_again(tmp_path, computed_jobs, monkeypatch):
     sweep = interrupt_sweep(tmp_path, computed_jobs, after=5)
     with fine(tmp_path) as conductor:
@@ -148,7 +149,7 @@ def test_reset_runs_have_no_values(tmp_path, computed_jobs, monkeypatch):
         assert conductor.ledger.totals(sweep.id)["counts"] == {}
 
 
-@pytest.mark.parametrize("names", [(SIMULATOR,), (REGIME,)])
+@pytest.mark.parametrize("names", [pytest.param((SIMULATOR,), marks=pytest.mark.slow), (REGIME,)])
 def test_spec_sent_after_a_change_of_version_is_a_new_sweep(tmp_path, computed_jobs, monkeypatch, names):
     with open_conductor(tmp_path) as conductor:
         old = run_sweep(conductor, make_spec())
@@ -166,6 +167,7 @@ def test_spec_sent_after_a_change_of_version_is_a_new_sweep(tmp_path, computed_j
         xr.testing.assert_identical(load_dataset(conductor, old), before)
 
 
+@pytest.mark.slow
 def test_other_engines_do_not_matter(tmp_path, computed_jobs, monkeypatch):
     """A version of a simulator or regime that a sweep does not use changes nothing."""
     unfinished = interrupt_sweep(tmp_path, computed_jobs)
@@ -191,6 +193,7 @@ def test_another_package_version_is_only_recorded(tmp_path, computed_jobs, monke
         assert conductor.submit(make_spec(**FEW))[1] is False
 
 
+@pytest.mark.slow
 def test_choice_of_another_simulator_is_noticed_with_a_new_package(tmp_path, computed_jobs, monkeypatch):
     sweep = interrupt_sweep(tmp_path, computed_jobs, after=5)
     release(monkeypatch, "9.9")
@@ -206,6 +209,7 @@ def test_choice_of_another_simulator_is_noticed_with_a_new_package(tmp_path, com
         assert "simulator S2" in json.loads(load_dataset(conductor, sweep).attrs["versions"])
 
 
+@pytest.mark.slow
 def test_return_to_the_first_versions_needs_no_restart(tmp_path, computed_jobs, monkeypatch):
     sweep = interrupt_sweep(tmp_path, computed_jobs, after=5)
     with monkeypatch.context() as patch:
@@ -258,7 +262,7 @@ def test_all_runs_stored_by_the_old_version_are_a_completed_sweep(tmp_path, monk
         assert json.loads(load_dataset(conductor, sweep).attrs["versions"])[SIMULATOR] == 1
 
 
-@pytest.mark.parametrize("how", ["failed", "cancelled"])
+@pytest.mark.parametrize("how", ["failed", pytest.param("cancelled", marks=pytest.mark.slow)])
 def test_retry_does_not_mix_versions(tmp_path, computed_jobs, monkeypatch, how):
     with open_conductor(tmp_path) as conductor, monkeypatch.context() as patch:
         if how == "failed":
@@ -280,6 +284,7 @@ def test_retry_does_not_mix_versions(tmp_path, computed_jobs, monkeypatch, how):
         assert_one_version(conductor, sweep, SIMULATOR)
 
 
+@pytest.mark.slow
 def test_rebuilt_ledger_knows_the_versions(tmp_path, computed_jobs, monkeypatch):
     sweep = interrupt_sweep(tmp_path, computed_jobs, after=5)
     with fine(tmp_path) as conductor:
@@ -297,6 +302,7 @@ def test_rebuilt_ledger_knows_the_versions(tmp_path, computed_jobs, monkeypatch)
         assert_one_version(conductor, sweep, SIMULATOR)
 
 
+@pytest.mark.slow
 def test_sweep_without_recorded_versions_has_the_first(tmp_path, computed_jobs, monkeypatch):
     """As ledgers and datasets of earlier versions are."""
     sweep = interrupt_sweep(tmp_path, computed_jobs, after=5)
@@ -314,6 +320,7 @@ def test_sweep_without_recorded_versions_has_the_first(tmp_path, computed_jobs, 
         assert_one_version(conductor, sweep, REGIME)
 
 
+@pytest.mark.slow
 def test_sweep_of_a_newer_layout_waits_for_the_version_that_wrote_it(tmp_path, computed_jobs):
     sweep = interrupt_sweep(tmp_path, computed_jobs)
 
@@ -334,7 +341,10 @@ def test_sweep_of_a_newer_layout_waits_for_the_version_that_wrote_it(tmp_path, c
         assert conductor.run(sweep.id).state is State.COMPLETED
 
 
-@pytest.mark.parametrize("step", ["clear_parts", "put_keys", "mark_restarted"])
+SLOW_STEPS = [pytest.param(step, marks=pytest.mark.slow) for step in ("clear_parts", "mark_restarted")]
+
+
+@pytest.mark.parametrize("step", ["put_keys", *SLOW_STEPS])
 def test_failed_restart_can_be_repeated_or_cancelled(tmp_path, computed_jobs, monkeypatch, step):
     sweep = interrupt_sweep(tmp_path, computed_jobs, after=5)
     raise_versions(monkeypatch, SIMULATOR)

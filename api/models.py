@@ -40,12 +40,16 @@ class SweepOut(BaseModel):
     id: str
     name: str
     state: State
-    reason: str = Field(description="Why the sweep waits or has failed; empty otherwise")
+    reason: str = Field(description="Why the sweep waits, is paused or has failed; empty otherwise")
     created: str = Field(description="Time of submission, UTC")
     updated: str = Field(description="Time of the last change of state, UTC")
     extends: str | None
     priority: int
-    key: str = Field(description="Digest of the canonical spec; equivalent specs are the same sweep")
+    key: str = Field(
+        description="Digest of the canonical spec and the versions; with equal keys, it is the same sweep"
+    )
+    versions: dict[str, int] = Field(description="Versions of its simulators and regimes, if recorded")
+    package: str = Field(description="Version of the package that last worked on it, if recorded")
     runs: int
     reused: int = Field(description="Runs copied from earlier sweeps")
     counts: dict[str, int] = Field(description="Runs by status")

@@ -17,6 +17,8 @@ FAULT_POINTS = (
     "task:computed", "task:part",
     "merge:values", "merge:status", "merge:failures", "merge:ledger", "merge:removed",
     "finish:state", "cancel:status", "cancel:counts", "retry:status", "remove:disown", "remove:ledger",
+    "restart:marked", "restart:parts", "restart:values", "restart:keys", "restart:attributes",
+    "restart:ledger",
 )  # fmt: skip
 
 _visits: Counter[str] = Counter()

@@ -212,7 +212,7 @@ def _continue_existing(conductor: Conductor, sweep: SweepRecord) -> SweepRecord:
     """Continue a paused or cancelled sweep."""
     from sweep_service.store.ledger import State
 
-    return conductor.retry(sweep.id) if sweep.state is State.CANCELLED else conductor.resume(sweep.id)
+    return conductor.resume(conductor.retry(sweep.id).id if sweep.state is State.CANCELLED else sweep.id)
 
 
 def _report_failures(folder: DataFolder, sweep: SweepRecord) -> None:

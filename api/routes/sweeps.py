@@ -205,7 +205,7 @@ def spec(service: Service, id: Id) -> dict[str, Any]:
 ACTIONS: dict[str, tuple[Callable[[Conductor, str], SweepRecord], str]] = {
     "cancel": (Conductor.cancel, "Cancel the runs that are not computed yet; computed runs are kept."),
     "pause": (Conductor.pause, "Pause the sweep; running jobs stop and leave a checkpoint."),
-    "resume": (Conductor.resume, "Resume a paused sweep."),
+    "resume": (Conductor.resume, "Resume a paused sweep; runs of other versions are computed again."),
     "retry": (Conductor.retry, "Compute failed and cancelled runs again."),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep_service.text import (
@@ -115,8 +115,11 @@ def _format_counts(sweep: Mapping[str, Any]) -> str:
     return f"{counts}{reused}"
 
 
-def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
-    """Format a table of sweeps. An id contains the time of creation, so there is no column for it."""
+def format_sweeps(sweeps: Sequence[Mapping[str, Any]]) -> str:
+    """Format a table of sweeps, and below it why some of them wait.
+
+    An id contains the time of creation, so there is no column for it.
+    """
     rows = [
         (
             sweep["id"],
@@ -127,7 +130,11 @@ def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
         )
         for sweep in sweeps
     ]
-    return format_table(("id", "state", "done", "runs", "name"), rows) if rows else "no sweeps"
+    if not rows:
+        return "no sweeps"
+    reasons = [f"{sweep['id']}: {make_printable(sweep['reason'])}" for sweep in sweeps if sweep["reason"]]
+    table = format_table(("id", "state", "done", "runs", "name"), rows)
+    return "\n".join([table, *([""] if reasons else []), *reasons])
 
 
 def _format_time(timestamp: str) -> str:

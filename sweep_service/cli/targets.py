@@ -158,7 +158,9 @@ class LocalTarget:
         from sweep_service.execution.summary import describe_sweep
 
         with self.open_conductor() as conductor:
-            sweep_id = conductor.resume(begin(conductor).id).id
+            sweep_id = begin(conductor).id
+            if not conductor.needs_restart(sweep_id):  # only `sweep resume` discards stored runs
+                conductor.resume(sweep_id)
             stop.computing = True
             with Bar(self.quiet) as bar:
                 sweep = complete(conductor, sweep_id, bar)
@@ -261,7 +263,7 @@ class RemoteTarget:
 
     def retry(self, prefix: str) -> SweepSummary:
         sweep = self.client.retry(self.find_id(prefix))
-        return self.resume(sweep["id"]) if sweep["state"] == "paused" else sweep
+        return self.resume(sweep["id"]) if sweep["state"] == "paused" and not sweep["reason"] else sweep
 
     def resume(self, prefix: str) -> SweepSummary:
         return self.client.resume(self.find_id(prefix))

@@ -9,6 +9,7 @@ again, to the same values).
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import re
 import time as clock
@@ -20,10 +21,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import sqlalchemy as sa
 
-from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, is_temporary
+from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, TooNew, is_temporary
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
+from sweep_service.execution.restart import ADVICE, find_changes, record_package, restart_sweep
 from sweep_service.execution.submission import REUSABLE_STATUSES, Submission
 from sweep_service.execution.task import Task, part_name
 from sweep_service.faults import fault_point
@@ -31,9 +33,10 @@ from sweep_service.planning.bundles import DEFAULT_LIMITS, Bundle, BundleLimits,
 from sweep_service.planning.estimate import Limits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import INCOMPLETE_SUFFIX, DataFolder
+from sweep_service.store.folder import INCOMPLETE_SUFFIX, RESTART_SUFFIX, DataFolder
 from sweep_service.store.ledger import Request, State, SweepRecord, utc_now
 from sweep_service.store.parts import Part
+from sweep_service.version import __version__
 
 SWEEP_ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 BUNDLES_PER_QUERY = 16  # bundles that are read from the ledger at once
@@ -110,12 +113,40 @@ class Conductor:
             if f"{sweep.id}{INCOMPLETE_SUFFIX}" in names:
                 self.folder.mark_complete(sweep.id)
             with self._failing_only(sweep.id):
+                if f"{sweep.id}{RESTART_SUFFIX}" in names:
+                    if sweep.state is State.PAUSED:  # the ledger is changed last
+                        restart_sweep(self.merger, sweep, self.settings.bundles)
+                        continue
+                    self.folder.mark_restarted(sweep.id)
                 if sweep.state not in FINAL_STATES:
                     self.merger.merge(sweep.id)
-                if sweep.state is State.RUNNING:
-                    self.ledger.set_state(sweep.id, State.QUEUED)
-                elif sweep.state.has_ended and f"{sweep.id}.parts" in names:
+                if not sweep.state.has_ended:
+                    self._check_versions(sweep)
+                elif f"{sweep.id}.parts" in names:
                     self.folder.clear_parts(sweep.id)
+
+    def _check_versions(self, sweep: SweepRecord) -> None:
+        """Queue an unfinished sweep again, or pause it if this code would compute its runs differently."""
+        if changes := find_changes(self.folder, sweep):
+            self._hold(sweep, changes)
+            return
+        if sweep.package != __version__:
+            record_package(self.folder, self.ledger, sweep)
+        if sweep.state is State.RUNNING:
+            self.ledger.set_state(sweep.id, State.QUEUED)
+        elif sweep.state is State.PAUSED and sweep.reason:  # it was held by another version of the code
+            self.folder.dataset(sweep.id)  # raises if its layout is still too new
+            self.ledger.set_state(sweep.id, State.PAUSED)
+
+    def _hold(self, sweep: SweepRecord, changes: str) -> None:
+        """Pause a sweep of other versions, unless all of its runs are stored: then it ends."""
+        is_complete = set(self.counts(sweep.id)) <= set(REUSABLE_STATUSES)
+        if is_complete and not self.ledger.totals(sweep.id)["bundles_left"]:
+            self._finish(sweep.id)
+            return
+        reason = f"{changes}: {ADVICE}"
+        if (sweep.state, sweep.reason) != (State.PAUSED, reason):
+            self.ledger.set_state(sweep.id, State.PAUSED, reason)
 
     def _tidy(self) -> None:
         """Remove late parts: a worker that was cut off continues after its sweep has ended or is removed."""
@@ -131,6 +162,9 @@ class Conductor:
         """Let unreadable files of a sweep fail this sweep, and no other."""
         try:
             yield
+        except TooNew as error:  # the version that wrote it can go on with it
+            self._withdraw(sweep_id)
+            self.ledger.set_state(sweep_id, State.PAUSED, str(error))
         except UNREADABLE_SWEEP as error:
             self.folder.check_writable()  # if the whole disk is gone, this sweep is not to blame
             log.warning("%s failed: %s", sweep_id, error)
@@ -158,7 +192,7 @@ class Conductor:
         plan, attributes = self.folder.plan(sweep_id), self.folder.dataset(sweep_id).attributes
         sweep = SweepRecord(
             id=sweep_id,
-            key=plan.grid.key.digest,
+            key=attributes.get("key", plan.grid.key.digest),
             name=self.folder.spec(sweep_id).name,
             state=State.PAUSED,
             created=attributes.get("created", utc_now()),
@@ -167,12 +201,16 @@ class Conductor:
             reason="adopted",
             runs=plan.runs.total,
             reused=0,
+            versions=json.loads(attributes.get("versions", "{}")),
+            package=attributes.get("sweep_service_version", "") if "versions" in attributes else "",
         )
         self.ledger.add(sweep, [])
         self.merger.merge(sweep_id)
         self._recount(sweep_id)
         self._requeue(sweep_id)
         self._finish(sweep_id)
+        if not self.ledger.sweep(sweep_id).state.has_ended:
+            self._check_versions(self.ledger.sweep(sweep_id))
 
     def submit(
         self,
@@ -362,8 +400,19 @@ class Conductor:
             self.ledger.set_state(sweep_id, State.PAUSED)
         return self.ledger.sweep(sweep_id)
 
+    def needs_restart(self, sweep_id: str) -> bool:
+        """Return whether a resume would compute stored runs again, because other versions computed them."""
+        sweep = self.ledger.sweep(sweep_id)
+        is_paused = sweep.state is State.PAUSED
+        return is_paused and (self.folder.is_restarting(sweep_id) or bool(find_changes(self.folder, sweep)))
+
     def resume(self, sweep_id: str) -> SweepRecord:
-        if self.ledger.sweep(sweep_id).state is State.PAUSED:
+        """Continue a paused sweep. Runs that were computed by other versions are computed again."""
+        sweep = self.ledger.sweep(sweep_id)
+        if self.needs_restart(sweep_id):
+            self._withdraw(sweep_id)
+            restart_sweep(self.merger, sweep, self.settings.bundles)
+        elif sweep.state is State.PAUSED:
             self.unmerged.setdefault(
                 sweep_id, set()
             )  # to merge parts that were written before or during the pause
@@ -371,13 +420,17 @@ class Conductor:
         return self.ledger.sweep(sweep_id)
 
     def retry(self, sweep_id: str) -> SweepRecord:
-        """Compute failed and cancelled runs again."""
-        state = self.ledger.sweep(sweep_id).state
+        """Compute failed and cancelled runs again; pause a sweep of other versions, so as not to mix them."""
+        sweep = self.ledger.sweep(sweep_id)
+        state = sweep.state
         is_complete = state is State.COMPLETED and set(self.counts(sweep_id)) <= set(REUSABLE_STATUSES)
         if state.has_ended and not is_complete:
+            if changes := find_changes(self.folder, sweep):
+                self.ledger.set_state(sweep_id, State.PAUSED, f"{changes}: {ADVICE}")
+                return self.ledger.sweep(sweep_id)
             for status in (Status.FAILED, Status.CANCELLED):
                 self._replace_status(sweep_id, status, Status.PENDING)
-            self.folder.objects.delete(*self.folder.objects.list(f"{sweep_id}.failures/"))
+            self.folder.clear_failures(sweep_id)
             fault_point("retry:status")
             self._recount(sweep_id)
             self._requeue(sweep_id)
@@ -404,14 +457,8 @@ class Conductor:
 
     def _requeue(self, sweep_id: str) -> None:
         """Make new bundles for all pending runs."""
-        dataset, copies = self.folder.dataset(sweep_id), self.merger.copies(sweep_id)
-        left = {
-            kind: np.intersect1d(
-                np.flatnonzero(dataset.status(kind) == Status.PENDING), copies[kind].first_runs()
-            )
-            for kind in dataset.plan.runs.kinds
-        }
-        bundles = make_bundles(dataset.plan, left, self.folder.calibration(), self.settings.bundles)
+        plan, left = self.folder.plan(sweep_id), self.merger.pending_runs(sweep_id)
+        bundles = make_bundles(plan, left, self.folder.calibration(), self.settings.bundles)
         self.ledger.replace_bundles(sweep_id, bundles)
         self.ledger.set_state(sweep_id, State.QUEUED)
 

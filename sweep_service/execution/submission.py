@@ -27,10 +27,12 @@ from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.versions import engine_versions, sweep_key
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, State, SweepRecord, utc_now
 from sweep_service.store.provenance import collect_provenance
+from sweep_service.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +50,8 @@ class Submission:
         self.reuse: list[tuple[str, SharedRuns]] | None = None
 
     def find_existing(self, ledger: Ledger) -> SweepRecord | None:
-        """Return the sweep with the same canonical spec, if there is one."""
-        return next(iter(ledger.sweeps(key=self.grid.key.digest)), None)
+        """Return the sweep with the same canonical spec and the same versions, if there is one."""
+        return next(iter(ledger.sweeps(key=sweep_key(self.grid))), None)
 
     def is_up_to_date(self, ledger: Ledger) -> bool:
         """Return whether it is prepared, and all sweeps whose runs it reuses still exist."""
@@ -122,7 +124,7 @@ class Submission:
 
         If the process dies in between, the sweep was never acknowledged, and is removed at the next start.
         """
-        sweep_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
+        sweep_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{sweep_key(self.grid)[:8]}"
         try:
             sweep = self._write_sweep(sweep_id, merger, extends, priority, bundle_limits)
         except Exception:
@@ -160,7 +162,7 @@ class Submission:
         now = utc_now()
         sweep = SweepRecord(
             id=sweep_id,
-            key=self.grid.key.digest,
+            key=sweep_key(self.grid),
             name=self.spec.name,
             state=State.QUEUED if bundles else State.COMPLETED,
             created=now,
@@ -170,6 +172,8 @@ class Submission:
             runs=self.plan.runs.total,
             reused=reused,
             priority=priority,
+            versions=engine_versions(self.grid),
+            package=__version__,
         )
         merger.ledger.add(sweep, bundles, counts)
         return sweep

@@ -21,7 +21,7 @@ from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.planning.designs import Columns, expand_design
 from sweep_service.planning.spec import Axis, Spaced, SweepSpec, spaced_values
-from sweep_service.simulators.selection import SIMULATORS, SimulatorEntry
+from sweep_service.simulators.selection import SIMULATORS, SimulatorEntry, choose_simulator
 from sweep_service.validation import read_number
 
 CORE_AXES = ("d", "p", "gamma")  # dimensions of every product
@@ -148,6 +148,11 @@ class Grid:
                 point = replace(point, init=points[-1].init)
             points.append(point)
         return tuple(points)
+
+    @cached_property
+    def simulators(self) -> tuple[str, ...]:
+        """The name of the simulator of each point; none without SGD."""
+        return tuple(choose_simulator(point).name for point in self.points) if self.simulate else ()
 
     @cached_property
     def content(self) -> dict[str, Any]:

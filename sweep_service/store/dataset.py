@@ -17,6 +17,7 @@ from sweep_service.faults import fault_point
 from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import POINT
+from sweep_service.planning.jobs import empty_values
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
@@ -81,9 +82,10 @@ class SweepDataset:
                 if name != STATUS:
                     self._write(variables[name], positions, values[name], rows)
         fault_point("merge:values")
-        with self.store.batch():
-            self._write(variables[STATUS], positions, values[STATUS], rows)
-        fault_point("merge:status")
+        if STATUS in values:
+            with self.store.batch():
+                self._write(variables[STATUS], positions, values[STATUS], rows)
+            fault_point("merge:status")
 
     def _write(
         self, variable: Variable, positions: tuple[AnyArray, ...], values: AnyArray, rows: AnyArray
@@ -121,6 +123,20 @@ class SweepDataset:
     def attributes(self) -> dict[str, str]:
         """Attributes of the dataset as text, such as its provenance."""
         return {name: str(value) for name, value in self.group.attrs.items()}
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Replace some attributes of the dataset, in one atomic write."""
+        with self.store.batch():
+            self.group.update_attributes(dict(attributes))
+
+    def reset(self, kind: Kind, numbers: AnyArray) -> None:
+        """Make runs pending, then replace their values by fill values."""
+        if len(numbers) == 0:
+            return
+        values = empty_values(self.plan.schema, kind, 1)
+        first_row = np.zeros(len(numbers), dtype=np.int64)
+        self.write(kind, numbers, {STATUS: values.pop(STATUS)}, first_row)
+        self.write(kind, numbers, values, first_row)
 
     def counts(self) -> Counter[Status]:
         """Count runs by status."""

@@ -6,6 +6,7 @@
 <data>/sweeps/<id>.zarr/        the dataset
 <data>/sweeps/<id>.parts/       parts that are not merged yet, checkpoints and crash markers
 <data>/sweeps/<id>.failures/    one failure record for each failed run, with its copies
+<data>/sweeps/<id>.restart      marks a sweep whose runs are being reset to be computed by other versions
 <data>/sweeps/<id>.unowned      marks a sweep that is being created or removed; if it is found when a
                                 conductor starts, the sweep is removed
 <state>/ledger.sqlite           the ledger: states of sweeps, progress of bundles
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 CALIBRATION = "calibration.json"
 LEDGER = "ledger.sqlite"
 INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
+RESTART_SUFFIX = ".restart"  # marks a sweep whose runs are being reset
 LOCK = "lock"
 SWEEPS = "sweeps"
 
@@ -148,6 +150,16 @@ class DataFolder:
     def is_complete(self, sweep_id: str) -> bool:
         return not self.objects.exists(f"{sweep_id}{INCOMPLETE_SUFFIX}")
 
+    def mark_restarting(self, sweep_id: str) -> None:
+        """Mark a sweep whose runs are being reset, so that a later start completes it."""
+        self.objects.put(f"{sweep_id}{RESTART_SUFFIX}", b"")
+
+    def mark_restarted(self, sweep_id: str) -> None:
+        self.objects.delete(f"{sweep_id}{RESTART_SUFFIX}")
+
+    def is_restarting(self, sweep_id: str) -> bool:
+        return self.objects.exists(f"{sweep_id}{RESTART_SUFFIX}")
+
     def dataset_path(self, sweep_id: str) -> Path | str:
         """Return the path or the URL of the dataset."""
         if isinstance(self.root, Path):
@@ -210,7 +222,7 @@ class DataFolder:
     def remove(self, sweep_id: str) -> None:
         """Remove all files of a sweep, the dataset first and the mark last."""
         self.objects.clear(f"{sweep_id}.zarr")
-        self.objects.delete(f"{sweep_id}.json", f"{sweep_id}.keys")
+        self.objects.delete(f"{sweep_id}.json", f"{sweep_id}.keys", f"{sweep_id}{RESTART_SUFFIX}")
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
             self.objects.clear(folder)
         self.mark_complete(sweep_id)
@@ -218,6 +230,10 @@ class DataFolder:
     def clear_parts(self, sweep_id: str) -> None:
         """Remove what is left when a sweep has ended, such as checkpoints of abandoned attempts."""
         self.objects.clear(f"{sweep_id}.parts")
+
+    def clear_failures(self, sweep_id: str) -> None:
+        """Remove the failure records, before the failed runs are computed again."""
+        self.objects.delete(*self.objects.list(f"{sweep_id}.failures/"))
 
     def sweeps_with_parts(self) -> list[str]:
         """Return the ids of sweeps that have parts, including sweeps that were removed."""

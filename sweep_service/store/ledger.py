@@ -6,10 +6,11 @@ keys of requests.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -21,7 +22,7 @@ from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 log = logging.getLogger(__name__)
 REQUEST_LIFETIME = timedelta(days=7)  # for which the key of a request is kept
@@ -68,6 +69,9 @@ _sweeps = sa.Table(
     sa.Column("runs", sa.Integer, nullable=False),
     sa.Column("reused", sa.Integer, nullable=False, default=0),
     sa.Column("priority", sa.Integer, nullable=False, default=0),
+    # Of simulators and regimes as JSON, and of the package. Sweeps of earlier schemas have neither.
+    sa.Column("versions", sa.Text, nullable=False, server_default=""),
+    sa.Column("package", sa.Text, nullable=False, server_default=""),
 )
 _bundles = sa.Table(
     "bundles",
@@ -125,6 +129,8 @@ class SweepRecord:
     runs: int
     reused: int
     priority: int = 0
+    versions: dict[str, int] = field(default_factory=dict)  # of simulators and regimes; empty if unknown
+    package: str = ""  # version of the package that last worked on the sweep; empty if unknown
 
 
 @dataclass(frozen=True)
@@ -156,24 +162,21 @@ class Ledger:
         sa.event.listen(self.engine, "connect", _set_pragmas)
         try:
             with self.engine.connect() as connection:
-                is_ledger = sa.inspect(connection).has_table(_metadata.name)
-                query = sa.select(_metadata.c.value).where(_metadata.c.name == "schema")
-                version = connection.scalar(query) if is_ledger else None
+                version = _read_schema(connection)
         except sa.exc.OperationalError:  # disk full, no permission
             raise
         except sa.exc.DatabaseError:
             raise Damaged(f"{path} is not a ledger: move it away, then run sweep doctor --rebuild") from None
-        if version is not None and int(version) > SCHEMA_VERSION:
+        if version > SCHEMA_VERSION:
             raise TooNew(
-                f"the ledger has schema {version}, but this version reads only {SCHEMA_VERSION} and older"
+                f"the ledger has schema {version}, but this version reads only {SCHEMA_VERSION} and older: "
+                "upgrade sweep-service"
             )
-        if version is None or int(version) < SCHEMA_VERSION:
-            with self.engine.begin() as connection:
-                _schema.create_all(connection)
-                if version == "1":
-                    _migrate_from_1(connection)
-                row = {"name": "schema", "value": str(SCHEMA_VERSION)}
-                connection.execute(_metadata.insert().prefix_with("OR REPLACE").values(row))
+        if version < SCHEMA_VERSION:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # one process migrates, others wait for it
+                _migrate(connection)
+                connection.commit()
 
     def close(self) -> None:
         self.engine.dispose()
@@ -189,11 +192,8 @@ class Ledger:
         self, sweep: SweepRecord, bundles: Iterable[Bundle], counts: Mapping[Status, int] | None = None
     ) -> None:
         """Add a sweep, its bundles and the counts of its stored runs in one transaction."""
-        row = {name: getattr(sweep, name) for name in SweepRecord.__annotations__} | {
-            "state": sweep.state.value
-        }
         with self._transaction(sweep.id) as connection:
-            connection.execute(_sweeps.insert().values(row))
+            connection.execute(_sweeps.insert().values(_to_row(sweep)))
             self._insert(connection, sweep.id, bundles)
             _put_stored(connection, sweep.id, counts or {})
             _add_event(connection, sweep.id, "state", sweep.state.value, sweep.reason)
@@ -240,7 +240,7 @@ class Ledger:
         Parameters
         ----------
         key
-            Digest of the canonical spec.
+            Digest of the canonical spec and of the versions.
         states
             Only sweeps in one of these states.
         name
@@ -273,8 +273,30 @@ class Ledger:
                 .values(state=state.value, reason=reason, updated=utc_now())
             )
             _add_event(connection, sweep_id, "state", state.value, reason)
-        extra = {"event": "sweep_state", "sweep": sweep_id, "state": state.value, "reason": reason}
-        log.info("sweep %s is %s%s", sweep_id, state, f": {reason}" if reason else "", extra=extra)
+        _log_state(sweep_id, state, reason)
+
+    def set_versions(self, sweep_id: str, versions: Mapping[str, int], package: str) -> None:
+        """Record the versions with which a sweep goes on."""
+        with self._transaction(sweep_id) as connection:
+            connection.execute(
+                _sweeps.update()
+                .where(_sweeps.c.id == sweep_id)
+                .values(versions=json.dumps(versions), package=package)
+            )
+
+    def restart(self, sweep: SweepRecord, bundles: Iterable[Bundle], counts: Mapping[Status, int]) -> None:
+        """Replace the row of a sweep, all of its bundles and the counts of its stored runs."""
+        with self._transaction(sweep.id) as connection:
+            connection.execute(
+                _sweeps.update()
+                .where(_sweeps.c.id == sweep.id)
+                .values({**_to_row(sweep), "updated": utc_now()})
+            )
+            connection.execute(_bundles.delete().where(_bundles.c.sweep == sweep.id))
+            self._insert(connection, sweep.id, bundles)
+            _put_stored(connection, sweep.id, counts)
+            _add_event(connection, sweep.id, "state", sweep.state.value, sweep.reason)
+        _log_state(sweep.id, sweep.state, sweep.reason)
 
     def events(self, sweep_id: str, after: int = 0) -> list[Event]:
         """Return the events of a sweep after an event id, oldest first."""
@@ -440,6 +462,34 @@ def _add_event(connection: sa.Connection, sweep_id: str, kind: str, state: str, 
     connection.execute(_events.insert().values(row))
 
 
+def _log_state(sweep_id: str, state: State, reason: str) -> None:
+    extra = {"event": "sweep_state", "sweep": sweep_id, "state": state.value, "reason": reason}
+    log.info("sweep %s is %s%s", sweep_id, state, f": {reason}" if reason else "", extra=extra)
+
+
+def _read_schema(connection: sa.Connection) -> int:
+    """Return the schema version of a database, 0 if it has no tables yet."""
+    if not sa.inspect(connection).has_table(_metadata.name):
+        return 0
+    return int(connection.scalar(sa.select(_metadata.c.value).where(_metadata.c.name == "schema")) or 0)
+
+
+def _migrate(connection: sa.Connection) -> None:
+    """Create the tables, or convert those of an earlier schema."""
+    version = _read_schema(connection)  # again, because another process may have migrated meanwhile
+    if version >= SCHEMA_VERSION:
+        return
+    _schema.create_all(connection)
+    columns = {column["name"] for column in sa.inspect(connection).get_columns(_sweeps.name)}
+    for name in ("versions", "package"):  # new in schema 3
+        if name not in columns:
+            connection.exec_driver_sql(f"ALTER TABLE sweeps ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
+    if version == 1:
+        _migrate_from_1(connection)
+    row = {"name": "schema", "value": str(SCHEMA_VERSION)}
+    connection.execute(_metadata.insert().prefix_with("OR REPLACE").values(row))
+
+
 def _migrate_from_1(connection: sa.Connection) -> None:
     """Add what schema 1 lacked: events, and counts of reused runs."""
     for row in connection.execute(sa.select(_sweeps)).mappings().all():
@@ -456,9 +506,15 @@ def utc_now(offset: timedelta = timedelta()) -> str:
     return (datetime.now(UTC) + offset).isoformat(timespec="milliseconds")
 
 
+def _to_row(sweep: SweepRecord) -> dict[str, Any]:
+    values = {name: getattr(sweep, name) for name in SweepRecord.__annotations__}
+    return {**values, "state": sweep.state.value, "versions": json.dumps(sweep.versions)}
+
+
 def _to_record(row: Any) -> SweepRecord:
     return SweepRecord(
-        **{name: row[name] for name in SweepRecord.__annotations__} | {"state": State(row["state"])}
+        **{name: row[name] for name in SweepRecord.__annotations__}
+        | {"state": State(row["state"]), "versions": json.loads(row["versions"] or "{}")}
     )
 
 

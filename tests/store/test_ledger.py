@@ -236,6 +236,81 @@ def test_ledger_of_schema_1_is_migrated(tmp_path):
         assert third.totals("s")["counts"] == {Status.DONE: 4}
 
 
+def make_schema_2(path):
+    """Write a ledger of schema 2, which has no versions, with a sweep and an answered request."""
+    ledger = Ledger(path)
+    ledger.add(SWEEP, [bundle(0)])
+    ledger.save_answer(Request("k", "digest"), "s", True)
+    with ledger.engine.begin() as now:
+        for name in ("versions", "package"):
+            now.execute(sa.text(f"ALTER TABLE sweeps DROP COLUMN {name}"))
+        now.execute(sa.text("UPDATE about SET value = '2'"))
+    ledger.close()
+
+
+def assert_migrated(ledger):
+    assert ledger.sweeps(key="key") == [SWEEP]
+    assert ledger.pending_bundles("s", 9) == [bundle(0)]
+    assert ledger.find_answer(Request("k", "digest")) == (SWEEP, True)
+    assert [one.kind for one in ledger.events("s")] == ["state"]
+
+
+def test_ledger_of_schema_2_is_migrated(tmp_path):
+    path = tmp_path / "ledger"
+    make_schema_2(path)
+    for _ in range(2):
+        with closing(Ledger(path)) as ledger:
+            assert_migrated(ledger)
+    with closing(sqlite3.connect(path)) as raw:  # a program of schema 2 that is still running adds a sweep
+        names = "id, key, name, state, created, updated, extends, reason, runs, reused, priority"
+        raw.execute(
+            f"INSERT INTO sweeps ({names}) VALUES ('s2', '', '', 'queued', '', '', NULL, '', 1, 0, 0)"
+        )
+        raw.commit()
+    with closing(Ledger(path)) as ledger:
+        assert (ledger.sweep("s2").versions, ledger.sweep("s2").package) == ({}, "")
+
+
+def test_interrupted_migration_is_repeated(tmp_path, monkeypatch):
+    path = tmp_path / "ledger"
+    make_schema_2(path)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr("sweep_service.store.ledger.SCHEMA_VERSION", BrokenNumber(SCHEMA_VERSION))
+        Ledger(path)
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("SELECT value FROM about").fetchall() == [("2",)]
+        assert "versions" not in [row[1] for row in raw.execute("PRAGMA table_info(sweeps)")]
+    with closing(Ledger(path)) as ledger:
+        assert_migrated(ledger)
+
+
+class BrokenNumber(int):
+    """A number that fails when it is written, which is the last step of a migration."""
+
+    def __str__(self):
+        raise RuntimeError("out of order")
+
+
+def test_ledger_is_migrated_once_by_several_openers(tmp_path):
+    path = tmp_path / "ledger"
+    make_schema_2(path)
+    ready, ledgers = threading.Barrier(4), []
+
+    def migrate():
+        ready.wait(60)
+        ledgers.append(Ledger(path))
+
+    threads = [threading.Thread(target=migrate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ledgers) == 4
+    for ledger in ledgers:
+        assert_migrated(ledger)
+        ledger.close()
+
+
 def test_attempts_are_counted(ledger):
     ledger.add(SWEEP, [bundle(0), bundle(1)])
     assert [ledger.count_attempt("s", bundle(0).key, "x" * 10_000) for _ in range(3)] == [1, 2, 3]

@@ -36,6 +36,7 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
+from sweep_service.store.sealed import seal
 
 PART_SUFFIX = ".npz"
 MAX_MERGE_BYTES = 64 << 20  # of parts merged at once
@@ -152,7 +153,7 @@ class Merger:
             _, runs = self.copies(sweep_id)[failure.kind].expand(np.array([failure.number]))
             command = shlex.join(["sweep", "rerun", sweep_id, name, "--data", self.folder.location])
             content = json.dumps({**asdict(failure), "runs": runs.tolist(), "command": command})
-            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", content.encode())
+            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", seal(content.encode()))
 
     def _add_timings(self, plan: SweepPlan, part: Part) -> None:
         """Add the measured and predicted seconds of some groups of runs, by class of work."""

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from sweep_service.errors import TooNew, reading
+from sweep_service.errors import reading
 from sweep_service.faults import fault_point
 from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray
@@ -21,9 +21,12 @@ from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
 from sweep_service.status import Status, count_statuses
+from sweep_service.store.metadata import COMPRESSORS
 from sweep_service.store.objects import Objects
 
 STATUS = "status"  # the variable that is written last
+# Chunks of fill values are stored too, so that a missing chunk under a status is damage.
+WRITE_ALL: Any = {"write_empty_chunks": True}
 
 
 class SweepDataset:
@@ -34,11 +37,6 @@ class SweepDataset:
         self.store = objects.chunks(name)
         with reading(name):
             self.group = zarr.open_group(self.store, mode="r+")
-            version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
-        if version > LAYOUT_VERSION:
-            raise TooNew(
-                f"{name} has layout {version}, but this version reads only {LAYOUT_VERSION} and older"
-            )
 
     @classmethod
     def create(
@@ -50,11 +48,19 @@ class SweepDataset:
             warnings.simplefilter(
                 "ignore", zarr.errors.ZarrUserWarning
             )  # Zarr format 3 does not specify consolidated metadata yet
-            labels.to_zarr(store, mode="w", consolidated=False, zarr_format=3)
+            encoding = {name: {"compressors": COMPRESSORS} for name in labels.variables}
+            labels.to_zarr(
+                store,
+                mode="w",
+                consolidated=False,
+                zarr_format=3,
+                encoding=encoding,
+                write_empty_chunks=True,
+            )
             group = zarr.open_group(store, mode="r+")
             for variables in plan.schema.variables.values():
                 for variable in variables.values():
-                    group.create_array(
+                    array = group.create_array(
                         variable.name,
                         shape=variable.shape,
                         chunks=variable.chunks,
@@ -62,7 +68,11 @@ class SweepDataset:
                         fill_value=variable.fill,
                         dimension_names=variable.dims,
                         attributes=dict(variable.attributes),
+                        compressors=COMPRESSORS,
+                        config=WRITE_ALL,
                     )
+                    if variable.name.endswith(f"_{STATUS}"):  # so that a chunk that disappears is noticed
+                        array[...] = Status.PENDING
             zarr.consolidate_metadata(store)
         return cls(objects, name, plan)
 
@@ -132,9 +142,8 @@ class SweepDataset:
 
     def _open_array(self, name: str) -> zarr.Array[Any]:
         with reading(f"{self.name}/{name}"):
-            array = self.group[name]
-            assert isinstance(array, zarr.Array)
-            return array
+            array: Any = self.group[name]
+            return zarr.Array(zarr.AsyncArray(array.metadata, array.store_path, WRITE_ALL))
 
     def _read_block(self, name: str, block: tuple[slice, ...] | EllipsisType = ...) -> AnyArray:
         array = self._open_array(name)

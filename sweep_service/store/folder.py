@@ -46,6 +46,7 @@ from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
 from sweep_service.store.objects import ROOT, Objects, no_guard
+from sweep_service.store.sealed import seal, unseal
 from sweep_service.validation import read_number
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 CALIBRATION = "calibration.json"
 LEDGER = "ledger.sqlite"
+KEYS_DIGEST = "keys_sha256"  # attribute of a dataset: the run keys that its values belong to
 INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
 LOCK = "lock"
 SWEEPS = "sweeps"
@@ -164,7 +166,8 @@ class DataFolder:
         """Open the dataset read-only in its current state; values are read lazily."""
         import xarray as xr
 
-        return xr.open_zarr(self.objects.chunks(f"{sweep_id}.zarr"), chunks=None)
+        with reading(f"{sweep_id}.zarr"):
+            return xr.open_zarr(self.objects.chunks(f"{sweep_id}.zarr"), chunks=None, consolidated=True)
 
     def create_dataset(self, sweep_id: str, plan: SweepPlan, attributes: Mapping[str, Any]) -> SweepDataset:
         return SweepDataset.create(self.objects, f"{sweep_id}.zarr", plan, attributes)
@@ -184,6 +187,9 @@ class DataFolder:
         with reading(name):
             arrays = read_arrays(content)
             return {kind: arrays[kind] for kind in KINDS}
+
+    def put_spec(self, sweep_id: str, spec: SweepSpec) -> None:
+        self.objects.put(f"{sweep_id}.json", seal(spec.model_dump_json().encode()))
 
     def put_keys(self, sweep_id: str, keys: Mapping[Kind, AnyArray]) -> None:
         file = io.BytesIO()
@@ -235,6 +241,12 @@ class DataFolder:
         return self.free_bytes() if isinstance(self.root, Path) else sys.maxsize
 
 
+def digest_keys(keys: Mapping[Kind, AnyArray]) -> str:
+    """Digest the run keys of a sweep."""
+    content = b"".join(keys[kind].tobytes() for kind in KINDS if kind in keys)
+    return hashlib.sha256(content).hexdigest()
+
+
 def _free_bytes(path: Path) -> int:
     while not path.exists():
         path = path.parent
@@ -258,4 +270,4 @@ def _read_spec(objects: Objects, sweep_id: str) -> SweepSpec:
     name = f"{sweep_id}.json"
     content = objects.get(name)
     with reading(name):
-        return SweepSpec.parse(json.loads(content))
+        return SweepSpec.parse(json.loads(unseal(content)))

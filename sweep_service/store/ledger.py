@@ -17,9 +17,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
+from sweep_service.errors import Conflict, Damaged, NotFound, StoreGone, TooNew
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
+from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
 
 SCHEMA_VERSION = 2
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
@@ -154,6 +155,7 @@ class Ledger:
         url = sa.URL.create("sqlite", database=str(path))
         self.engine = sa.create_engine(url, connect_args={"timeout": 30.0})
         sa.event.listen(self.engine, "connect", _set_pragmas)
+        guard = LedgerGuard(path)
         try:
             with self.engine.connect() as connection:
                 is_ledger = sa.inspect(connection).has_table(_metadata.name)
@@ -174,6 +176,7 @@ class Ledger:
                     _migrate_from_1(connection)
                 row = {"name": "schema", "value": str(SCHEMA_VERSION)}
                 connection.execute(_metadata.insert().prefix_with("OR REPLACE").values(row))
+        guard.attach(self.engine)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -317,7 +320,7 @@ class Ledger:
         )
         with self.engine.connect() as connection:
             rows = [row for row in connection.execute(query) if row.key not in exclude]
-        return [Bundle.from_json(row.jobs, row.cost, row.work) for row in rows[:limit]]
+        return [_to_bundle(row.key, row.jobs, row.cost, row.work) for row in rows[:limit]]
 
     def bundle(self, sweep_id: str, key: str) -> Bundle:
         query = sa.select(_bundles.c.jobs, _bundles.c.cost).where(
@@ -454,6 +457,13 @@ def _status_columns(counts: Mapping[Status, int]) -> dict[str, int]:
 def utc_now(offset: timedelta = timedelta()) -> str:
     """Return the current time in UTC, shifted by `offset`, in ISO format with milliseconds."""
     return (datetime.now(UTC) + offset).isoformat(timespec="milliseconds")
+
+
+def _to_bundle(key: str, jobs: str, cost: float, work_class: str) -> Bundle:
+    bundle = Bundle.from_json(jobs, cost, work_class)
+    if bundle.key != key:
+        raise StoreGone(f"the ledger is damaged: {RESTORE_LEDGER}")
+    return bundle
 
 
 def _to_record(row: Any) -> SweepRecord:

@@ -17,13 +17,14 @@ from typing import Any
 from zarr.storage import LocalStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
+from sweep_service.store.checked import CheckedReads, seal_root
 from sweep_service.store.files import make_folder, sync
 from sweep_service.store.objects import PARTIAL, WriteGuard, check_name, is_folder_name, no_guard
 
 MAX_PARTIAL_AGE_SECONDS = 86400.0  # after which a partial file of another machine is removed
 
 
-class LocalChunks(LocalStore):
+class LocalChunks(CheckedReads, LocalStore):
     """A local zarr store that records what was written, because zarr renames files but never syncs them."""
 
     def __init__(self, root: Path, *, read_only: bool = False, write_guard: WriteGuard = no_guard) -> None:
@@ -31,9 +32,13 @@ class LocalChunks(LocalStore):
         self.write_guard = write_guard
         self.written: set[str] = set()
 
+    @property
+    def dataset_name(self) -> str:
+        return self.root.name.removesuffix(PARTIAL)
+
     async def set(self, key: str, value: Any) -> None:
         self.write_guard()  # if the disk is gone, zarr would create all folders again
-        await super().set(key, value)
+        await super().set(key, seal_root(key, value))
         self.written.add(key)
 
     async def delete(self, key: str) -> None:

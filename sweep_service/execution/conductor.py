@@ -14,7 +14,7 @@ import re
 import time as clock
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,11 +24,14 @@ from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, 
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
+from sweep_service.execution.repair import carry_out_requests
 from sweep_service.execution.submission import REUSABLE_STATUSES, Submission
 from sweep_service.execution.task import Task, part_name
 from sweep_service.faults import fault_point
+from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.bundles import DEFAULT_LIMITS, Bundle, BundleLimits, make_bundles
 from sweep_service.planning.estimate import Limits
+from sweep_service.planning.runs import Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import INCOMPLETE_SUFFIX, DataFolder
@@ -118,7 +121,11 @@ class Conductor:
                     self.folder.clear_parts(sweep.id)
 
     def _tidy(self) -> None:
-        """Remove late parts: a worker that was cut off continues after its sweep has ended or is removed."""
+        """Repair sweeps on request, and remove late parts.
+
+        A worker that was cut off continues after its sweep has ended or is removed.
+        """
+        carry_out_requests(self)
         states = {sweep.id: sweep.state for sweep in self.ledger.sweeps()}
         for sweep_id in self.folder.sweeps_with_parts():
             is_removed = sweep_id not in states and not self.folder.has_spec(sweep_id)
@@ -149,9 +156,11 @@ class Conductor:
         """Add stored sweeps that are not in the ledger: merge their parts, and queue their pending runs."""
         added = []
         for sweep_id in self.unknown_sweeps():
-            with suppress(*UNREADABLE_SWEEP):  # unreadable files stay where they are
+            try:
                 self._adopt(sweep_id)
                 added.append(sweep_id)
+            except UNREADABLE_SWEEP as error:  # unreadable files stay where they are
+                log.warning("%s cannot be added to the ledger: %s", sweep_id, error)
         return added
 
     def _adopt(self, sweep_id: str) -> None:
@@ -169,10 +178,23 @@ class Conductor:
             reused=0,
         )
         self.ledger.add(sweep, [])
-        self.merger.merge(sweep_id)
-        self._recount(sweep_id)
-        self._requeue(sweep_id)
-        self._finish(sweep_id)
+        with self._failing_only(sweep_id):
+            self.merger.merge(sweep_id)
+            self._recount(sweep_id)
+            self.ledger.set_stored_cost(sweep_id, *self._stored_cost(sweep_id))
+            self._requeue(sweep_id)
+            self._finish(sweep_id)
+
+    def _stored_cost(self, sweep_id: str) -> tuple[float, float]:
+        """Return the predicted and the measured seconds of the runs that are stored."""
+        dataset, numbers = self.folder.dataset(sweep_id), self._distinct_runs(sweep_id, pending=False)
+        bundles = make_bundles(dataset.plan, numbers, self.folder.calibration(), self.settings.bundles)
+        variables = dataset.plan.schema.variables
+        measured = (
+            dataset.read(kind, numbers[kind], {"seconds": variables[kind]["seconds"]})["seconds"]
+            for kind in numbers
+        )
+        return sum(bundle.cost for bundle in bundles), sum(float(np.nansum(seconds)) for seconds in measured)
 
     def submit(
         self,
@@ -405,16 +427,21 @@ class Conductor:
 
     def _requeue(self, sweep_id: str) -> None:
         """Make new bundles for all pending runs."""
+        left = self._distinct_runs(sweep_id, pending=True)
+        plan = self.folder.plan(sweep_id)
+        bundles = make_bundles(plan, left, self.folder.calibration(), self.settings.bundles)
+        self.ledger.replace_bundles(sweep_id, bundles)
+        self.ledger.set_state(sweep_id, State.QUEUED)
+
+    def _distinct_runs(self, sweep_id: str, pending: bool) -> dict[Kind, AnyArray]:
+        """Return the numbers of runs that are pending, or are not, without copies."""
         dataset, copies = self.folder.dataset(sweep_id), self.merger.copies(sweep_id)
-        left = {
+        return {
             kind: np.intersect1d(
-                np.flatnonzero(dataset.status(kind) == Status.PENDING), copies[kind].first_runs()
+                np.flatnonzero((dataset.status(kind) == Status.PENDING) == pending), copies[kind].first_runs()
             )
             for kind in dataset.plan.runs.kinds
         }
-        bundles = make_bundles(dataset.plan, left, self.folder.calibration(), self.settings.bundles)
-        self.ledger.replace_bundles(sweep_id, bundles)
-        self.ledger.set_state(sweep_id, State.QUEUED)
 
     def _describe_wait(self, error: Exception) -> str:
         """Return what to wait for if waiting can cure the error, else "". SQLite has its own error texts."""

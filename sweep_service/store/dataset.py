@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import zarr
+from zarr.core.sync import sync
 
-from sweep_service.errors import reading
+from sweep_service.errors import Damaged, reading
 from sweep_service.faults import fault_point
 from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray
@@ -21,8 +22,8 @@ from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
 from sweep_service.status import Status, count_statuses
-from sweep_service.store.metadata import COMPRESSORS
-from sweep_service.store.objects import Objects
+from sweep_service.store.metadata import COMPRESSORS, DatasetMetadata
+from sweep_service.store.objects import ROOT, Objects
 
 STATUS = "status"  # the variable that is written last
 # Chunks of fill values are stored too, so that a missing chunk under a status is damage.
@@ -140,12 +141,52 @@ class SweepDataset:
                 counts += count_statuses(values)
         return counts
 
+    def is_intact(self, key: str) -> bool:
+        """Whether the chunk with this key can be read, or may be missing."""
+        try:
+            sync(self.store.get(key))
+        except Damaged:
+            return False
+        return True
+
+    def runs_in_chunk(self, kind: Kind, key: str) -> AnyArray:
+        """Return the numbers of the runs that have values in the chunk with this key."""
+        variable = self.plan.schema.variables[kind][key.partition("/")[0].removeprefix(f"{kind}_")]
+        chunk = [int(index) for index in key.split("/")[2:]]
+        inside = [
+            axis // size == index
+            for axis, size, index in zip(
+                self.plan.positions(kind),
+                variable.chunks[: len(variable.leading)],
+                chunk[: len(variable.leading)],
+                strict=True,
+            )
+        ]
+        return np.flatnonzero(np.all(inside, axis=0))
+
+    def initial_risk(self, kind: Kind) -> AnyArray:
+        """Return the risk at t = 0 of each run, in the order of run numbers."""
+        return self._read_block(f"{kind}_risk", (..., 0))[self.plan.positions(kind)]
+
+    def restore_labels(self) -> None:
+        """Write coordinates again of which a chunk is damaged."""
+        for name, label in make_coordinates(self.plan.schema).variables.items():
+            keys = self.metadata.arrays[str(name)].chunk_keys()
+            if not all(self.is_intact(key) for key in keys):
+                self._open_array(str(name))[...] = label.values
+        self.store.sync()
+
+    @property
+    def metadata(self) -> DatasetMetadata:
+        content = sync(self.store.get(ROOT))
+        return DatasetMetadata(b"" if content is None else content.to_bytes(), self.name)
+
     def _open_array(self, name: str) -> zarr.Array[Any]:
         with reading(f"{self.name}/{name}"):
             array: Any = self.group[name]
             return zarr.Array(zarr.AsyncArray(array.metadata, array.store_path, WRITE_ALL))
 
-    def _read_block(self, name: str, block: tuple[slice, ...] | EllipsisType = ...) -> AnyArray:
+    def _read_block(self, name: str, block: tuple[Any, ...] | EllipsisType = ...) -> AnyArray:
         array = self._open_array(name)
         with reading(f"{self.name}/{name}"):
             return np.array(array[block])

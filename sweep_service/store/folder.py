@@ -8,6 +8,7 @@
 <data>/sweeps/<id>.failures/    one failure record for each failed run, with its copies
 <data>/sweeps/<id>.unowned      marks a sweep that is being created or removed; if it is found when a
                                 conductor starts, the sweep is removed
+<data>/sweeps/<id>.repair       a request to compute damaged runs again, until a conductor has done so
 <state>/ledger.sqlite           the ledger: states of sweeps, progress of bundles
 <state>/calibration.json        the speed of this machine
 
@@ -45,6 +46,7 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
+from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.objects import ROOT, Objects, no_guard
 from sweep_service.store.sealed import seal, unseal
 from sweep_service.validation import read_number
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 CALIBRATION = "calibration.json"
 LEDGER = "ledger.sqlite"
 KEYS_DIGEST = "keys_sha256"  # attribute of a dataset: the run keys that its values belong to
+REPAIR_SUFFIX = ".repair"  # a request to compute damaged runs again
 INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
 LOCK = "lock"
 SWEEPS = "sweeps"
@@ -188,6 +191,13 @@ class DataFolder:
             arrays = read_arrays(content)
             return {kind: arrays[kind] for kind in KINDS}
 
+    def spec_of_dataset(self, sweep_id: str) -> SweepSpec:
+        """Return the copy of the spec in the attributes of the dataset."""
+        name = f"{sweep_id}.zarr"
+        metadata = DatasetMetadata(self.objects.get(f"{name}/{ROOT}"), name)
+        with reading(name):
+            return SweepSpec.parse(json.loads(metadata.attributes["spec"]))
+
     def put_spec(self, sweep_id: str, spec: SweepSpec) -> None:
         self.objects.put(f"{sweep_id}.json", seal(spec.model_dump_json().encode()))
 
@@ -217,6 +227,7 @@ class DataFolder:
             self.objects.delete(name)
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
             self.objects.clear(folder)
+        self.objects.delete(f"{sweep_id}{REPAIR_SUFFIX}")
         self.mark_complete(sweep_id)
 
     def clear_parts(self, sweep_id: str) -> None:

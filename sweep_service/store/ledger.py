@@ -165,6 +165,8 @@ class Ledger:
             raise
         except sa.exc.DatabaseError:
             raise Damaged(f"{path} is not a ledger: move it away, then run sweep doctor --rebuild") from None
+        if version is not None and not version.isdecimal():
+            raise Damaged(f"{path} is not a ledger: move it away, then run sweep doctor --rebuild")
         if version is not None and int(version) > SCHEMA_VERSION:
             raise TooNew(
                 f"the ledger has schema {version}, but this version reads only {SCHEMA_VERSION} and older"
@@ -358,7 +360,16 @@ class Ledger:
             connection.execute(
                 _bundles.update().where(_bundles.c.sweep == sweep_id).values(_status_columns({}))
             )
-            _put_stored(connection, sweep_id, counts)
+            is_stored = (_bundles.c.sweep == sweep_id) & (_bundles.c.key == STORED_KEY)
+            update = _bundles.update().where(is_stored).values(_status_columns(counts))
+            if connection.execute(update).rowcount == 0:
+                _put_stored(connection, sweep_id, counts)
+
+    def set_stored_cost(self, sweep_id: str, cost: float, seconds: float) -> None:
+        """Set the predicted and measured seconds of the runs that were stored before any bundle."""
+        is_stored = (_bundles.c.sweep == sweep_id) & (_bundles.c.key == STORED_KEY)
+        with self._transaction(sweep_id) as connection:
+            connection.execute(_bundles.update().where(is_stored).values(cost=cost, seconds=seconds))
 
     def count_attempt(self, sweep_id: str, key: str, error: str) -> int:
         """Count a failed attempt at a bundle; return the number of failed attempts so far."""
@@ -386,6 +397,12 @@ class Ledger:
                 connection.execute(table.delete().where(table.c.sweep == sweep_id))
             connection.execute(_sweeps.delete().where(_sweeps.c.id == sweep_id))
         log.info("sweep %s is removed", sweep_id, extra={"event": "sweep_removed", "sweep": sweep_id})
+
+    def find_damage(self) -> list[str]:
+        """Return what SQLite's own check of the file finds."""
+        with self.engine.connect() as connection:
+            rows = [str(row[0]) for row in connection.execute(sa.text("PRAGMA integrity_check"))]
+        return [row for row in rows if row != "ok"]
 
     def totals(self, sweep_id: str) -> dict[str, Any]:
         """Return costs and seconds by progress, bundles left, and runs by status."""
@@ -467,6 +484,8 @@ def _to_bundle(key: str, jobs: str, cost: float, work_class: str) -> Bundle:
 
 
 def _to_record(row: Any) -> SweepRecord:
+    if row["state"] not in set(State):
+        raise StoreGone(f"the ledger is damaged: {RESTORE_LEDGER}")
     return SweepRecord(
         **{name: row[name] for name in SweepRecord.__annotations__} | {"state": State(row["state"])}
     )

@@ -21,9 +21,9 @@ import numpy as np
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.buffer import default_buffer_prototype
 
-from sweep_service.errors import Damaged, TooNew, reading
+from sweep_service.errors import Damaged, NotFound, TooNew, reading
 from sweep_service.planning.schema import LAYOUT_VERSION
-from sweep_service.store.objects import ROOT
+from sweep_service.store.objects import ROOT, Objects
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer
@@ -76,6 +76,14 @@ class StoredArray:
             slice(index * chunk, min((index + 1) * chunk, size))
             for index, chunk, size in zip(indices, self.chunk_shape, self.shape, strict=True)
         )
+
+    def is_stored(self, objects: Objects, dataset: str) -> bool:
+        """Whether the array's own metadata, for readers of single arrays, is the same."""
+        try:
+            content = json.loads(objects.get(f"{dataset}/{self.name}/{ROOT}"))
+        except (ValueError, NotFound):
+            return False
+        return content == self.metadata
 
     async def find_problem(self, content: Buffer) -> str:
         """Return what is wrong with the stored bytes of a chunk, or ""."""

@@ -1,0 +1,44 @@
+"""Flips of single bits in the stored files of a sweep."""
+
+import numpy as np
+
+
+def flip_bit(path, bit):
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def random_bit(path, rng):
+    return int(rng.integers(8 * path.stat().st_size))
+
+
+def stored_files(root, sweep_id):
+    """The files of a sweep, but for empty ones."""
+    files = (root / "sweeps").glob(f"{sweep_id}.*")
+    found = [file for path in files for file in ([path] if path.is_file() else path.rglob("*"))]
+    return sorted(file for file in found if file.is_file() and file.stat().st_size)
+
+
+def kind_of_file(path):
+    """Group files of which damage is found in the same way."""
+    if path.name == "zarr.json":
+        return "root metadata" if path.parent.suffix == ".zarr" else "array metadata"
+    parent = next((parent for parent in path.parents if parent.suffix == ".zarr"), None)
+    if parent is None:
+        return path.suffix
+    name = path.relative_to(parent).parts[0]
+    variable = name.partition("_")[2] if name.startswith(("sgd_", "ode_")) else "label"
+    return variable if variable in ("label", "status", "steps", "risk") else "values"
+
+
+def read_values(dataset, without=()):
+    """All numbers and texts of a dataset."""
+    return {str(name): dataset[name].values for name in dataset.variables if name not in without}
+
+
+def assert_same_values(found, expected):
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        assert found[name].dtype == values.dtype
+        np.testing.assert_array_equal(found[name], values, err_msg=name)

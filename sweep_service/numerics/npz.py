@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 
 import numpy as np
 
 from sweep_service.numerics.types import AnyArray
+
+_END = struct.Struct("<4s4H2LH")  # the last record of an archive without a comment
 
 
 def read_arrays(content: bytes) -> dict[str, AnyArray]:
@@ -23,7 +26,15 @@ def read_arrays(content: bytes) -> dict[str, AnyArray]:
             raise ValueError("the archive is compressed; only uncompressed archives are accepted")
         if sum(member.file_size for member in members) > len(content):
             raise ValueError("the members of the archive claim more bytes than it has")
+        if _count_members(content) != len(members):
+            raise ValueError("a member of the archive is lost")
         return {member.filename.removesuffix(".npy"): _read_array(archive.read(member)) for member in members}
+
+
+def _count_members(content: bytes) -> int:
+    """Return the number of members that the end of the archive states; zipfile does not compare it."""
+    signature, *_, count, _size, _offset, _comment = _END.unpack(content[-_END.size :])
+    return int(count) if signature == b"PK\x05\x06" else -1
 
 
 def _read_array(content: bytes) -> AnyArray:

@@ -1,5 +1,7 @@
 """Flips of single bits in the stored files of a sweep."""
 
+import json
+
 import numpy as np
 
 
@@ -30,6 +32,36 @@ def kind_of_file(path):
     name = path.relative_to(parent).parts[0]
     variable = name.partition("_")[2] if name.startswith(("sgd_", "ode_")) else "label"
     return variable if variable in ("label", "status", "steps", "risk") else "values"
+
+
+def find_chunk(dataset_path, array):
+    """The first chunk of an array."""
+    return min(path for path in (dataset_path / array / "c").rglob("*") if path.is_file())
+
+
+def change_metadata(dataset_path, **attributes):
+    """Change attributes of a dataset, as another program would."""
+    path = dataset_path / "zarr.json"
+    root = json.loads(path.read_text("utf-8"))
+    root["attributes"] |= attributes
+    path.write_text(json.dumps(root), "utf-8")
+
+
+# Each makes the dataset at a path unusable in one way; the text is part of the error.
+DAMAGES = {
+    "flipped bit": (lambda path: flip_bit(find_chunk(path, "sgd_risk"), 99), "sgd_risk/c/0"),
+    "truncated chunk": (lambda path: shorten(find_chunk(path, "sgd_risk")), "sgd_risk/c/0"),
+    "missing chunk": (lambda path: find_chunk(path, "sgd_risk").unlink(), "sgd_risk/c/0"),
+    "missing statuses": (lambda path: find_chunk(path, "sgd_status").unlink(), "sgd_status/c/0"),
+    "flipped label": (lambda path: flip_bit(find_chunk(path, "gamma"), 99), "gamma/c/0"),
+    "broken metadata": (lambda path: shorten(path / "zarr.json"), "zarr.json"),
+    "flipped attribute": (lambda path: change_metadata(path, title="other"), "zarr.json"),
+    "newer layout": (lambda path: change_metadata(path, layout_version=99), "has layout 99"),
+}
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:9])
 
 
 def read_values(dataset, without=()):

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 from zarr.core.sync import sync
 
 from sweep_service.doctor.checks.verdict import Check, ok, warning, wrong
-from sweep_service.errors import UNREADABLE_SWEEP, Damaged, InUse, InvalidInput, NotFound, SweepError, TooNew
+from sweep_service.errors import (
+    UNREADABLE_SWEEP,
+    Damaged,
+    InvalidInput,
+    NotFound,
+    SweepError,
+    TooNew,
+)
 from sweep_service.execution.conductor import SWEEP_ID_PATTERN
 from sweep_service.execution.merger import PART_SUFFIX
 from sweep_service.execution.repair import RepairRequest
@@ -51,7 +58,7 @@ def stored_ids(folder: DataFolder) -> list[str]:
     """Return the ids of all sweeps that are stored or in the ledger."""
     names = {name.partition(".")[0] for name in folder.objects.list_top()}
     if folder.has_ledger():
-        with closing(folder.ledger()) as ledger:
+        with suppress(SweepError), closing(folder.ledger()) as ledger:  # reported by `verify`
             names |= {sweep.id for sweep in ledger.sweeps()}
     return sorted(name for name in names if SWEEP_ID_PATTERN.fullmatch(name))
 
@@ -59,9 +66,7 @@ def stored_ids(folder: DataFolder) -> list[str]:
 def verify(folder: DataFolder, sweep_ids: Iterable[str]) -> tuple[list[Check], list[Findings]]:
     """Read everything of these sweeps; return one check for each problem, and the findings by sweep."""
     checks = list(_verify_ledger(folder))
-    findings = [] if any(check.verdict == "wrong" for check in checks) else [
-        verify_sweep(folder, sweep_id) for sweep_id in sweep_ids
-    ]  # fmt: skip
+    findings = [verify_sweep(folder, sweep_id) for sweep_id in sweep_ids]
     for found in findings:
         checks += _make_checks(found)
     return checks, findings
@@ -191,7 +196,7 @@ def _verify_counts(folder: DataFolder, dataset: SweepDataset, found: Findings) -
     try:
         with folder.lock(), closing(folder.ledger()) as ledger:
             _compare_counts(ledger, dataset, found)
-    except (InUse, NotFound):  # a service uses it; a sweep that is not in the ledger is reported elsewhere
+    except SweepError:  # in use, not in the ledger, or the ledger is damaged
         return
 
 

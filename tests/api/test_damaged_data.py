@@ -12,7 +12,14 @@ from tests.api.served import assert_problem, serving, until
 from tests.chaos.flips import DAMAGES, find_chunk, flip_bit
 from tests.specs import SMALL_SPEC, TINY_SPEC
 
-ROUTES = ("data?format=csv", "data?format=json", "curves", "curves?format=png", "phase-diagram", "contents")
+ROUTES = (
+    "data?format=csv",
+    "data?format=json",
+    "curves",
+    "curves?format=png",
+    "phase-diagram?x=gamma&y=d&value=sgd_risk",
+    "contents",
+)
 FOUND_IN_CHUNKS = ("flipped bit", "truncated chunk", "missing chunk")
 
 

@@ -19,7 +19,7 @@ from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import POINT
 from sweep_service.planning.plan import SweepPlan
-from sweep_service.planning.runs import Kind
+from sweep_service.planning.runs import Kind, run_name
 from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.metadata import COMPRESSORS, DatasetMetadata
@@ -125,7 +125,16 @@ class SweepDataset:
                 block = self._read_block(source.name, chunk)[inside]
                 index: Any = (runs, *common)
                 values[index] = block[(slice(None), *common)]
+        self._check_initial_risk(kind, numbers, result)
         return result
+
+    def _check_initial_risk(self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray]) -> None:
+        """Raise Damaged if a done run has no risk at t = 0; an older version may have merged over a loss."""
+        if "risk" in values and STATUS in values:
+            lost = numbers[(values[STATUS] == Status.DONE) & np.isnan(values["risk"][:, 0])]
+            if len(lost):
+                name = run_name(kind, int(lost[0]))
+                raise Damaged(f"{self.name}: the run {name} is done, but has no risk at t = 0")
 
     @property
     def attributes(self) -> dict[str, str]:

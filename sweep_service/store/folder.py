@@ -170,7 +170,10 @@ class DataFolder:
         import xarray as xr
 
         with reading(f"{sweep_id}.zarr"):
-            return xr.open_zarr(self.objects.chunks(f"{sweep_id}.zarr"), chunks=None, consolidated=True)
+            store = self.objects.chunks(f"{sweep_id}.zarr")
+            dataset = xr.open_zarr(store, chunks=None, consolidated=True)
+        dataset.encoding["source"] = self.address(sweep_id)
+        return dataset
 
     def create_dataset(self, sweep_id: str, plan: SweepPlan, attributes: Mapping[str, Any]) -> SweepDataset:
         return SweepDataset.create(self.objects, f"{sweep_id}.zarr", plan, attributes)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import sweep_service.analysis.registration  # noqa: F401
 from sweep_service.doctor.verify import stored_ids, verify
+from sweep_service.errors import Damaged
 from sweep_service.execution.repair import RepairRequest, carry_out_requests
 from sweep_service.status import Status
 from sweep_service.store import folder as folders
@@ -107,6 +109,13 @@ def test_done_runs_without_values_are_found(folder):
     dataset._open_array("sgd_risk")[0] = np.nan
     (problem,), _ = verdicts(folder)
     assert "2 done runs have no value at t = 0" in problem
+    (sweep_id,) = stored_ids(folder)
+    for method in ("final_risk", "discrepancy"):
+        with folder.open_dataset(sweep_id) as stored, pytest.raises(Damaged, match="2 done runs lack values"):
+            getattr(stored.sweep, method)()
+    with open_conductor(folder.root) as conductor:  # and they are not reused
+        assert conductor.submit(make_spec(**{**FEW, "seeds": 3}))[0].reused == 8
+        conductor.remove(stored_ids(folder)[1])
     assert repair(folder) == [State.COMPLETED]
     assert_same_values(values(folder), expected)
 

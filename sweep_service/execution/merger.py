@@ -6,7 +6,6 @@ parts are removed. If the process dies in between, merging again gives the same 
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 import time as clock
@@ -36,7 +35,7 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
-from sweep_service.store.sealed import seal
+from sweep_service.store.sealed import pack_json
 
 PART_SUFFIX = ".npz"
 MAX_MERGE_BYTES = 64 << 20  # of parts merged at once
@@ -152,8 +151,8 @@ class Merger:
             name = run_name(failure.kind, failure.number)
             _, runs = self.copies(sweep_id)[failure.kind].expand(np.array([failure.number]))
             command = shlex.join(["sweep", "rerun", sweep_id, name, "--data", self.folder.location])
-            content = json.dumps({**asdict(failure), "runs": runs.tolist(), "command": command})
-            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", seal(content.encode()))
+            record = {**asdict(failure), "runs": runs.tolist(), "command": command}
+            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", pack_json(record))
 
     def _add_timings(self, plan: SweepPlan, part: Part) -> None:
         """Add the measured and predicted seconds of some groups of runs, by class of work."""

@@ -9,29 +9,46 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from sweep_service.errors import Damaged, NotFound, reading
+from sweep_service.execution.merger import Merger
+from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
 from sweep_service.store.dataset import STATUS, SweepDataset
 from sweep_service.store.folder import KEYS_DIGEST, REPAIR_SUFFIX, DataFolder, digest_keys
-from sweep_service.store.ledger import State, SweepRecord
+from sweep_service.store.ledger import Ledger, State, SweepRecord
 from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.objects import ROOT
 from sweep_service.store.provenance import collect_provenance
-from sweep_service.store.sealed import seal, unseal
-
-if TYPE_CHECKING:
-    from sweep_service.execution.conductor import Conductor
-    from sweep_service.numerics.types import AnyArray
+from sweep_service.store.sealed import pack_json, unpack_json
 
 log = logging.getLogger(__name__)
+
+
+class Conductor(Protocol):
+    """The parts of a conductor that a repair uses."""
+
+    folder: DataFolder
+    ledger: Ledger
+    merger: Merger
+
+    def counts(self, sweep_id: str) -> Counter[Status]: ...
+
+    def _withdraw(self, sweep_id: str) -> None: ...
+
+    def _recount(self, sweep_id: str) -> None: ...
+
+    def _requeue(self, sweep_id: str) -> None: ...
+
+    def _finish(self, sweep_id: str) -> None: ...
 
 
 @dataclass
@@ -43,14 +60,14 @@ class RepairRequest:
     objects: list[str] = field(default_factory=list)  # parts, checkpoints and failure records
 
     def save(self, folder: DataFolder, sweep_id: str) -> None:
-        folder.objects.put(f"{sweep_id}{REPAIR_SUFFIX}", seal(json.dumps(asdict(self)).encode()))
+        folder.objects.put(f"{sweep_id}{REPAIR_SUFFIX}", pack_json(asdict(self)))
 
     @classmethod
     def load(cls, folder: DataFolder, sweep_id: str) -> RepairRequest:
         name = f"{sweep_id}{REPAIR_SUFFIX}"
         content = folder.objects.get(name)
         with reading(name):
-            return cls(**json.loads(unseal(content)))
+            return cls(**unpack_json(content))
 
 
 def carry_out_requests(conductor: Conductor) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
@@ -13,7 +12,9 @@ from sweep_service.errors import Damaged, reading
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, SweepRecord
-from sweep_service.store.sealed import unseal
+from sweep_service.store.sealed import unpack_json
+
+FAILURE_FIELDS = {"kind", "number", "error", "trace", "runs", "command"}
 
 
 def describe_sweep(
@@ -70,5 +71,7 @@ def read_failure(folder: DataFolder, name: str) -> dict[str, Any]:
     """Read a failure record; raise Damaged if it is not as it was written."""
     content = folder.objects.get(name)
     with reading(name):
-        record = json.loads(unseal(content))
-        return {**record, "number": int(record["number"])}
+        record = unpack_json(content, required=False)
+        if set(record) != FAILURE_FIELDS:  # a damaged field name, in place of the digest's
+            raise ValueError("its fields are wrong")
+        return record

@@ -15,7 +15,7 @@ import re
 import time as clock
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, 
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
+from sweep_service.execution.repair import carry_out_requests
 from sweep_service.execution.restart import ADVICE, find_changes, record_package, restart_sweep
 from sweep_service.execution.submission import REUSABLE_STATUSES, Submission
 from sweep_service.execution.task import Task, part_name
@@ -149,7 +150,11 @@ class Conductor:
             self.ledger.set_state(sweep.id, State.PAUSED, reason)
 
     def _tidy(self) -> None:
-        """Remove late parts: a worker that was cut off continues after its sweep has ended or is removed."""
+        """Repair sweeps on request, and remove late parts.
+
+        A worker that was cut off continues after its sweep has ended or is removed.
+        """
+        carry_out_requests(self)
         states = {sweep.id: sweep.state for sweep in self.ledger.sweeps()}
         for sweep_id in self.folder.sweeps_with_parts():
             is_removed = sweep_id not in states and not self.folder.has_spec(sweep_id)
@@ -183,9 +188,11 @@ class Conductor:
         """Add stored sweeps that are not in the ledger: merge their parts, and queue their pending runs."""
         added = []
         for sweep_id in self.unknown_sweeps():
-            with suppress(*UNREADABLE_SWEEP):  # unreadable files stay where they are
+            try:
                 self._adopt(sweep_id)
                 added.append(sweep_id)
+            except UNREADABLE_SWEEP as error:  # unreadable files stay where they are
+                log.warning("%s cannot be added to the ledger: %s", sweep_id, error)
         return added
 
     def _adopt(self, sweep_id: str) -> None:
@@ -205,12 +212,25 @@ class Conductor:
             package=attributes.get("sweep_service_version", "") if "versions" in attributes else "",
         )
         self.ledger.add(sweep, [])
-        self.merger.merge(sweep_id)
-        self._recount(sweep_id)
-        self._requeue(sweep_id)
-        self._finish(sweep_id)
-        if not self.ledger.sweep(sweep_id).state.has_ended:
-            self._check_versions(self.ledger.sweep(sweep_id))
+        with self._failing_only(sweep_id):
+            self.merger.merge(sweep_id)
+            self._recount(sweep_id)
+            self.ledger.set_stored_cost(sweep_id, *self._stored_cost(sweep_id))
+            self._requeue(sweep_id)
+            self._finish(sweep_id)
+            if not self.ledger.sweep(sweep_id).state.has_ended:
+                self._check_versions(self.ledger.sweep(sweep_id))
+
+    def _stored_cost(self, sweep_id: str) -> tuple[float, float]:
+        """Return the predicted and the measured seconds of the runs that are stored."""
+        dataset, numbers = self.folder.dataset(sweep_id), self.merger.distinct_runs(sweep_id, pending=False)
+        bundles = make_bundles(dataset.plan, numbers, self.folder.calibration(), self.settings.bundles)
+        variables = dataset.plan.schema.variables
+        measured = (
+            dataset.read(kind, numbers[kind], {"seconds": variables[kind]["seconds"]})["seconds"]
+            for kind in numbers
+        )
+        return sum(bundle.cost for bundle in bundles), sum(float(np.nansum(seconds)) for seconds in measured)
 
     def submit(
         self,
@@ -457,7 +477,7 @@ class Conductor:
 
     def _requeue(self, sweep_id: str) -> None:
         """Make new bundles for all pending runs."""
-        plan, left = self.folder.plan(sweep_id), self.merger.pending_runs(sweep_id)
+        plan, left = self.folder.plan(sweep_id), self.merger.distinct_runs(sweep_id, pending=True)
         bundles = make_bundles(plan, left, self.folder.calibration(), self.settings.bundles)
         self.ledger.replace_bundles(sweep_id, bundles)
         self.ledger.set_state(sweep_id, State.QUEUED)

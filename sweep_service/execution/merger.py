@@ -6,7 +6,6 @@ parts are removed. If the process dies in between, merging again gives the same 
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 import time as clock
@@ -37,6 +36,7 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
+from sweep_service.store.sealed import pack_json
 
 PART_SUFFIX = ".npz"
 MAX_MERGE_BYTES = 64 << 20  # of parts merged at once
@@ -71,12 +71,12 @@ class Merger:
         """Free the memory for a sweep of which no more parts will come."""
         self._copies.pop(sweep_id, None)
 
-    def pending_runs(self, sweep_id: str) -> dict[Kind, AnyArray]:
-        """Return the numbers of the runs that are still to be computed, one of each group of equal runs."""
+    def distinct_runs(self, sweep_id: str, *, pending: bool) -> dict[Kind, AnyArray]:
+        """Return the numbers of runs that are pending, or are not, one of each group of equal runs."""
         dataset, copies = self.folder.dataset(sweep_id), self.copies(sweep_id)
         return {
             kind: np.intersect1d(
-                np.flatnonzero(dataset.status(kind) == Status.PENDING), copies[kind].first_runs()
+                np.flatnonzero((dataset.status(kind) == Status.PENDING) == pending), copies[kind].first_runs()
             )
             for kind in dataset.plan.runs.kinds
         }
@@ -169,8 +169,8 @@ class Merger:
             name = run_name(failure.kind, failure.number)
             _, runs = self.copies(sweep_id)[failure.kind].expand(np.array([failure.number]))
             command = shlex.join(["sweep", "rerun", sweep_id, name, "--data", self.folder.location])
-            content = json.dumps({**asdict(failure), "runs": runs.tolist(), "command": command})
-            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", content.encode())
+            record = {**asdict(failure), "runs": runs.tolist(), "command": command}
+            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", pack_json(record))
 
     def _add_timings(self, plan: SweepPlan, part: Part) -> None:
         """Add the measured and predicted seconds of some groups of runs, by class of work."""

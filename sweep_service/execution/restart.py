@@ -79,7 +79,9 @@ def restart_sweep(merger: Merger, sweep: SweepRecord, limits: BundleLimits) -> N
     dataset.update_attributes(collect_versions(grid))
     fault_point("restart:attributes")
     merger.forget(sweep.id)
-    bundles = make_bundles(dataset.plan, merger.pending_runs(sweep.id), folder.calibration(), limits)
+    bundles = make_bundles(
+        dataset.plan, merger.distinct_runs(sweep.id, pending=True), folder.calibration(), limits
+    )
     counts = dataset.counts()
     counts.pop(Status.PENDING, None)
     restarted = replace(

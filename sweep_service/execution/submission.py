@@ -29,7 +29,7 @@ from sweep_service.planning.runs import Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.planning.versions import engine_versions, sweep_key
 from sweep_service.status import Status, count_statuses
-from sweep_service.store.folder import DataFolder
+from sweep_service.store.folder import KEYS_DIGEST, DataFolder, digest_keys
 from sweep_service.store.ledger import Ledger, State, SweepRecord, utc_now
 from sweep_service.store.provenance import collect_provenance
 from sweep_service.version import __version__
@@ -143,13 +143,13 @@ class Submission:
         folder = merger.folder
         folder.mark_incomplete(sweep_id)
         fault_point("submit:disown")
-        folder.objects.put(f"{sweep_id}.json", self.spec.model_dump_json().encode())
+        folder.put_spec(sweep_id, self.spec)
         fault_point("submit:spec")
         folder.put_keys(sweep_id, self.plan.keys)
         fault_point("submit:keys")
-        dataset = folder.create_dataset(
-            sweep_id, self.plan, collect_provenance(self.spec, self.grid, extends)
-        )
+        attributes = collect_provenance(self.spec, self.grid, extends)
+        attributes[KEYS_DIGEST] = digest_keys(self.plan.keys)
+        dataset = folder.create_dataset(sweep_id, self.plan, attributes)
         fault_point("submit:dataset")
         reused, counts = 0, Counter[Status]()
         for source, shared in self.reuse or ():

@@ -9,6 +9,7 @@
 <data>/sweeps/<id>.restart      marks a sweep whose runs are being reset to be computed by other versions
 <data>/sweeps/<id>.unowned      marks a sweep that is being created or removed; if it is found when a
                                 conductor starts, the sweep is removed
+<data>/sweeps/<id>.repair       a request to compute damaged runs again, until a conductor has done so
 <state>/ledger.sqlite           the ledger: states of sweeps, progress of bundles
 <state>/calibration.json        the speed of this machine
 
@@ -47,7 +48,9 @@ from sweep_service.store.files import make_folder, sync
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
+from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.objects import ROOT, Objects, no_guard
+from sweep_service.store.sealed import seal, unseal
 from sweep_service.validation import read_number
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ if TYPE_CHECKING:
 
 CALIBRATION = "calibration.json"
 LEDGER = "ledger.sqlite"
+KEYS_DIGEST = "keys_sha256"  # attribute of a dataset: the run keys that its values belong to
+REPAIR_SUFFIX = ".repair"  # a request to compute damaged runs again
 INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
 RESTART_SUFFIX = ".restart"  # marks a sweep whose runs are being reset
 LOCK = "lock"
@@ -177,7 +182,11 @@ class DataFolder:
         """Open the dataset read-only in its current state; values are read lazily."""
         import xarray as xr
 
-        return xr.open_zarr(self.objects.chunks(f"{sweep_id}.zarr"), chunks=None)
+        with reading(f"{sweep_id}.zarr"):
+            store = self.objects.chunks(f"{sweep_id}.zarr")
+            dataset = xr.open_zarr(store, chunks=None, consolidated=True)
+        dataset.encoding["source"] = self.address(sweep_id)
+        return dataset
 
     def create_dataset(self, sweep_id: str, plan: SweepPlan, attributes: Mapping[str, Any]) -> SweepDataset:
         return SweepDataset.create(self.objects, f"{sweep_id}.zarr", plan, attributes)
@@ -197,6 +206,16 @@ class DataFolder:
         with reading(name):
             arrays = read_arrays(content)
             return {kind: arrays[kind] for kind in KINDS}
+
+    def spec_of_dataset(self, sweep_id: str) -> SweepSpec:
+        """Return the copy of the spec in the attributes of the dataset."""
+        name = f"{sweep_id}.zarr"
+        metadata = DatasetMetadata(self.objects.get(f"{name}/{ROOT}"), name)
+        with reading(name):
+            return SweepSpec.parse(json.loads(metadata.attributes["spec"]))
+
+    def put_spec(self, sweep_id: str, spec: SweepSpec) -> None:
+        self.objects.put(f"{sweep_id}.json", seal(spec.model_dump_json().encode()))
 
     def put_keys(self, sweep_id: str, keys: Mapping[Kind, AnyArray]) -> None:
         file = io.BytesIO()
@@ -225,6 +244,7 @@ class DataFolder:
         self.objects.delete(f"{sweep_id}.json", f"{sweep_id}.keys", f"{sweep_id}{RESTART_SUFFIX}")
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
             self.objects.clear(folder)
+        self.objects.delete(f"{sweep_id}{REPAIR_SUFFIX}")
         self.mark_complete(sweep_id)
 
     def clear_parts(self, sweep_id: str) -> None:
@@ -253,6 +273,12 @@ class DataFolder:
         return self.free_bytes() if isinstance(self.root, Path) else sys.maxsize
 
 
+def digest_keys(keys: Mapping[Kind, AnyArray]) -> str:
+    """Digest the run keys of a sweep."""
+    content = b"".join(keys[kind].tobytes() for kind in KINDS if kind in keys)
+    return hashlib.sha256(content).hexdigest()
+
+
 def _free_bytes(path: Path) -> int:
     while not path.exists():
         path = path.parent
@@ -276,4 +302,4 @@ def _read_spec(objects: Objects, sweep_id: str) -> SweepSpec:
     name = f"{sweep_id}.json"
     content = objects.get(name)
     with reading(name):
-        return SweepSpec.parse(json.loads(content))
+        return SweepSpec.parse(json.loads(unseal(content)))

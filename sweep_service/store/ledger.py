@@ -18,9 +18,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
+from sweep_service.errors import Conflict, Damaged, NotFound, StoreGone, TooNew
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
+from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
 
 SCHEMA_VERSION = 3
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
@@ -160,12 +161,13 @@ class Ledger:
         url = sa.URL.create("sqlite", database=str(path))
         self.engine = sa.create_engine(url, connect_args={"timeout": 30.0})
         sa.event.listen(self.engine, "connect", _set_pragmas)
+        guard = LedgerGuard(path)
         try:
             with self.engine.connect() as connection:
                 version = _read_schema(connection)
         except sa.exc.OperationalError:  # disk full, no permission
             raise
-        except sa.exc.DatabaseError:
+        except (sa.exc.DatabaseError, ValueError):
             raise Damaged(f"{path} is not a ledger: move it away, then run sweep doctor --rebuild") from None
         if version > SCHEMA_VERSION:
             raise TooNew(
@@ -177,6 +179,7 @@ class Ledger:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")  # one process migrates, others wait for it
                 _migrate(connection)
                 connection.commit()
+        guard.attach(self.engine)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -339,7 +342,7 @@ class Ledger:
         )
         with self.engine.connect() as connection:
             rows = [row for row in connection.execute(query) if row.key not in exclude]
-        return [Bundle.from_json(row.jobs, row.cost, row.work) for row in rows[:limit]]
+        return [_to_bundle(row.key, row.jobs, row.cost, row.work) for row in rows[:limit]]
 
     def bundle(self, sweep_id: str, key: str) -> Bundle:
         query = sa.select(_bundles.c.jobs, _bundles.c.cost).where(
@@ -377,7 +380,16 @@ class Ledger:
             connection.execute(
                 _bundles.update().where(_bundles.c.sweep == sweep_id).values(_status_columns({}))
             )
-            _put_stored(connection, sweep_id, counts)
+            is_stored = (_bundles.c.sweep == sweep_id) & (_bundles.c.key == STORED_KEY)
+            update = _bundles.update().where(is_stored).values(_status_columns(counts))
+            if connection.execute(update).rowcount == 0:
+                _put_stored(connection, sweep_id, counts)
+
+    def set_stored_cost(self, sweep_id: str, cost: float, seconds: float) -> None:
+        """Set the predicted and measured seconds of the runs that were stored before any bundle."""
+        is_stored = (_bundles.c.sweep == sweep_id) & (_bundles.c.key == STORED_KEY)
+        with self._transaction(sweep_id) as connection:
+            connection.execute(_bundles.update().where(is_stored).values(cost=cost, seconds=seconds))
 
     def count_attempt(self, sweep_id: str, key: str, error: str) -> int:
         """Count a failed attempt at a bundle; return the number of failed attempts so far."""
@@ -405,6 +417,12 @@ class Ledger:
                 connection.execute(table.delete().where(table.c.sweep == sweep_id))
             connection.execute(_sweeps.delete().where(_sweeps.c.id == sweep_id))
         log.info("sweep %s is removed", sweep_id, extra={"event": "sweep_removed", "sweep": sweep_id})
+
+    def find_damage(self) -> list[str]:
+        """Return what SQLite's own check of the file finds."""
+        with self.engine.connect() as connection:
+            rows = [str(row[0]) for row in connection.execute(sa.text("PRAGMA integrity_check"))]
+        return [row for row in rows if row != "ok"]
 
     def totals(self, sweep_id: str) -> dict[str, Any]:
         """Return costs and seconds by progress, bundles left, and runs by status."""
@@ -511,7 +529,16 @@ def _to_row(sweep: SweepRecord) -> dict[str, Any]:
     return {**values, "state": sweep.state.value, "versions": json.dumps(sweep.versions)}
 
 
+def _to_bundle(key: str, jobs: str, cost: float, work_class: str) -> Bundle:
+    bundle = Bundle.from_json(jobs, cost, work_class)
+    if bundle.key != key:
+        raise StoreGone(f"the ledger is damaged: {RESTORE_LEDGER}")
+    return bundle
+
+
 def _to_record(row: Any) -> SweepRecord:
+    if row["state"] not in set(State):
+        raise StoreGone(f"the ledger is damaged: {RESTORE_LEDGER}")
     return SweepRecord(
         **{name: row[name] for name in SweepRecord.__annotations__}
         | {"state": State(row["state"]), "versions": json.loads(row["versions"] or "{}")}

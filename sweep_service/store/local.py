@@ -17,13 +17,14 @@ from typing import Any
 from zarr.storage import LocalStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
+from sweep_service.store.checked import CheckedReads, seal_root
 from sweep_service.store.files import make_folder, sync
 from sweep_service.store.objects import PARTIAL, WriteGuard, check_name, is_folder_name, no_guard
 
 MAX_PARTIAL_AGE_SECONDS = 86400.0  # after which a partial file of another machine is removed
 
 
-class LocalChunks(LocalStore):
+class LocalChunks(CheckedReads, LocalStore):
     """A local zarr store that records what was written, because zarr renames files but never syncs them.
 
     A file that is renamed before it is synced may be empty after a power failure, also where it replaced a
@@ -37,10 +38,14 @@ class LocalChunks(LocalStore):
         self.folders: set[Path] = set()  # in which names were added or removed
         self.is_batch = False
 
+    @property
+    def dataset_name(self) -> str:
+        return self.root.name.removesuffix(PARTIAL)
+
     async def set(self, key: str, value: Any) -> None:
         self.write_guard()  # if the disk is gone, zarr would create all folders again
         name = f"{key}{PARTIAL}" if self.is_batch else key
-        await super().set(name, value)
+        await super().set(name, seal_root(key, value))
         self.written[key] = name
         self._record_folders(key)
 

@@ -28,6 +28,7 @@ from obstore.store import S3Store
 from zarr.storage import ObjectStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
+from sweep_service.store.checked import CheckedReads, seal_root
 from sweep_service.store.objects import ROOT, WriteGuard, check_name, is_folder_name, no_guard
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Bucket:
         return [meta["path"] for meta in listing["objects"]], list(listing["common_prefixes"])
 
 
-class S3Chunks(ObjectStore[S3Store]):
+class S3Chunks(CheckedReads, ObjectStore[S3Store]):
     """A zarr store in a bucket, where a write that returned is durable."""
 
     def __init__(
@@ -145,14 +146,20 @@ class S3Chunks(ObjectStore[S3Store]):
     def with_read_only(self, read_only: bool = False) -> S3Chunks:
         return type(self)(self.store, read_only=read_only, write_guard=self.write_guard)
 
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: Any = None) -> Buffer | None:
+    @property
+    def dataset_name(self) -> str:
+        return str(self.store.prefix).rpartition("/")[2]
+
+    async def _get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: Any = None
+    ) -> Buffer | None:
         with translate_errors(key):
-            return await super().get(key, prototype, byte_range)
+            return await super()._get(key, prototype, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
         self.write_guard()
         with translate_errors(key):
-            await super().set(key, value)
+            await super().set(key, seal_root(key, value))
 
     async def delete(self, key: str) -> None:
         self.write_guard()

@@ -111,5 +111,5 @@ def test_reading_a_damaged_sweep_names_the_damage(tmp_path):
         sweep, _ = conductor.submit(spec())
         conductor.run(sweep.id)
         damage(conductor, sweep.id, "statuses")
-        with pytest.raises(Damaged, match=rf"{sweep.id}.zarr/sgd_status cannot be read"):
+        with pytest.raises(Damaged, match=rf"{sweep.id}.zarr/sgd_status/c/0/0/0/0/0 cannot be read"):
             conductor.counts(sweep.id)

@@ -496,7 +496,7 @@ def test_times_are_utc_and_sortable():
 
 
 def test_next_of_a_hundred_thousand_bundles_are_found_by_index(ledger):
-    bundles = [SimpleBundle(f"{at * 7919 % MANY:032x}", 5.0) for at in range(MANY)]
+    bundles = [Bundle((Job("sgd", at, -1, (0,), (0,)),), 5.0) for at in range(MANY)]
     ledger.add(SWEEP, bundles)
     with ledger.engine.connect() as now:
         plan = now.exec_driver_sql(

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, settings
 
 import sweep_service as ss
 from sweep_service.doctor.checks import store as checks
-from sweep_service.errors import InUse, InvalidInput, NotFound, StoreGone
+from sweep_service.doctor.verify import verify
+from sweep_service.errors import Damaged, InUse, InvalidInput, NotFound, StoreGone
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.grids import Grid
@@ -53,6 +54,28 @@ def server(tmp_path_factory):
 @pytest.fixture
 def url(server):
     return f"s3://bucket/{uuid.uuid4().hex}"
+
+
+def test_damage_in_a_bucket_is_found_and_repaired(url, tmp_path):
+    folder = DataFolder(url, tmp_path)
+    with Conductor(folder, SerialExecutor()) as conductor:
+        sweep, _ = conductor.submit(SPEC)
+        conductor.run(sweep.id)
+    with ss.open(folder.dataset_path(sweep.id)) as dataset:
+        before = dataset.drop_vars(TIMING).load()
+    name = next(name for name in folder.objects.list(f"{sweep.id}.zarr/sgd_risk/c/"))
+    content = bytearray(folder.objects.get(name))
+    content[20] ^= 1
+    folder.objects.put(name, bytes(content))
+    with ss.open(folder.dataset_path(sweep.id)) as dataset, pytest.raises(Damaged, match=name):
+        dataset.sgd_risk.load()
+    checks, (found,) = verify(folder, [sweep.id])
+    assert [name in check.found for check in checks] == [True]
+    found.request.save(folder, sweep.id)
+    with Conductor(folder, SerialExecutor()) as conductor:
+        assert conductor.run(sweep.id).state is State.COMPLETED
+    with ss.open(folder.dataset_path(sweep.id)) as dataset:
+        assert dataset.drop_vars(TIMING).load().identical(before)
 
 
 class TestS3Objects(StoreConformance):

@@ -129,6 +129,14 @@ def _check_locks(root: Path) -> Check:
 
 
 SERVICE_TIMEOUT_SECONDS = 3.0
+# The service is on this machine, where no proxy is needed, whatever HTTP_PROXY says.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def _ready_request(url: str) -> urllib.request.Request:
+    token = os.environ.get("SWEEP_TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return urllib.request.Request(f"{url}/readyz", headers=headers)
 
 
 def check_lock_holder(folder: DataFolder) -> Iterator[Check]:
@@ -146,14 +154,15 @@ def check_lock_holder(folder: DataFolder) -> Iterator[Check]:
         yield ok("in use", holder)
         return
     try:
-        with urllib.request.urlopen(f"{url[1]}/readyz", timeout=SERVICE_TIMEOUT_SECONDS) as response:
+        with _DIRECT.open(_ready_request(url[1]), timeout=SERVICE_TIMEOUT_SECONDS) as response:
             status = json.load(response)
     except (OSError, ValueError, urllib.error.URLError):
         advice = "read its log; if it hangs, kill and restart it: nothing is lost"
         yield warning("service", f"{url[1]} does not answer from here", advice)
         return
-    facts = f"version {status.get('version')}, {status.get('threads')} threads"
-    found = f"{url[1]} is {status.get('status')}, {facts}"
+    found = f"{url[1]} is {status.get('status')}"
+    if "threads" in status:  # only with a token, if the service has tokens
+        found += f", version {status.get('version')}, {status['threads']} threads"
     if status.get("waiting"):
         advice = "fix the cause; the service then continues by itself"
         yield warning("service", f"{found}: {status['waiting']}", advice)

@@ -37,6 +37,7 @@ from sweep_service.store.parts import Part
 
 SWEEP_ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 BUNDLES_PER_QUERY = 16  # bundles that are read from the ledger at once
+MAX_MEASURED_SWEEPS = 20  # ended sweeps whose sizes are measured at once
 FINAL_STATES = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # no more parts are expected
 # Larger than the number of sweeps and of submitted bundles of a sweep, to combine them in one priority.
 PRIORITY_STEP = 1_000_000
@@ -116,6 +117,7 @@ class Conductor:
                     self.ledger.set_state(sweep.id, State.QUEUED)
                 elif sweep.state.has_ended and f"{sweep.id}.parts" in names:
                     self.folder.clear_parts(sweep.id)
+        self._measure_sizes()
 
     def _tidy(self) -> None:
         """Remove late parts: a worker that was cut off continues after its sweep has ended or is removed."""
@@ -125,6 +127,14 @@ class Conductor:
             if SWEEP_ID_PATTERN.fullmatch(sweep_id) and (is_removed or states.get(sweep_id) in FINAL_STATES):
                 self.folder.clear_parts(sweep_id)
         self.last_tidy = clock.monotonic()
+
+    def _measure_sizes(self) -> None:
+        """Measure the sizes of running sweeps, and of some from ledgers that had no sizes."""
+        sweeps = self.ledger.sweeps()
+        running = [sweep for sweep in sweeps if sweep.state is State.RUNNING]
+        unmeasured = [sweep for sweep in sweeps if sweep.stored_bytes is None and sweep not in running]
+        for sweep in running + unmeasured[:MAX_MEASURED_SWEEPS]:
+            self.ledger.set_stored_bytes(sweep.id, self.folder.stored_bytes(sweep.id))
 
     @contextmanager
     def _failing_only(self, sweep_id: str) -> Iterator[None]:
@@ -225,6 +235,7 @@ class Conductor:
                     self._finish(sweep.id)
         if clock.monotonic() - self.last_tidy > self.settings.tidy_interval_seconds:
             self._tidy()
+            self._measure_sizes()
         return bool(running)
 
     def _merge(self) -> None:
@@ -325,7 +336,7 @@ class Conductor:
         fault_point("finish:state")
         states = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
         state = next((state for status, state in states if status in counts), State.COMPLETED)
-        self.ledger.set_state(sweep_id, state)
+        self.ledger.set_state(sweep_id, state, stored_bytes=self.folder.stored_bytes(sweep_id))
         self.folder.clear_parts(sweep_id)
         self.merger.forget(sweep_id)
 
@@ -349,9 +360,8 @@ class Conductor:
             self.ledger.drop_bundles(sweep_id)
             self._recount(sweep_id)
             fault_point("cancel:counts")
-            self.ledger.set_state(
-                sweep_id, State.CANCELLED
-            )  # last, because event streams close on this state
+            # Last, because event streams close on this state.
+            self.ledger.set_state(sweep_id, State.CANCELLED, stored_bytes=self.folder.stored_bytes(sweep_id))
             self.folder.clear_parts(sweep_id)
             self.merger.forget(sweep_id)
         return self.ledger.sweep(sweep_id)

@@ -40,10 +40,13 @@ SharedRuns = dict[Kind, tuple[AnyArray, AnyArray]]  # run numbers in an earlier 
 
 
 class Submission:
-    """A spec that is to become a sweep; nothing is written before `create_sweep`."""
+    """A spec that is to become a sweep; nothing is written before `create_sweep`.
 
-    def __init__(self, spec: SweepSpec) -> None:
-        self.spec, self.grid = spec, Grid.of(spec)
+    `owner` is the name of who submits it, if known.
+    """
+
+    def __init__(self, spec: SweepSpec, owner: str | None = None) -> None:
+        self.spec, self.grid, self.owner = spec, Grid.of(spec), owner
         self.plan = SweepPlan(self.grid)
         self.reuse: list[tuple[str, SharedRuns]] | None = None
 
@@ -170,6 +173,8 @@ class Submission:
             runs=self.plan.runs.total,
             reused=reused,
             priority=priority,
+            owner=self.owner,
+            stored_bytes=folder.stored_bytes(sweep_id),
         )
         merger.ledger.add(sweep, bundles, counts)
         return sweep

@@ -12,7 +12,8 @@
 <state>/calibration.json        the speed of this machine
 
 <data> is a folder or an s3:// URL. <state> is the same folder by default, and for a bucket a folder of this
-machine.
+machine. If they are new, only their owner may enter them (mode 0700); a new ledger has mode 0600. Existing
+folders keep their permissions, so that workers of another user can share them.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
+from sweep_service.store.files import create_private_file, make_private_folder
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
@@ -103,7 +105,8 @@ class DataFolder:
         return self.root if isinstance(self.root, str) else os.path.abspath(self.root)
 
     def ledger(self) -> Ledger:
-        self.state.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.state)
+        create_private_file(self.state / LEDGER)  # SQLite gives its other files the same permissions
         return Ledger(self.state / LEDGER)
 
     def has_ledger(self) -> bool:
@@ -116,7 +119,7 @@ class DataFolder:
         `service_url` is shown to a process that fails to get the lock.
         """
         if isinstance(self.root, Path):
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.root)
             held = file_lock(self.root / LOCK, service_url)
         else:
             from sweep_service.store.lease import hold_lease
@@ -199,7 +202,7 @@ class DataFolder:
 
     def put_calibration(self, calibration: Calibration) -> None:
         """Replace the calibration, which is kept in the state folder because it is of this machine."""
-        self.state.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.state)
         partial = self.state / f"{CALIBRATION}.partial"
         partial.write_text(json.dumps(dict(calibration.factors)), "utf-8")
         os.replace(partial, self.state / CALIBRATION)
@@ -221,6 +224,10 @@ class DataFolder:
         """Return the ids of sweeps that have parts, including sweeps that were removed."""
         suffix = ".parts"
         return sorted(name.removesuffix(suffix) for name in self.objects.list_top() if name.endswith(suffix))
+
+    def stored_bytes(self, sweep_id: str) -> int:
+        """Return the size of the dataset. All its files are listed, so call it seldom."""
+        return self.objects.size(f"{sweep_id}.zarr")
 
     def has_spec(self, sweep_id: str) -> bool:
         return self.objects.exists(f"{sweep_id}.json")

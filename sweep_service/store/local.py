@@ -79,6 +79,14 @@ class LocalObjects:
             names += [file.relative_to(self.root).as_posix() for file in files if file.is_file()]
         return iter(sorted(name for name in names if not name.endswith(PARTIAL)))
 
+    def size(self, folder: str) -> int:
+        total = 0
+        for parent, _, names in os.walk(self._path(folder)):
+            for name in names:
+                with suppress(FileNotFoundError):  # replaced or removed meanwhile
+                    total += os.stat(os.path.join(parent, name)).st_size
+        return total
+
     def get(self, name: str) -> bytes:
         path = self._path(name)
         for _ in range(2):  # a folder that was away may come back between the two checks

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import tempfile
 import time as clock
 import urllib.error
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from sweep_service.doctor.checks.verdict import Check, describe_error, ok, warning, wrong
 from sweep_service.errors import Damaged, InUse, SweepError, TooNew
-from sweep_service.store.folder import DataFolder
+from sweep_service.store.folder import LEDGER, DataFolder
 from sweep_service.store.ledger import State
 
 ROUNDS = 5
@@ -87,6 +88,21 @@ def check_file_systems(folder: DataFolder) -> Iterator[Check]:
     if NETWORK_FILE_SYSTEM.search(file_system_type(folder.state)):
         advice = "set SWEEP_STATE to a folder on a local disk"
         yield warning("ledger place", f"SQLite may be damaged on {file_system_type(folder.state)}", advice)
+
+
+def check_permissions(folder: DataFolder) -> Iterator[Check]:
+    """Check that other users of this machine cannot read the data, nor change the ledger."""
+    folders = {folder.state, *([folder.root] if isinstance(folder.root, Path) else [])}
+    others = [path for path in sorted(folders) if path.is_dir() and path.stat().st_mode & stat.S_IRWXO]
+    ledger = folder.state / LEDGER
+    if ledger.is_file() and folder.state in others and ledger.stat().st_mode & stat.S_IRWXO:
+        others.append(ledger)
+    paths = " ".join(map(str, others))
+    if others:
+        advice = f"exclude them: chmod o= {paths}"
+        yield warning("permissions", f"every user of this machine has access to {paths}", advice)
+    elif any(path.is_dir() for path in folders):
+        yield ok("permissions", "other users have no access")
 
 
 def _check_file_system(name: str, path: Path) -> Check:

@@ -210,7 +210,8 @@ class Conductor:
         existing = submission.find_existing(self.ledger)
         if existing is not None:
             return existing, False
-        self.limits.check_active(sum(not sweep.state.has_ended for sweep in self.ledger.sweeps()))
+        unfinished = self.ledger.sweeps(states=[state for state in State if not state.has_ended])
+        self.limits.check_active(len(unfinished))
         if not submission.is_up_to_date(self.ledger):
             submission.prepare(self.folder, self.ledger, self.limits)
         return submission.create_sweep(self.merger, extends, priority, self.settings.bundles), True
@@ -229,10 +230,11 @@ class Conductor:
             if receipt in self.receipts:
                 self.receipts.remove(receipt)
         self._merge()
-        for sweep in running:
-            if not self.submitted[sweep.id]:
-                with self._failing_only(sweep.id):
-                    self._finish(sweep.id)
+        idle = [sweep.id for sweep in running if not self.submitted[sweep.id]]
+        for sweep_id, totals in self.ledger.all_totals(idle).items():
+            if not totals["bundles_left"]:
+                with self._failing_only(sweep_id):
+                    self._finish(sweep_id)
         if clock.monotonic() - self.last_tidy > self.settings.tidy_interval_seconds:
             self._tidy()
             self._measure_sizes()

@@ -29,6 +29,7 @@ from sweep_service.planning.runs import Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.folder import DataFolder
+from sweep_service.store.key_index import key_prefixes
 from sweep_service.store.ledger import Ledger, State, SweepRecord, utc_now
 from sweep_service.store.provenance import collect_provenance
 
@@ -56,8 +57,10 @@ class Submission:
 
     def is_up_to_date(self, ledger: Ledger) -> bool:
         """Return whether it is prepared, and all sweeps whose runs it reuses still exist."""
+        if not self.reuse:
+            return self.reuse is not None
         sweep_ids = {sweep.id for sweep in ledger.sweeps()}
-        return self.reuse is not None and all(source in sweep_ids for source, _ in self.reuse)
+        return all(source in sweep_ids for source, _ in self.reuse)
 
     def prepare(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         """Find reusable runs and estimate the cost of the others; raise LimitExceeded if it is too large."""
@@ -82,28 +85,49 @@ class Submission:
     def _find_reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, SharedRuns]]:
         """Find earlier sweeps that hold some of the runs, and remove these runs from `left`."""
         sources = []
-        for sweep in ledger.sweeps():
+        for sweep_id in self._find_candidates(folder, ledger):
             if not any(len(numbers) for numbers in self.left.values()):
                 break
             reusable: SharedRuns = {}
             try:
-                shared = self._match_keys(folder.keys(sweep.id))
-                if not shared:  # opening a dataset is slow, and there may be many
+                shared = self._match_keys(folder.keys(sweep_id))
+                if not shared:
                     continue
-                dataset = folder.dataset(sweep.id)
+                dataset = folder.dataset(sweep_id)
                 for kind, (theirs, ours) in shared.items():
                     if self._required_variables() <= set(dataset.plan.schema.variables.get(kind, {})):
                         is_final = np.isin(dataset.status(kind)[theirs], REUSABLE_STATUSES)
                         if np.any(is_final):
                             reusable[kind] = (theirs[is_final], ours[is_final])
             except UNREADABLE_SWEEP as error:
-                log.warning("%s cannot be reused: %s", sweep.id, error)
+                log.warning("%s cannot be reused: %s", sweep_id, error)
                 continue
             for kind, (_, ours) in reusable.items():
                 self.left[kind] = np.setdiff1d(self.left[kind], ours)
             if reusable:
-                sources.append((sweep.id, reusable))
+                sources.append((sweep_id, reusable))
         return sources
+
+    def _find_candidates(self, folder: DataFolder, ledger: Ledger) -> list[str]:
+        """Return the sweeps that may hold some of the runs, newest first.
+
+        Reading the files of a sweep is slow, and there may be thousands, so this uses the index of run keys,
+        and the counts of the ledger.
+        """
+        prefixes = key_prefixes({kind: self.plan.keys[kind][left] for kind, left in self.left.items()})
+        candidates = []
+        for sweep in ledger.sweeps():
+            try:
+                if folder.key_index.may_share(sweep.id, prefixes):
+                    candidates.append(sweep.id)
+            except UNREADABLE_SWEEP as error:
+                log.warning("%s cannot be reused: %s", sweep.id, error)
+        totals = ledger.all_totals(candidates)
+        return [
+            sweep_id
+            for sweep_id in candidates
+            if any(status in totals[sweep_id]["counts"] for status in REUSABLE_STATUSES)
+        ]
 
     def _match_keys(self, keys: Mapping[Kind, AnyArray]) -> SharedRuns:
         """Return the runs in `left` whose keys are among those of another sweep."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+
+SYNC_THREADS = 16
 
 
 def make_folder(path: Path) -> None:
@@ -30,6 +34,13 @@ def create_private_file(path: Path) -> None:
     is_shared = bool(path.parent.stat().st_mode & stat.S_IWGRP)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o660 if is_shared else 0o600))
+
+
+def sync_all(paths: Collection[str | os.PathLike[str]]) -> None:
+    """Flush files and folders to disk, several at once: the file system commits them together."""
+    if paths:
+        with ThreadPoolExecutor(min(len(paths), SYNC_THREADS)) as pool:
+            list(pool.map(sync, paths))
 
 
 def sync(path: str | os.PathLike[str]) -> None:

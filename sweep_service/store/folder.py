@@ -44,6 +44,7 @@ from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.files import create_private_file, make_private_folder
+from sweep_service.store.key_index import KeyIndex
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
@@ -98,6 +99,7 @@ class DataFolder:
         self.root = parse_location(root)
         self.state = Path(state) if state is not None else default_state_folder(self.root)
         self.objects = _open_objects(self.root)
+        self.key_index = KeyIndex(self.keys)
 
     @property
     def location(self) -> str:
@@ -192,6 +194,7 @@ class DataFolder:
         file = io.BytesIO()
         np.savez(file, **dict(keys))  # type: ignore[arg-type]
         self.objects.put(f"{sweep_id}.keys", file.getvalue())
+        self.key_index.forget(sweep_id)
 
     def calibration(self) -> Calibration:
         try:
@@ -209,6 +212,7 @@ class DataFolder:
 
     def remove(self, sweep_id: str) -> None:
         """Remove all files of a sweep, the dataset first."""
+        self.key_index.forget(sweep_id)
         self.objects.clear(f"{sweep_id}.zarr")
         for name in (f"{sweep_id}.json", f"{sweep_id}.keys"):
             self.objects.delete(name)

@@ -9,15 +9,16 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from zarr.storage import LocalStore
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore, MemoryStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
-from sweep_service.store.files import make_folder, sync
+from sweep_service.store.files import make_folder, sync, sync_all
 from sweep_service.store.objects import PARTIAL, WriteGuard, check_name, is_folder_name, no_guard
 
 MAX_PARTIAL_AGE_SECONDS = 86400.0  # after which a partial file of another machine is removed
@@ -43,14 +44,17 @@ class LocalChunks(LocalStore):
 
     def sync(self) -> None:
         """Flush everything written since the last call to disk."""
-        folders: set[Path] = set()
-        for key in self.written:
-            path = Path(self.root) / key
-            sync(path)
-            folders.update(path.parents[: len(Path(key).parts)])
-        for folder in folders:
-            sync(folder)
+        sync_all(_with_folders(Path(self.root), self.written))
         self.written.clear()
+
+
+def _with_folders(root: Path, names: Iterable[str]) -> set[Path]:
+    """Return the paths of files below a root, and of all folders up to the root that contain them."""
+    paths: set[Path] = set()
+    for name in names:
+        path = root / name
+        paths.update((path, *path.parents[: len(Path(name).parts)]))
+    return paths
 
 
 class LocalObjects:
@@ -153,13 +157,19 @@ class LocalObjects:
         return LocalChunks(self._path(name), write_guard=lambda: self.write_guard())
 
     @contextmanager
-    def creating_dataset(self, name: str) -> Iterator[LocalChunks]:
+    def creating_dataset(self, name: str) -> Iterator[MemoryStore]:
+        """Collect the files of a new dataset, which are few and small, and write them all at once."""
         self._check_root()
+        files: dict[str, Buffer] = {}
+        yield MemoryStore(files)
+        self.write_guard()
         path = self._path(name)
         partial = path.with_name(path.name + PARTIAL)
-        store = LocalChunks(partial, write_guard=lambda: self.write_guard())
-        yield store
-        store.sync()
+        shutil.rmtree(partial, ignore_errors=True)  # left by an earlier attempt
+        for file, content in files.items():
+            (partial / file).parent.mkdir(parents=True, exist_ok=True)
+            (partial / file).write_bytes(content.to_bytes())
+        sync_all(_with_folders(partial, files))
         os.replace(partial, path)
         sync(path.parent)
 

@@ -20,21 +20,25 @@ PACKAGES = ("numpy", "scipy", "numba", "xarray", "zarr")
 
 def collect_provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) -> dict[str, Any]:
     """Return attributes of a new dataset: spec, versions of code and packages, time of creation."""
-    environment = {
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        **{name: version(name) for name in PACKAGES},
-    }
     return {
         "title": spec.name or "sweep",
         "spec": spec.model_dump_json(),
         "key": grid.key.digest,
         "sweep_service_version": __version__,
         "git": git_state(),
-        "environment": json.dumps(environment),
+        "environment": json.dumps(_environment()),
         "created": utc_now(),
         **({"extends": extends} if extends else {}),
+    }
+
+
+@cache  # reading the versions takes longer than everything else here
+def _environment() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        **{name: version(name) for name in PACKAGES},
     }
 
 

@@ -18,6 +18,7 @@ from sweep_service.errors import (
     Conflict,
     Denied,
     InvalidInput,
+    NoRoom,
     NotFound,
     SweepError,
     TooManySweeps,
@@ -37,7 +38,12 @@ STREAM_TIMEOUT_SECONDS = 45.0  # an event stream sends a comment every 15 s
 WITHOUT_PROXY = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 ERRORS: dict[int, type[SweepError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
-ERRORS_WITH_FIELD: dict[int, type[InvalidInput]] = {413: InvalidInput, 422: InvalidInput, 429: TooManySweeps}
+ERRORS_WITH_FIELD: dict[int, type[InvalidInput]] = {
+    413: InvalidInput,
+    422: InvalidInput,
+    429: TooManySweeps,
+    507: NoRoom,
+}
 
 Result = TypeVar("Result")
 

@@ -6,11 +6,9 @@ The files are written before the row of the ledger. A sweep without a row was ne
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,17 +62,20 @@ class Submission:
 
     def prepare(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         """Find reusable runs and estimate the cost of the others; raise LimitExceeded if it is too large."""
+        result = self._estimate(folder, ledger, limits)
+        result.check_limits(limits, folder.free_dataset_bytes())
+        return result
+
+    def _estimate(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         limits.check_counts(len(self.grid), self.plan.runs.total)
         self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
         distinct = sum(map(len, self.left.values()))
         self.reuse = self._find_reusable(folder, ledger) if ledger is not None else []
-        result = estimate(self.plan, self.left, distinct, folder.calibration())
-        result.check_limits(limits, folder.free_dataset_bytes())
-        return result
+        return estimate(self.plan, self.left, distinct, folder.calibration())
 
     def summarise_cost(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
         """Return the estimate as plain data; `refused` names the limit that it exceeds, or is None."""
-        result = self.prepare(folder, ledger, replace(limits, core_hours=math.inf, bytes=2**62))
+        result = self._estimate(folder, ledger, limits)
         refused = None
         try:
             result.check_limits(limits, folder.free_dataset_bytes())

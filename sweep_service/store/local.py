@@ -165,12 +165,15 @@ class LocalObjects:
         self.write_guard()
         path = self._path(name)
         partial = path.with_name(path.name + PARTIAL)
-        shutil.rmtree(partial, ignore_errors=True)  # left by an earlier attempt
-        for file, content in files.items():
-            (partial / file).parent.mkdir(parents=True, exist_ok=True)
-            (partial / file).write_bytes(content.to_bytes())
-        sync_all(_with_folders(partial, files))
-        os.replace(partial, path)
+        try:
+            for file, content in files.items():
+                (partial / file).parent.mkdir(parents=True, exist_ok=True)
+                (partial / file).write_bytes(content.to_bytes())
+            sync_all(_with_folders(partial, files))
+            os.replace(partial, path)
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
         sync(path.parent)
 
     def _check_root(self) -> None:

@@ -52,7 +52,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(conductor_thread.start)
         try:
-            async with httpx.AsyncClient(timeout=10.0) as app.state.http:
+            # For the dashboard, which is reached directly, whatever HTTP_PROXY says.
+            async with httpx.AsyncClient(timeout=10.0, trust_env=False) as app.state.http:
                 yield
         finally:
             app.state.figure_renderer.close()

@@ -22,6 +22,7 @@ from sweep_service.errors import (
     Denied,
     InUse,
     InvalidInput,
+    NoRoom,
     NotFound,
     Stopped,
     StoreGone,
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 
 STATUS_BY_ERROR: dict[type[Exception], int] = {  # the first match counts
     TooManySweeps: 429,
+    NoRoom: 507,
     InvalidInput: 422,
     NotFound: 404,
     Conflict: 409,
@@ -77,6 +79,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         (422, "A field is invalid"),
         (429, "Too many requests, or too many unfinished sweeps"),
         (503, "The service is starting or stopping"),
+        (507, "The disk of the service is full"),
     )
 }
 

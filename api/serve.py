@@ -24,6 +24,8 @@ from sweep_service.errors import InvalidInput
 from sweep_service.signals import stop
 from sweep_service.store.folder import DataFolder
 
+log = logging.getLogger(__name__)
+
 
 class Server(uvicorn.Server):
     """A server that ends event streams before it waits for connections to close."""
@@ -65,7 +67,9 @@ def serve(**options: Any) -> int:
     listener = _listener(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     app = create_app(settings)  # before logging is configured, because importing Dask configures it too
-    logs.configure_logging(settings.log)
+    logs.configure_logging(settings.log, settings.log_requests)
+    for weakness in settings.token_warnings():
+        log.warning("%s", weakness)
     server = Server(uvicorn_config(app, settings), app.state.conductor_thread)
     print(f"sweep service at {settings.url}, data in {settings.data}", flush=True)
     server.run(sockets=[listener])

@@ -3,7 +3,8 @@
 SweepError
 ├── InvalidInput            change the input; carries the field, its value and what is allowed
 │   ├── LimitExceeded       make the sweep smaller, or raise the limit
-│   │   └── TooManySweeps   wait until a sweep has ended
+│   │   ├── TooManySweeps   wait until a sweep has ended
+│   │   └── NoRoom          free some space on the disk
 │   └── RegimeUndefined     choose another regime; this one does not exist at the point
 ├── NotFound                use a name that exists
 ├── Conflict                use another name or key; this one is taken
@@ -86,6 +87,10 @@ class LimitExceeded(InvalidInput):
 
 class TooManySweeps(LimitExceeded):
     """The limit of unfinished sweeps is reached: wait until one has ended, or cancel one."""
+
+
+class NoRoom(LimitExceeded):
+    """The sweep needs more space than the disk has."""
 
 
 class Conflict(SweepError):

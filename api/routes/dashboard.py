@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from websockets.exceptions import WebSocketException
 from websockets.typing import Origin, Subprotocol
 
 from sweep_service.api.conductor_thread import ConductorThread
+from sweep_service.api.dashboard_paths import page_path, socket_path
 from sweep_service.errors import NotFound, Stopped
 
 router = APIRouter(include_in_schema=False)
@@ -34,8 +34,6 @@ DROPPED_HEADERS = (
     "date",
     "server",
 )
-# Paths of the dashboard that forward to other machines.
-PROXY_PATH = re.compile(r"/*proxy(/.*)?", re.DOTALL)
 
 
 def _dashboard_url(service: ConductorThread) -> str:
@@ -57,13 +55,11 @@ async def page(request: Request, path: str) -> Response:
     client: httpx.AsyncClient = request.app.state.http
     service: ConductorThread = request.app.state.conductor_thread
     headers = [(name, value) for name, value in request.headers.items() if name not in DROPPED_HEADERS]
-    if PROXY_PATH.fullmatch(path):
+    target = page_path(path)
+    if target is None:
         raise NotFound("no such page of the dashboard")
     try:
-        url = httpx.URL(_dashboard_url(service)).copy_with(path=f"/{path}", query=request.url.query.encode())
-    except httpx.InvalidURL:
-        raise NotFound("no such page of the dashboard") from None
-    try:
+        url = httpx.URL(_dashboard_url(service)).copy_with(path=target, query=request.url.query.encode())
         answer = await client.send(client.build_request("GET", url, headers=headers), stream=True)
     except (httpx.HTTPError, httpx.InvalidURL):  # an invalid URL comes from a redirect
         raise Stopped("the dashboard does not respond") from None
@@ -88,7 +84,8 @@ def _path(url: str) -> str:
 @router.websocket("/dask/{path:path}")
 async def live(socket: WebSocket, path: str) -> None:
     service: ConductorThread = socket.app.state.conductor_thread
-    if PROXY_PATH.fullmatch(path):
+    target_path = socket_path(path)
+    if target_path is None:
         await socket.close(1008)
         return
     if not service.dashboard:
@@ -99,10 +96,11 @@ async def live(socket: WebSocket, path: str) -> None:
     query = f"?{socket.url.query}" if socket.url.query else ""
     try:
         async with connect(
-            f"ws://{target.netloc}/{path}{query}",
+            f"ws://{target.netloc}{target_path}{query}",
             subprotocols=[Subprotocol(name) for name in protocols] or None,
             origin=Origin(f"http://{target.netloc}"),
             max_size=None,
+            proxy=None,  # the dashboard is reached directly, whatever HTTP_PROXY says
         ) as upstream:
             await socket.accept(upstream.subprotocol)
             await _relay(socket, upstream)

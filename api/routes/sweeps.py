@@ -52,6 +52,15 @@ def get_service(request: Request) -> ConductorThread:
 
 
 Service = Annotated[ConductorThread, Depends(get_service)]
+
+
+def get_owner(request: Request) -> str | None:
+    """Return the name of the caller's token."""
+    token = request.state.token
+    return token.name or None if token is not None else None
+
+
+Owner = Annotated[str | None, Depends(get_owner)]
 SPEC_MEDIA_TYPES = ("application/json", "application/yaml", "application/x-yaml", "text/yaml")
 
 
@@ -116,6 +125,7 @@ def _estimate(service: ConductorThread, submission: Submission) -> EstimateOut:
 def submit(
     service: Service,
     body: Body,
+    owner: Owner,
     dry_run: Annotated[bool, Query(description="Only estimate the cost")] = False,
     priority: Priority = 0,
     idempotency_key: IdempotencyKey = None,
@@ -124,8 +134,10 @@ def submit(
     if dry_run:
         return SafeJsonResponse(_estimate(service, Submission(SweepSpec.read(body))).model_dump())
     request = _request("submit", body, idempotency_key)
-    earlier = service.ledger.find_answer(request) if request else None
-    return _accepted(service, earlier or _submit(service, SweepSpec.read(body), None, priority, request))
+    answer = service.ledger.find_answer(request) if request else None
+    if answer is None:
+        answer = _submit(service, Submission(SweepSpec.read(body), owner), None, priority, request)
+    return _accepted(service, answer)
 
 
 def _request(operation: str, body: bytes, key: str | None) -> KeyedRequest | None:
@@ -135,13 +147,12 @@ def _request(operation: str, body: bytes, key: str | None) -> KeyedRequest | Non
 
 def _submit(
     service: ConductorThread,
-    spec: SweepSpec,
+    submission: Submission,
     extends: str | None,
     priority: int,
     request: KeyedRequest | None,
 ) -> tuple[SweepRecord, bool]:
-    """Submit a spec, preparing it in this thread, because all sweeps would wait for the conductor."""
-    submission = Submission(spec)
+    """Submit a sweep, preparing it in this thread, because all sweeps would wait for the conductor."""
     if submission.find_existing(service.ledger) is None:
         submission.prepare(service.folder, service.ledger, service.settings.limits)
     return service.call(Conductor.submit, submission, extends, priority, request)
@@ -237,15 +248,21 @@ for _name in ACTIONS:
 )
 @limited_concurrency
 def extend(
-    service: Service, id: Id, body: Body, priority: Priority = 0, idempotency_key: IdempotencyKey = None
+    service: Service,
+    id: Id,
+    body: Body,
+    owner: Owner,
+    priority: Priority = 0,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Create a new sweep with more values of axes, points or seeds, reusing the runs of this one."""
     service.ledger.sweep(id)
     request = _request(f"extend {id}", body, idempotency_key)
-    earlier = service.ledger.find_answer(request) if request else None
-    return _accepted(
-        service, earlier or _submit(service, service.folder.spec(id).extend(body), id, priority, request)
-    )
+    answer = service.ledger.find_answer(request) if request else None
+    if answer is None:
+        submission = Submission(service.folder.spec(id).extend(body), owner)
+        answer = _submit(service, submission, id, priority, request)
+    return _accepted(service, answer)
 
 
 @router.delete("/sweeps/{id}", status_code=204, responses=responses(404))

@@ -18,6 +18,7 @@ from sweep_service.errors import (
     Conflict,
     Denied,
     InvalidInput,
+    NoRoom,
     NotFound,
     SweepError,
     TooManySweeps,
@@ -33,9 +34,16 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0  # between two attempts
 CONNECT_TIMEOUT_SECONDS = 5.0
 RESPONSE_TIMEOUT_SECONDS = 300.0  # the service needs time for a large spec
 STREAM_TIMEOUT_SECONDS = 45.0  # an event stream sends a comment every 15 s
+# No proxy reaches a service of this machine, whatever HTTP_PROXY says.
+WITHOUT_PROXY = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 ERRORS: dict[int, type[SweepError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
-ERRORS_WITH_FIELD: dict[int, type[InvalidInput]] = {413: InvalidInput, 422: InvalidInput, 429: TooManySweeps}
+ERRORS_WITH_FIELD: dict[int, type[InvalidInput]] = {
+    413: InvalidInput,
+    422: InvalidInput,
+    429: TooManySweeps,
+    507: NoRoom,
+}
 
 Result = TypeVar("Result")
 
@@ -81,6 +89,7 @@ class Connection:
                 base_url=self.url,
                 headers=self.headers,
                 timeout=httpx.Timeout(RESPONSE_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
+                mounts=WITHOUT_PROXY,
             )
         except httpx.InvalidURL:
             raise InvalidInput("url", url, f"must have the form {DEFAULT_URL}") from None

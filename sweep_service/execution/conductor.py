@@ -41,6 +41,7 @@ from sweep_service.version import __version__
 
 SWEEP_ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 BUNDLES_PER_QUERY = 16  # bundles that are read from the ledger at once
+MAX_MEASURED_SWEEPS = 20  # ended sweeps whose sizes are measured at once
 FINAL_STATES = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # no more parts are expected
 # Larger than the number of sweeps and of submitted bundles of a sweep, to combine them in one priority.
 PRIORITY_STEP = 1_000_000
@@ -125,6 +126,7 @@ class Conductor:
                     self._check_versions(sweep)
                 elif f"{sweep.id}.parts" in names:
                     self.folder.clear_parts(sweep.id)
+        self._measure_sizes()
 
     def _check_versions(self, sweep: SweepRecord) -> None:
         """Queue an unfinished sweep again, or pause it if this code would compute its runs differently."""
@@ -161,6 +163,14 @@ class Conductor:
             if SWEEP_ID_PATTERN.fullmatch(sweep_id) and (is_removed or states.get(sweep_id) in FINAL_STATES):
                 self.folder.clear_parts(sweep_id)
         self.last_tidy = clock.monotonic()
+
+    def _measure_sizes(self) -> None:
+        """Measure the sizes of running sweeps, and of some from ledgers that had no sizes."""
+        sweeps = self.ledger.sweeps()
+        running = [sweep for sweep in sweeps if sweep.state is State.RUNNING]
+        unmeasured = [sweep for sweep in sweeps if sweep.stored_bytes is None and sweep not in running]
+        for sweep in running + unmeasured[:MAX_MEASURED_SWEEPS]:
+            self.ledger.set_stored_bytes(sweep.id, self.folder.stored_bytes(sweep.id))
 
     @contextmanager
     def _failing_only(self, sweep_id: str) -> Iterator[None]:
@@ -258,7 +268,8 @@ class Conductor:
         existing = submission.find_existing(self.ledger)
         if existing is not None:
             return existing, False
-        self.limits.check_active(sum(not sweep.state.has_ended for sweep in self.ledger.sweeps()))
+        unfinished = self.ledger.sweeps(states=[state for state in State if not state.has_ended])
+        self.limits.check_active(len(unfinished))
         if not submission.is_up_to_date(self.ledger):
             submission.prepare(self.folder, self.ledger, self.limits)
         return submission.create_sweep(self.merger, extends, priority, self.settings.bundles), True
@@ -277,12 +288,14 @@ class Conductor:
             if receipt in self.receipts:
                 self.receipts.remove(receipt)
         self._merge()
-        for sweep in running:
-            if not self.submitted[sweep.id]:
-                with self._failing_only(sweep.id):
-                    self._finish(sweep.id)
+        idle = [sweep.id for sweep in running if not self.submitted[sweep.id]]
+        for sweep_id, totals in self.ledger.all_totals(idle).items():
+            if not totals["bundles_left"]:
+                with self._failing_only(sweep_id):
+                    self._finish(sweep_id)
         if clock.monotonic() - self.last_tidy > self.settings.tidy_interval_seconds:
             self._tidy()
+            self._measure_sizes()
         return bool(running)
 
     def _merge(self) -> None:
@@ -383,7 +396,7 @@ class Conductor:
         fault_point("finish:state")
         states = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
         state = next((state for status, state in states if status in counts), State.COMPLETED)
-        self.ledger.set_state(sweep_id, state)
+        self.ledger.set_state(sweep_id, state, stored_bytes=self.folder.stored_bytes(sweep_id))
         self.folder.clear_parts(sweep_id)
         self.merger.forget(sweep_id)
 
@@ -407,9 +420,8 @@ class Conductor:
             self.ledger.drop_bundles(sweep_id)
             self._recount(sweep_id)
             fault_point("cancel:counts")
-            self.ledger.set_state(
-                sweep_id, State.CANCELLED
-            )  # last, because event streams close on this state
+            # Last, because event streams close on this state.
+            self.ledger.set_state(sweep_id, State.CANCELLED, stored_bytes=self.folder.stored_bytes(sweep_id))
             self.folder.clear_parts(sweep_id)
             self.merger.forget(sweep_id)
         return self.ledger.sweep(sweep_id)

@@ -6,11 +6,9 @@ The files are written before the row of the ledger. A sweep without a row was ne
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +28,7 @@ from sweep_service.planning.spec import SweepSpec
 from sweep_service.planning.versions import engine_versions, sweep_key
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.folder import KEYS_DIGEST, DataFolder, digest_keys
+from sweep_service.store.key_index import key_prefixes
 from sweep_service.store.ledger import Ledger, State, SweepRecord, utc_now
 from sweep_service.store.provenance import collect_provenance
 from sweep_service.version import __version__
@@ -42,10 +41,13 @@ SharedRuns = dict[Kind, tuple[AnyArray, AnyArray]]  # run numbers in an earlier 
 
 
 class Submission:
-    """A spec that is to become a sweep; nothing is written before `create_sweep`."""
+    """A spec that is to become a sweep; nothing is written before `create_sweep`.
 
-    def __init__(self, spec: SweepSpec) -> None:
-        self.spec, self.grid = spec, Grid.of(spec)
+    `owner` is the name of who submits it, if known.
+    """
+
+    def __init__(self, spec: SweepSpec, owner: str | None = None) -> None:
+        self.spec, self.grid, self.owner = spec, Grid.of(spec), owner
         self.plan = SweepPlan(self.grid)
         self.reuse: list[tuple[str, SharedRuns]] | None = None
 
@@ -55,22 +57,27 @@ class Submission:
 
     def is_up_to_date(self, ledger: Ledger) -> bool:
         """Return whether it is prepared, and all sweeps whose runs it reuses still exist."""
+        if not self.reuse:
+            return self.reuse is not None
         sweep_ids = {sweep.id for sweep in ledger.sweeps()}
-        return self.reuse is not None and all(source in sweep_ids for source, _ in self.reuse)
+        return all(source in sweep_ids for source, _ in self.reuse)
 
     def prepare(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         """Find reusable runs and estimate the cost of the others; raise LimitExceeded if it is too large."""
+        result = self._estimate(folder, ledger, limits)
+        result.check_limits(limits, folder.free_dataset_bytes())
+        return result
+
+    def _estimate(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         limits.check_counts(len(self.grid), self.plan.runs.total)
         self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
         distinct = sum(map(len, self.left.values()))
         self.reuse = self._find_reusable(folder, ledger) if ledger is not None else []
-        result = estimate(self.plan, self.left, distinct, folder.calibration())
-        result.check_limits(limits, folder.free_dataset_bytes())
-        return result
+        return estimate(self.plan, self.left, distinct, folder.calibration())
 
     def summarise_cost(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
         """Return the estimate as plain data; `refused` names the limit that it exceeds, or is None."""
-        result = self.prepare(folder, ledger, replace(limits, core_hours=math.inf, bytes=2**62))
+        result = self._estimate(folder, ledger, limits)
         refused = None
         try:
             result.check_limits(limits, folder.free_dataset_bytes())
@@ -81,28 +88,49 @@ class Submission:
     def _find_reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, SharedRuns]]:
         """Find earlier sweeps that hold some of the runs, and remove these runs from `left`."""
         sources = []
-        for sweep in ledger.sweeps():
+        for sweep_id in self._find_candidates(folder, ledger):
             if not any(len(numbers) for numbers in self.left.values()):
                 break
             reusable: SharedRuns = {}
             try:
-                shared = self._match_keys(folder.keys(sweep.id))
-                if not shared:  # opening a dataset is slow, and there may be many
+                shared = self._match_keys(folder.keys(sweep_id))
+                if not shared:
                     continue
-                dataset = folder.dataset(sweep.id)
+                dataset = folder.dataset(sweep_id)
                 for kind, (theirs, ours) in shared.items():
                     if self._required_variables() <= set(dataset.plan.schema.variables.get(kind, {})):
                         is_final = np.isin(dataset.status(kind)[theirs], REUSABLE_STATUSES)
                         if np.any(is_final):
                             reusable[kind] = (theirs[is_final], ours[is_final])
             except UNREADABLE_SWEEP as error:
-                log.warning("%s cannot be reused: %s", sweep.id, error)
+                log.warning("%s cannot be reused: %s", sweep_id, error)
                 continue
             for kind, (_, ours) in reusable.items():
                 self.left[kind] = np.setdiff1d(self.left[kind], ours)
             if reusable:
-                sources.append((sweep.id, reusable))
+                sources.append((sweep_id, reusable))
         return sources
+
+    def _find_candidates(self, folder: DataFolder, ledger: Ledger) -> list[str]:
+        """Return the sweeps that may hold some of the runs, newest first.
+
+        Reading the files of a sweep is slow, and there may be thousands, so this uses the index of run keys,
+        and the counts of the ledger.
+        """
+        prefixes = key_prefixes({kind: self.plan.keys[kind][left] for kind, left in self.left.items()})
+        candidates = []
+        for sweep in ledger.sweeps():
+            try:
+                if folder.key_index.may_share(sweep.id, prefixes):
+                    candidates.append(sweep.id)
+            except UNREADABLE_SWEEP as error:
+                log.warning("%s cannot be reused: %s", sweep.id, error)
+        totals = ledger.all_totals(candidates)
+        return [
+            sweep_id
+            for sweep_id in candidates
+            if any(status in totals[sweep_id]["counts"] for status in REUSABLE_STATUSES)
+        ]
 
     def _match_keys(self, keys: Mapping[Kind, AnyArray]) -> SharedRuns:
         """Return the runs in `left` whose keys are among those of another sweep."""
@@ -174,6 +202,8 @@ class Submission:
             priority=priority,
             versions=engine_versions(self.grid),
             package=__version__,
+            owner=self.owner,
+            stored_bytes=folder.stored_bytes(sweep_id),
         )
         merger.ledger.add(sweep, bundles, counts)
         return sweep

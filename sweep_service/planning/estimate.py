@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sweep_service.dynamics.auto import collect_point_warnings, collect_regime_warnings
-from sweep_service.errors import LimitExceeded, TooManySweeps
+from sweep_service.errors import LimitExceeded, NoRoom, TooManySweeps
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration, SgdCost, ode_seconds
 from sweep_service.planning.plan import SweepPlan
@@ -61,15 +61,19 @@ class Estimate:
         return asdict(self)
 
     def check_limits(self, limits: Limits, free_bytes: int) -> None:
-        """Raise LimitExceeded, with the name of the limit, if the sweep is too large."""
+        """Raise LimitExceeded, with the name of the limit, if the sweep is too large; NoRoom for the disk."""
         for name, amount, limit in (
             ("points", self.points, limits.points),
             ("runs", self.runs, limits.runs),
             ("core_hours", self.core_seconds / 3600.0, limits.core_hours),
-            ("bytes", self.bytes, min(limits.bytes, free_bytes)),
+            ("bytes", self.bytes, limits.bytes),
         ):
             if amount > limit:
                 raise LimitExceeded(name, f"{amount:.6g}", f"must be at most {limit:.6g} here")
+        if self.bytes > free_bytes:
+            raise NoRoom(
+                "bytes", f"{self.bytes:.6g}", f"must be at most {free_bytes:.6g}, the free disk space"
+            )
 
 
 def estimate(

@@ -255,19 +255,16 @@ def make_coordinates(schema: Schema) -> xr.Dataset:
     labels["cosine_bin"] = (2.0 * np.arange(schema.sizes["cosine_bin"]) + 1.0) / schema.sizes[
         "cosine_bin"
     ] - 1.0
-    dataset = xr.Dataset(
-        coords={
-            name: xr.Variable(name, values, variable_attributes(name))
-            for name, values in labels.items()
-            if name in dims
-        }
-    )
+    coordinates = {
+        name: xr.Variable(name, values, variable_attributes(name))
+        for name, values in labels.items()
+        if name in dims
+    }
     for name, values in grid.axes.items():
         is_text = isinstance(values[0], str)
         column = np.array(values, dtype=object) if is_text else np.array(values)
-        dataset = dataset.assign_coords(
-            {name: xr.Variable(name if grid.is_product else POINT, column, variable_attributes(name))}
-        )
+        dim = name if grid.is_product else POINT
+        coordinates[name] = xr.Variable(dim, column, variable_attributes(name))
     for name, column in (("delta_t", schema.delta_t), ("gamma_over_p", schema.gamma_over_p)):
-        dataset = dataset.assign_coords({name: xr.Variable(grid.dims, column, variable_attributes(name))})
-    return dataset
+        coordinates[name] = xr.Variable(grid.dims, column, variable_attributes(name))
+    return xr.Dataset(coords=coordinates)

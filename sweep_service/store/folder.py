@@ -14,7 +14,8 @@
 <state>/calibration.json        the speed of this machine
 
 <data> is a folder or an s3:// URL. <state> is the same folder by default, and for a bucket a folder of this
-machine.
+machine. If they are new, only their owner may enter them (mode 0700); a new ledger has mode 0600. Existing
+folders keep their permissions, so that workers of another user can share them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
-from sweep_service.store.files import make_folder, sync
+from sweep_service.store.files import create_private_file, make_private_folder, sync
+from sweep_service.store.key_index import KeyIndex
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
@@ -104,6 +106,7 @@ class DataFolder:
         self.root = parse_location(root)
         self.state = Path(state) if state is not None else default_state_folder(self.root)
         self.objects = _open_objects(self.root)
+        self.key_index = KeyIndex(self.keys)
 
     @property
     def location(self) -> str:
@@ -111,7 +114,8 @@ class DataFolder:
         return self.root if isinstance(self.root, str) else os.path.abspath(self.root)
 
     def ledger(self) -> Ledger:
-        make_folder(self.state)
+        make_private_folder(self.state)
+        create_private_file(self.state / LEDGER)  # SQLite gives its other files the same permissions
         return Ledger(self.state / LEDGER)
 
     def has_ledger(self) -> bool:
@@ -124,7 +128,7 @@ class DataFolder:
         `service_url` is shown to a process that fails to get the lock.
         """
         if isinstance(self.root, Path):
-            make_folder(self.root)
+            make_private_folder(self.root)
             held = file_lock(self.root / LOCK, service_url)
         else:
             from sweep_service.store.lease import hold_lease
@@ -221,6 +225,7 @@ class DataFolder:
         file = io.BytesIO()
         np.savez(file, **dict(keys))  # type: ignore[arg-type]
         self.objects.put(f"{sweep_id}.keys", file.getvalue())
+        self.key_index.forget(sweep_id)
 
     def calibration(self) -> Calibration:
         try:
@@ -231,7 +236,7 @@ class DataFolder:
 
     def put_calibration(self, calibration: Calibration) -> None:
         """Replace the calibration, which is kept in the state folder because it is of this machine."""
-        make_folder(self.state)
+        make_private_folder(self.state)
         partial = self.state / f"{CALIBRATION}.partial"
         partial.write_text(json.dumps(dict(calibration.factors)), "utf-8")
         sync(partial)
@@ -240,6 +245,7 @@ class DataFolder:
 
     def remove(self, sweep_id: str) -> None:
         """Remove all files of a sweep, the dataset first and the mark last."""
+        self.key_index.forget(sweep_id)
         self.objects.clear(f"{sweep_id}.zarr")
         self.objects.delete(f"{sweep_id}.json", f"{sweep_id}.keys", f"{sweep_id}{RESTART_SUFFIX}")
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
@@ -259,6 +265,10 @@ class DataFolder:
         """Return the ids of sweeps that have parts, including sweeps that were removed."""
         suffix = ".parts"
         return sorted(name.removesuffix(suffix) for name in self.objects.list_top() if name.endswith(suffix))
+
+    def stored_bytes(self, sweep_id: str) -> int:
+        """Return the size of the dataset. All its files are listed, so call it seldom."""
+        return self.objects.size(f"{sweep_id}.zarr")
 
     def has_spec(self, sweep_id: str) -> bool:
         return self.objects.exists(f"{sweep_id}.json")

@@ -1,7 +1,7 @@
 """The ledger: a SQLite database of sweeps, with a row for each bundle and its progress.
 
-It can be rebuilt from the stored specs, status arrays and parts, except for the history of states and the
-keys of requests.
+It can be rebuilt from the stored specs, status arrays and parts, except for the history of states, the owners
+and the keys of requests.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sweep_service.errors import Conflict, Damaged, NotFound, StoreGone, TooNew
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
+from sweep_service.store.migration import add_missing_columns
 
 SCHEMA_VERSION = 3
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
@@ -73,6 +74,8 @@ _sweeps = sa.Table(
     # Of simulators and regimes as JSON, and of the package. Sweeps of earlier schemas have neither.
     sa.Column("versions", sa.Text, nullable=False, server_default=""),
     sa.Column("package", sa.Text, nullable=False, server_default=""),
+    sa.Column("owner", sa.Text),  # since schema 3
+    sa.Column("stored_bytes", sa.Integer),  # since schema 3
 )
 _bundles = sa.Table(
     "bundles",
@@ -132,6 +135,8 @@ class SweepRecord:
     priority: int = 0
     versions: dict[str, int] = field(default_factory=dict)  # of simulators and regimes; empty if unknown
     package: str = ""  # version of the package that last worked on the sweep; empty if unknown
+    owner: str | None = None  # name of the token that submitted it
+    stored_bytes: int | None = None  # size of its files when they were last measured
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,9 @@ class Ledger:
             _put_stored(connection, sweep.id, counts or {})
             _add_event(connection, sweep.id, "state", sweep.state.value, sweep.reason)
         extra = {"sweep": sweep.id, "sweep_name": sweep.name, "runs": sweep.runs, "reused": sweep.reused}
-        log.info("sweep %s is %s", sweep.id, sweep.state, extra={"event": "sweep_added", **extra})
+        name = f" ({sweep.name})" if sweep.name else ""
+        text = f"sweep {sweep.id}{name} is {sweep.state}: {sweep.runs} runs"
+        log.info("%s", text, extra={"event": "sweep_added", **extra})
 
     def replace_bundles(self, sweep_id: str, bundles: Iterable[Bundle]) -> None:
         """Replace all bundles that are not merged."""
@@ -267,13 +274,16 @@ class Ledger:
         with self.engine.connect() as connection:
             return [_to_record(row) for row in connection.execute(query).mappings()]
 
-    def set_state(self, sweep_id: str, state: State, reason: str = "") -> None:
-        """Set the state, append an event in the same transaction, and log it."""
+    def set_state(
+        self, sweep_id: str, state: State, reason: str = "", stored_bytes: int | None = None
+    ) -> None:
+        """Set the state, and the size if given; append an event in the same transaction, and log it."""
+        size = {} if stored_bytes is None else {"stored_bytes": stored_bytes}
         with self._transaction(sweep_id) as connection:
             connection.execute(
                 _sweeps.update()
                 .where(_sweeps.c.id == sweep_id)
-                .values(state=state.value, reason=reason, updated=utc_now())
+                .values(state=state.value, reason=reason, updated=utc_now(), **size)
             )
             _add_event(connection, sweep_id, "state", state.value, reason)
         _log_state(sweep_id, state, reason)
@@ -300,6 +310,11 @@ class Ledger:
             _put_stored(connection, sweep.id, counts)
             _add_event(connection, sweep.id, "state", sweep.state.value, sweep.reason)
         _log_state(sweep.id, sweep.state, sweep.reason)
+
+    def set_stored_bytes(self, sweep_id: str, size: int) -> None:
+        """Store the measured size of the files of a sweep."""
+        with self._transaction(sweep_id) as connection:
+            connection.execute(_sweeps.update().where(_sweeps.c.id == sweep_id).values(stored_bytes=size))
 
     def events(self, sweep_id: str, after: int = 0) -> list[Event]:
         """Return the events of a sweep after an event id, oldest first."""
@@ -502,6 +517,7 @@ def _migrate(connection: sa.Connection) -> None:
     for name in ("versions", "package"):  # new in schema 3
         if name not in columns:
             connection.exec_driver_sql(f"ALTER TABLE sweeps ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
+    add_missing_columns(connection, _sweeps)
     if version == 1:
         _migrate_from_1(connection)
     row = {"name": "schema", "value": str(SCHEMA_VERSION)}

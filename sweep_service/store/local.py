@@ -9,16 +9,17 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from zarr.storage import LocalStore
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore, MemoryStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
 from sweep_service.store.checked import CheckedReads, seal_root
-from sweep_service.store.files import make_folder, sync
+from sweep_service.store.files import make_folder, sync, sync_all
 from sweep_service.store.objects import PARTIAL, WriteGuard, check_name, is_folder_name, no_guard
 
 MAX_PARTIAL_AGE_SECONDS = 86400.0  # after which a partial file of another machine is removed
@@ -73,15 +74,14 @@ class LocalChunks(CheckedReads, LocalStore):
 
     def sync(self) -> None:
         """Flush everything written since the last call to disk."""
-        for name in self.written.values():
-            sync(self.root / name)
+        sync_all([self.root / name for name in self.written.values()])
         for key, name in self.written.items():
             if name != key:
                 os.replace(self.root / name, self.root / key)
         self.written.clear()
-        for folder in self.folders:
-            if folder.is_dir():  # zarr also deletes chunks that never existed
-                sync(folder)
+        sync_all(
+            [folder for folder in self.folders if folder.is_dir()]
+        )  # zarr deletes chunks that never existed
         self.folders.clear()
 
     def _discard(self, key: str) -> None:
@@ -92,6 +92,15 @@ class LocalChunks(CheckedReads, LocalStore):
 
     def _record_folders(self, key: str) -> None:
         self.folders.update((self.root / key).parents[: len(Path(key).parts)])
+
+
+def _with_folders(root: Path, names: Iterable[str]) -> set[Path]:
+    """Return the paths of files below a root, and of all folders up to the root that contain them."""
+    paths: set[Path] = set()
+    for name in names:
+        path = root / name
+        paths.update((path, *path.parents[: len(Path(name).parts)]))
+    return paths
 
 
 class LocalObjects:
@@ -121,6 +130,14 @@ class LocalObjects:
             files = path.rglob("*") if path.is_dir() else [path]
             names += [file.relative_to(self.root).as_posix() for file in files if file.is_file()]
         return iter(sorted(name for name in names if not name.endswith(PARTIAL)))
+
+    def size(self, folder: str) -> int:
+        total = 0
+        for parent, _, names in os.walk(self._path(folder)):
+            for name in names:
+                with suppress(FileNotFoundError):  # replaced or removed meanwhile
+                    total += os.stat(os.path.join(parent, name)).st_size
+        return total
 
     def get(self, name: str) -> bytes:
         path = self._path(name)
@@ -194,14 +211,23 @@ class LocalObjects:
         return LocalChunks(self._path(name), write_guard=lambda: self.write_guard())
 
     @contextmanager
-    def creating_dataset(self, name: str) -> Iterator[LocalChunks]:
+    def creating_dataset(self, name: str) -> Iterator[MemoryStore]:
+        """Collect the files of a new dataset, which are few and small, and write them all at once."""
         self._check_root()
+        files: dict[str, Buffer] = {}
+        yield MemoryStore(files)
+        self.write_guard()
         path = self._path(name)
         partial = path.with_name(path.name + PARTIAL)
-        store = LocalChunks(partial, write_guard=lambda: self.write_guard())
-        yield store
-        store.sync()
-        os.replace(partial, path)
+        try:
+            for file, content in files.items():
+                (partial / file).parent.mkdir(parents=True, exist_ok=True)
+                (partial / file).write_bytes(seal_root(file, content).to_bytes())
+            sync_all(_with_folders(partial, files))
+            os.replace(partial, path)
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
         sync(path.parent)
 
     def _check_root(self) -> None:

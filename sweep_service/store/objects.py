@@ -41,6 +41,9 @@ class Objects(Protocol):
     def list(self, prefix: str = "") -> Iterator[str]:
         """Iterate over the names that begin with the prefix, in order."""
 
+    def size(self, folder: str) -> int:
+        """Return the total bytes of everything below a folder."""
+
     def get(self, name: str) -> bytes:
         """Return the content; raise NotFound if the object does not exist."""
 

@@ -32,18 +32,22 @@ def collect_provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) 
 
 def collect_versions(grid: Grid) -> dict[str, Any]:
     """Return the attributes that depend on the code: the key, and versions of code and packages."""
-    environment = {
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        **{name: version(name) for name in PACKAGES},
-    }
     return {
         "key": sweep_key(grid),
         "versions": json.dumps(engine_versions(grid)),
         "sweep_service_version": __version__,
         "git": git_state(),
-        "environment": json.dumps(environment),
+        "environment": json.dumps(_environment()),
+    }
+
+
+@cache  # reading the versions takes longer than everything else here
+def _environment() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        **{name: version(name) for name in PACKAGES},
     }
 
 

@@ -127,6 +127,11 @@ class Bucket:
             for page in obstore.list(self.store, prefix=folder or None):
                 yield from (meta["path"] for meta in page)
 
+    def size(self, folder: str) -> int:
+        """Return the total bytes of the objects below a folder."""
+        with translate_errors(folder):
+            return sum(meta["size"] for page in obstore.list(self.store, prefix=folder) for meta in page)
+
     def list_top(self, folder: str = "") -> tuple[list[str], list[str]]:
         """Return the names of objects and of folders directly below a folder."""
         with translate_errors(folder):
@@ -202,6 +207,9 @@ class S3Objects:
                 if name.startswith(prefix):
                     names += self.bucket.names(name)
         return iter(sorted(names))
+
+    def size(self, folder: str) -> int:
+        return self.bucket.size(check_name(folder))
 
     def get(self, name: str) -> bytes:
         return self.bucket.fetch(check_name(name)).content

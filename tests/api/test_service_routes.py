@@ -209,7 +209,9 @@ def test_sweep_waits_while_disk_is_full(held, monkeypatch):
     until(lambda: "waiting for room" in held.get("/readyz").json()["waiting"])
     assert "waiting for room" in held.sweep(sweep_id)["reason"]
     assert numbers(held)["sweep_waiting", ()] == 1
-    assert_problem(held.post("/v1/sweeps", json=distinct_spec(3)), 422, field="bytes")
+    assert_problem(held.post("/v1/sweeps", json=distinct_spec(3)), 507, field="bytes")
+    estimate = held.post("/v1/estimate", json=distinct_spec(3)).json()
+    assert "free disk space" in estimate["refused"]
     monkeypatch.undo()
     held.executor.let()
     assert held.wait_until_ended(sweep_id)["counts"] == {"done": 4}

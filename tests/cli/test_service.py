@@ -104,7 +104,8 @@ def test_service_and_folder_give_the_same_answers(run_remote, sweep_id, service)
     assert [sweep["id"] for sweep in sweeps] == [
         sweep["id"] for sweep in run_command(folder, "list", "--data", "data", "--json").json
     ]
-    assert re.search(rf"^{sweep_id} +completed +100 % +24 +small$", run_remote("list").out, re.MULTILINE)
+    row = rf"^{sweep_id} +completed +100 % +24 +[0-9.]+ kB +small$"
+    assert re.search(row, run_remote("list").out, re.MULTILINE)
     assert re.search(
         rf"^url +{service.url}/v1/sweeps/{sweep_id}$", run_remote("show", sweep_id).out, re.MULTILINE
     )

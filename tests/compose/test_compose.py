@@ -72,10 +72,24 @@ class TestWritten:
     """Without a Docker engine."""
 
     def test_stack_does_not_start_without_tokens(self):
-        for env in ({}, {"SWEEP_TOKENS": ""}):
-            result = config(**env)
-            assert result.returncode != 0
-            assert "openssl rand" in result.stderr
+        result = config()
+        assert result.returncode != 0
+        assert "openssl rand" in result.stderr
+
+    def test_tokens_may_come_from_a_file(self, tmp_path):
+        """With neither a file nor SWEEP_TOKENS the service itself refuses: tests/api/test_tokens.py."""
+        (tmp_path / "tokens").write_text(TOKEN)
+        result = config(SWEEP_TOKENS="", SWEEP_TOKENS_FILE=str(tmp_path / "tokens"))
+        assert result.returncode == 0, result.stderr
+        stack = yaml.safe_load(result.stdout)
+        assert stack["secrets"]["tokens"]["file"] == str(tmp_path / "tokens")
+        assert stack["services"]["api"]["environment"]["SWEEP_TOKENS_FILE"] == "/run/secrets/tokens"
+        assert TOKEN not in result.stdout
+
+    def test_memory_and_processes_are_limited(self, services):
+        for name, one in services.items():
+            assert one["mem_limit"], name
+            assert 0 < int(one["pids_limit"]) <= 4096, name
 
     def test_only_service_is_published_on_loopback(self, services):
         assert [name for name, service in services.items() if service.get("ports")] == ["api"]

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.api.served import until
+from tests.api.served import serving, until
 from tests.page.conftest import open_page
 from tests.service import breakable_environment, start_service
 from tests.specs import TINY_SPEC, distinct_spec
@@ -28,6 +28,21 @@ def test_list_shows_new_sweeps_and_states(held_page, held):
     held.executor.let()
     expect(item(held_page, sweep).locator(".badge")).to_have_text("completed")
     expect(item(held_page, sweep)).to_contain_text("100 %")
+
+
+def test_size_and_owner_are_shown(browser, tmp_path):
+    token = "secret-of-alice-1"
+    headers = {"Authorization": f"Bearer {token}"}
+    with serving(tmp_path, tokens=f"alice={token}", headers=headers) as service:
+        sweep = service.complete(TINY_SPEC)
+        kilobytes = float(f"{service.sweep(sweep)['stored_bytes'] / 1000:.2g}")
+        size = f"{kilobytes:g} kB"
+        with open_page(browser, service.url, extra_http_headers=headers) as page:
+            page.goto("/")
+            expect(item(page, sweep)).to_contain_text(f"{size} · by alice")
+            page.goto(f"/sweeps/{sweep}")
+            expect(page.locator("#facts")).to_contain_text(size)
+            expect(page.locator("#facts")).to_contain_text("by alice")
 
 
 def test_filters_are_applied_and_kept_in_the_address(held_page, held):

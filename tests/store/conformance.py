@@ -180,6 +180,13 @@ class StoreConformance:
         assert seen == names
         assert list(objects.list()) == []
 
+    def test_size_is_that_of_everything_below_a_folder(self, objects):
+        objects.put("one.zarr/a", b"12345")
+        objects.put("one.zarr/b/c", b"123")
+        objects.put("one.zarr2/a", b"1")
+        objects.put("one", b"1")
+        assert (objects.size("one.zarr"), objects.size("nothing")) == (8, 0)
+
     def test_create_keeps_an_existing_object(self, objects):
         assert objects.create("a", b"first") is True
         assert objects.create("a", b"second") is False

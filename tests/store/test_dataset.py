@@ -15,6 +15,7 @@ from sweep_service.execution.compute import compute
 from sweep_service.planning import schema as schema_module
 from sweep_service.planning.jobs import Job
 from sweep_service.status import Status
+from sweep_service.store import files
 from sweep_service.store import local as module
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.parts import Part
@@ -177,7 +178,7 @@ def test_open_dataset_shows_new_values(tmp_path):
 def test_values_are_synced_and_named_before_the_status_is_written(tmp_path, monkeypatch):
     plan = make_plan({"axes": CORE})
     dataset, log = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), []
-    put, sync = module.LocalChunks.set, module.sync
+    put, sync = module.LocalChunks.set, files.sync
 
     async def logged(self, key, value):
         log.append(("written", str(key)))
@@ -192,7 +193,7 @@ def test_values_are_synced_and_named_before_the_status_is_written(tmp_path, monk
         os.rename(old, new)
 
     monkeypatch.setattr(module.LocalChunks, "set", logged)
-    monkeypatch.setattr(module, "sync", synced)
+    monkeypatch.setattr(files, "sync", synced)
     monkeypatch.setattr(module.os, "replace", named)
     numbers = np.arange(plan.runs.count("sgd"))
     # the status first, because the order of the mapping must not matter

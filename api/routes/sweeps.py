@@ -91,11 +91,13 @@ def read(body: Body) -> SpecOut:
 @limited_concurrency
 def estimate(service: Service, body: Body) -> EstimateOut:
     """Estimate the cost of a sweep, with warnings."""
-    return _estimate(service, Submission(SweepSpec.read(body)))
+    return _estimate(service, body)
 
 
-def _estimate(service: ConductorThread, submission: Submission) -> EstimateOut:
-    return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, service.settings.limits))
+def _estimate(service: ConductorThread, body: bytes) -> EstimateOut:
+    limits = service.settings.limits
+    submission = Submission.read(body, limits.for_estimates())
+    return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, limits))
 
 
 @router.post(
@@ -122,10 +124,10 @@ def submit(
 ) -> Response:
     """Submit a sweep. An equivalent spec, whatever its name, returns the existing sweep."""
     if dry_run:
-        return SafeJsonResponse(_estimate(service, Submission(SweepSpec.read(body))).model_dump())
+        return SafeJsonResponse(_estimate(service, body).model_dump())
     request = _request("submit", body, idempotency_key)
     earlier = service.ledger.find_answer(request) if request else None
-    return _accepted(service, earlier or _submit(service, SweepSpec.read(body), None, priority, request))
+    return _accepted(service, earlier or _submit(service, body, None, priority, request))
 
 
 def _request(operation: str, body: bytes, key: str | None) -> KeyedRequest | None:
@@ -135,13 +137,13 @@ def _request(operation: str, body: bytes, key: str | None) -> KeyedRequest | Non
 
 def _submit(
     service: ConductorThread,
-    spec: SweepSpec,
+    spec: SweepSpec | bytes,
     extends: str | None,
     priority: int,
     request: KeyedRequest | None,
 ) -> tuple[SweepRecord, bool]:
     """Submit a spec, preparing it in this thread, because all sweeps would wait for the conductor."""
-    submission = Submission(spec)
+    submission = Submission.read(spec, service.settings.limits)
     if submission.find_existing(service.ledger) is None:
         submission.prepare(service.folder, service.ledger, service.settings.limits)
     return service.call(Conductor.submit, submission, extends, priority, request)

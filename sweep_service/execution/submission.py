@@ -6,16 +6,15 @@ The files are written before the row of the ledger. A sweep without a row was ne
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from sweep_service.abandonment import check_abandoned
 from sweep_service.errors import UNREADABLE_SWEEP, LimitExceeded, SweepError
 from sweep_service.execution.merger import Merger
 from sweep_service.faults import fault_point
@@ -24,9 +23,11 @@ from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.keys import CopyGroups
+from sweep_service.planning.outline import Outline, SpecSource
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec_text import locating_errors
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, State, SweepRecord, utc_now
@@ -42,10 +43,19 @@ SharedRuns = dict[Kind, tuple[AnyArray, AnyArray]]  # run numbers in an earlier 
 class Submission:
     """A spec that is to become a sweep; nothing is written before `create_sweep`."""
 
-    def __init__(self, spec: SweepSpec) -> None:
-        self.spec, self.grid = spec, Grid.of(spec)
+    def __init__(self, spec: SweepSpec | Outline, limits: Limits | None = None) -> None:
+        """Expand a spec, unless it is larger than the limits."""
+        outline = spec if isinstance(spec, Outline) else Outline.of(spec)
+        (limits or Limits()).check_outline(outline)
+        self.spec, self.grid = outline.spec, Grid.expand(outline)
         self.plan = SweepPlan(self.grid)
         self.reuse: list[tuple[str, SharedRuns]] | None = None
+
+    @classmethod
+    def read(cls, source: SpecSource, limits: Limits | None = None) -> Submission:
+        """Read a mapping, or JSON or YAML, whose errors then have lines and columns."""
+        with locating_errors(source):
+            return cls(Outline.read(source), limits)
 
     def find_existing(self, ledger: Ledger) -> SweepRecord | None:
         """Return the sweep with the same canonical spec, if there is one."""
@@ -58,7 +68,6 @@ class Submission:
 
     def prepare(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         """Find reusable runs and estimate the cost of the others; raise LimitExceeded if it is too large."""
-        limits.check_counts(len(self.grid), self.plan.runs.total)
         self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
         distinct = sum(map(len, self.left.values()))
         self.reuse = self._find_reusable(folder, ledger) if ledger is not None else []
@@ -68,7 +77,7 @@ class Submission:
 
     def summarise_cost(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
         """Return the estimate as plain data; `refused` names the limit that it exceeds, or is None."""
-        result = self.prepare(folder, ledger, replace(limits, core_hours=math.inf, bytes=2**62))
+        result = self.prepare(folder, ledger, limits.for_estimates())
         refused = None
         try:
             result.check_limits(limits, folder.free_dataset_bytes())
@@ -82,6 +91,7 @@ class Submission:
         for sweep in ledger.sweeps():
             if not any(len(numbers) for numbers in self.left.values()):
                 break
+            check_abandoned()
             reusable: SharedRuns = {}
             try:
                 shared = self._match_keys(folder.keys(sweep.id))

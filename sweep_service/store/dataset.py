@@ -16,7 +16,7 @@ from sweep_service.errors import TooNew, reading
 from sweep_service.faults import fault_point
 from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.grids import POINT
+from sweep_service.planning.axes import POINT
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable

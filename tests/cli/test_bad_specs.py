@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweep_service.cli.answers import DONE, REFUSED
-from sweep_service.planning.spec import MAX_SPEC_BYTES
+from sweep_service.planning.spec_text import MAX_SPEC_BYTES
 from tests.cli.commands import assert_refused, list_files, run_command
 from tests.specs import SMALL_SPEC
 

@@ -19,6 +19,7 @@ import xarray as xr
 from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from sweep_service.abandonment import abandoned_if
 from sweep_service.api.rate_limit import ClientSlots
@@ -42,6 +43,7 @@ IDLE_WAIT_SECONDS = 0.5  # between two steps of the conductor when there is noth
 WAIT_LOG_DELAY_SECONDS = 5.0  # shorter waits are not logged
 MAX_SLOW_REQUESTS = 16  # at once, out of the 40 threads that serve requests
 MAX_SLOW_REQUESTS_PER_CLIENT = 4  # at once; a client is a token, or an address without one
+CLIENT_CLOSED_REQUEST = 499  # seen in logs and metrics only, where it is no error of the service
 ACTION_TIMEOUT_SECONDS = 120.0  # for an action to be executed; the conductor may be merging
 
 
@@ -80,7 +82,7 @@ class Notifier:
                 changed.set()
 
 
-def limited_concurrency(route: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
+def limited_concurrency(route: Callable[..., Result]) -> Callable[..., Awaitable[Result | Response]]:
     """Run a route in a bounded thread pool so that slow requests cannot starve fast ones.
 
     A client has only some of the threads, so that it cannot hold up others. Computations that check whether
@@ -90,7 +92,7 @@ def limited_concurrency(route: Callable[..., Result]) -> Callable[..., Awaitable
     request_parameter = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
 
     @wraps(route)
-    async def run_in_slot(service: ConductorThread, request: Request, **arguments: Any) -> Result:
+    async def run_in_slot(service: ConductorThread, request: Request, **arguments: Any) -> Result | Response:
         is_gone = threading.Event()
         if "request" in signature.parameters:
             arguments["request"] = request
@@ -103,6 +105,10 @@ def limited_concurrency(route: Callable[..., Result]) -> Callable[..., Awaitable
         try:
             async with service.client_slots.slot(request.state.client):
                 return await to_thread.run_sync(call, limiter=service.slow_request_slots)
+        except Stopped:
+            if not is_gone.is_set():
+                raise
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
         finally:
             watcher.cancel()
 

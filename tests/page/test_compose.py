@@ -144,9 +144,9 @@ def test_what_is_copied_runs(page, service, tmp_path):
         ("list.gamma", "abc", "param.gamma", "number"),
         ("list.d", "-5", "param.d", ">="),
         ("list.p", "", "param.p", "number"),
-        ("time.max", "-1", "time.max", "greater than 0"),
+        ("time.max", "-1", "time.max", "> 0"),
         ("time.max", "", "time.max", "required"),
-        ("time.samples", "1.5", "time.samples", "integer"),
+        ("time.samples", "1.5", "time.samples", "whole number"),
         ("seeds.init", "0", "seeds.init", ">= 1"),
         ("seeds.repeat", "x", "seeds.repeat", "whole number"),
         ("init.scale", "-2", "init.scale", ">="),
@@ -168,6 +168,31 @@ def test_what_is_wrong_is_said_at_its_field(forgiven, service, name, wrong, plac
     expect(said).to_be_empty()
     expect(page.get_by_role("button", name="Run sweep")).to_be_enabled()
     assert service.get("/v1/sweeps").json() == before
+
+
+def test_every_error_is_shown_at_its_field(forgiven):
+    page = forgiven
+    page.goto("/compose#spec=" + json.dumps(TINY_SPEC))
+    priced(page)
+    wrong = {"list.d": ("-5", "param.d", ">= 1"), "list.gamma": ("0.1, abc", "param.gamma", "> 0"),
+             "time.max": ("-1", "time.max", "> 0")}  # fmt: skip
+    good = {name: page.locator(f'[name="{name}"]').input_value() for name in wrong}
+    for name, (value, _, _) in wrong.items():
+        page.locator(f'[name="{name}"]').fill(value)
+    ids = set()
+    for name, (_, place, words) in wrong.items():
+        said = page.locator(f'[data-field="{place}"] .error')
+        expect(said).to_contain_text(words)
+        described = page.locator(f'[name="{name}"]').get_attribute("aria-describedby")
+        assert described == said.get_attribute("id")
+        ids.add(described)
+    assert len(ids) == len(wrong)
+    expect(page.locator("#refused")).to_contain_text("axes.gamma[1]")
+    expect(page.locator("#refused")).to_contain_text("time.max")
+    for name, value in good.items():
+        page.locator(f'[name="{name}"]').fill(value)
+    expect(page.locator("#form .error:not(:empty)")).to_have_count(0)
+    expect(page.get_by_role("button", name="Run sweep")).to_be_enabled()
 
 
 def test_what_is_run_is_what_is_written(page, service):

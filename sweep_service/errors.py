@@ -66,8 +66,7 @@ class InvalidInput(SweepError, ValueError):
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
         self.field, self.value, self.allowed = field, value, allowed
-        given = "" if value is None else f" = {_shorten(value)}"
-        super().__init__(f"{field}{given}: {allowed}")
+        super().__init__(f"{field} = {_shorten(value)}: {allowed}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.field, self.value, self.allowed), self.__dict__

@@ -199,6 +199,7 @@ def _read_errors(problem: Mapping[str, Any], error_type: type[InvalidInput], det
     errors = []
     for item in problem.get("errors") or ():
         error = error_type(item["field"], None, item["allowed"])
+        error.args = (f"{error.field}: {error.allowed}",)
         if "line" in item:
             error.position = Position(item["line"], item["column"])
         errors.append(error)

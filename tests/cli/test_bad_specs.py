@@ -70,12 +70,13 @@ def test_all_errors_are_printed_one_per_line(tmp_path):
         assert (answer.code, answer.out) == (REFUSED, "")
         lines = answer.err.splitlines()
         assert [line.partition(" =")[0] for line in lines[:3]] == [
-            "sweep: line 2, column 6: axes.d: must be a whole number >= 1 and <= 1e+12",
+            "sweep: line 2, column 6: axes.d",
             "sweep: line 3, column 10: axes.p[1]",
             "sweep: line 4, column 3: axes (key)",
         ]
+        assert lines[0].endswith("must be a whole number >= 1 and <= 1e+12")
         assert "did you mean 'gamma', the learning rate?" in lines[2]
-        assert lines[3:] == ["sweep: line 1, column 1: axes.gamma: is required, in axes or fixed"]
+        assert lines[3:] == ["sweep: line 1, column 1: axes.gamma = None: is required, in axes or fixed"]
     assert list_files(tmp_path) == ["spec.yaml"]
 
 

@@ -90,7 +90,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         spec = SweepSpec.model_json_schema(ref_template="#/components/schemas/{model}")
         definitions = spec.pop("$defs", {})
         schemas = schema["components"]["schemas"]
-        schemas |= {**definitions, "SweepSpec": spec, "Problem": Problem.model_json_schema()}
+        problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas |= {**definitions, **problem.pop("$defs", {}), "SweepSpec": spec, "Problem": problem}
         schemas["Change"] = {
             "type": "object",
             "title": "Change",

@@ -125,6 +125,7 @@ class SecurityMiddleware:
             if scope["path"] not in PROBES:  # probes need no token and have no rate limit
                 refusal = self._check_caller(scope, headers, request_id, caller)
         scope["state"]["token"] = caller.token
+        scope["state"]["client"] = caller.client
         with ExitStack() as stack:
             is_stream = scope["type"] == "websocket" or STREAM_PATH.fullmatch(scope["path"])
             if refusal is None and is_stream:

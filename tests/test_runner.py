@@ -19,10 +19,17 @@ from sweep_service.errors import InUse, LimitExceeded
 from sweep_service.execution import compute as computing
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
-from sweep_service.runner import read_spec
+from sweep_service.planning.outline import Outline
+from sweep_service.runner import find_spec
 from sweep_service.store.folder import DataFolder
 
 ROOT = str(Path(ss.__file__).resolve().parents[1])
+
+
+def read_spec(spec):
+    return Outline.read(find_spec(spec)).spec
+
+
 SPEC = {
     "name": "small",
     "axes": {"d": [6, 8], "p": 4, "gamma": [0.1, 0.2], "regime": "classical"},

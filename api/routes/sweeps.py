@@ -100,11 +100,13 @@ def read(body: Body) -> SpecOut:
 @limited_concurrency
 def estimate(service: Service, body: Body) -> EstimateOut:
     """Estimate the cost of a sweep, with warnings."""
-    return _estimate(service, Submission(SweepSpec.read(body)))
+    return _estimate(service, body)
 
 
-def _estimate(service: ConductorThread, submission: Submission) -> EstimateOut:
-    return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, service.settings.limits))
+def _estimate(service: ConductorThread, body: bytes) -> EstimateOut:
+    limits = service.settings.limits
+    submission = Submission.read(body, limits.for_estimates())
+    return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, limits))
 
 
 @router.post(
@@ -132,11 +134,12 @@ def submit(
 ) -> Response:
     """Submit a sweep. An equivalent spec, whatever its name, returns the existing sweep."""
     if dry_run:
-        return SafeJsonResponse(_estimate(service, Submission(SweepSpec.read(body))).model_dump())
+        return SafeJsonResponse(_estimate(service, body).model_dump())
     request = _request("submit", body, idempotency_key)
     answer = service.ledger.find_answer(request) if request else None
     if answer is None:
-        answer = _submit(service, Submission(SweepSpec.read(body), owner), None, priority, request)
+        submission = Submission.read(body, service.settings.limits, owner)
+        answer = _submit(service, submission, None, priority, request)
     return _accepted(service, answer)
 
 
@@ -260,7 +263,8 @@ def extend(
     request = _request(f"extend {id}", body, idempotency_key)
     answer = service.ledger.find_answer(request) if request else None
     if answer is None:
-        submission = Submission(service.folder.spec(id).extend(body), owner)
+        spec = service.folder.spec(id).extend(body)
+        submission = Submission(spec, service.settings.limits, owner)
         answer = _submit(service, submission, id, priority, request)
     return _accepted(service, answer)
 

@@ -21,7 +21,7 @@ from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.grids import INIT_PREFIX
+from sweep_service.planning.axes import INIT_PREFIX
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
 

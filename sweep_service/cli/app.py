@@ -13,7 +13,7 @@ import typer
 
 from sweep_service.cli import compute, doctor, inspect, manage, service
 from sweep_service.cli.answers import REFUSED
-from sweep_service.errors import SweepError
+from sweep_service.errors import InvalidSpec, SweepError
 from sweep_service.signals import INTERRUPTED, Interrupt, stop
 from sweep_service.text import make_printable
 
@@ -56,7 +56,7 @@ for _name, _function in COMMANDS.items():
 
 
 def main() -> None:
-    """Run a command; errors that the user can fix are printed on one line, with exit code 2."""
+    """Run a command; each error that the user can fix is printed on one line, with exit code 2."""
     stop.install()
     try:
         app(standalone_mode=True)
@@ -68,7 +68,12 @@ def main() -> None:
         is_expected = isinstance(error, (SweepError, OSError))
         if not is_expected and not type(error).__module__.startswith("sqlalchemy"):
             raise
-        print(
-            f"sweep: {make_printable((str(error) or type(error).__name__).splitlines()[0])}", file=sys.stderr
-        )
+        for line in _error_lines(error):
+            print(f"sweep: {make_printable(line)}", file=sys.stderr)
         sys.exit(REFUSED)
+
+
+def _error_lines(error: BaseException) -> list[str]:
+    """Return one line for each error of a spec, and the first line of any other message."""
+    lines = (str(error) or type(error).__name__).splitlines()
+    return lines if isinstance(error, InvalidSpec) else lines[:1]

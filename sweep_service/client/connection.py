@@ -18,8 +18,10 @@ from sweep_service.errors import (
     Conflict,
     Denied,
     InvalidInput,
+    InvalidSpec,
     NoRoom,
     NotFound,
+    Position,
     SweepError,
     TooManySweeps,
     Unreachable,
@@ -194,14 +196,29 @@ class Connection:
             unavailable.pause = _parse_retry_after(response.headers.get("retry-after", ""))
             raise unavailable
         if status in ERRORS_WITH_FIELD:
-            field, allowed = problem.get("field", "request"), problem.get("allowed", detail)
-            error = ERRORS_WITH_FIELD[status](field, None, allowed)
-            error.args = (detail,)  # the service does not echo the value
-            raise error
+            raise _read_errors(problem, ERRORS_WITH_FIELD[status], detail)
         if is_problem or status in (401, 403):
             request = f" (request {problem['request_id']})" if status >= 500 else ""
             raise ERRORS.get(status, SweepError)(f"{detail}{request}")
         raise Unreachable(f"{detail}; it is not a sweep service")
+
+
+def _read_errors(problem: Mapping[str, Any], error_type: type[InvalidInput], detail: str) -> InvalidInput:
+    """Return the errors of an invalid request. The service does not echo values."""
+    errors = []
+    for item in problem.get("errors") or ():
+        error = error_type(item["field"], None, item["allowed"])
+        error.args = (f"{error.field}: {error.allowed}",)
+        if "line" in item:
+            error.position = Position(item["line"], item["column"])
+        errors.append(error)
+    if len(errors) > 1:
+        return InvalidSpec(errors, problem.get("errors_truncated", False))
+    if errors:
+        return errors[0]
+    error = error_type(problem.get("field", "request"), None, problem.get("allowed", detail))
+    error.args = (detail,)
+    return error
 
 
 @contextmanager

@@ -264,7 +264,7 @@ class Conductor:
     def _submit(
         self, spec: SweepSpec | Submission, extends: str | None, priority: int
     ) -> tuple[SweepRecord, bool]:
-        submission = spec if isinstance(spec, Submission) else Submission(spec)
+        submission = spec if isinstance(spec, Submission) else Submission(spec, self.limits)
         existing = submission.find_existing(self.ledger)
         if existing is not None:
             return existing, False

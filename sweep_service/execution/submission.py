@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sweep_service.abandonment import check_abandoned
 from sweep_service.errors import UNREADABLE_SWEEP, LimitExceeded, SweepError
 from sweep_service.execution.merger import Merger
 from sweep_service.faults import fault_point
@@ -22,9 +23,11 @@ from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.keys import CopyGroups
+from sweep_service.planning.outline import Outline, SpecSource
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec_text import locating_errors
 from sweep_service.planning.versions import engine_versions, sweep_key
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.folder import KEYS_DIGEST, DataFolder, digest_keys
@@ -46,10 +49,21 @@ class Submission:
     `owner` is the name of who submits it, if known.
     """
 
-    def __init__(self, spec: SweepSpec, owner: str | None = None) -> None:
-        self.spec, self.grid, self.owner = spec, Grid.of(spec), owner
+    def __init__(
+        self, spec: SweepSpec | Outline, limits: Limits | None = None, owner: str | None = None
+    ) -> None:
+        """Expand a spec, unless it is larger than the limits."""
+        outline = spec if isinstance(spec, Outline) else Outline.of(spec)
+        (limits or Limits()).check_outline(outline)
+        self.spec, self.grid, self.owner = outline.spec, Grid.expand(outline), owner
         self.plan = SweepPlan(self.grid)
         self.reuse: list[tuple[str, SharedRuns]] | None = None
+
+    @classmethod
+    def read(cls, source: SpecSource, limits: Limits | None = None, owner: str | None = None) -> Submission:
+        """Read a mapping, or JSON or YAML, whose errors then have lines and columns."""
+        with locating_errors(source):
+            return cls(Outline.read(source), limits, owner)
 
     def find_existing(self, ledger: Ledger) -> SweepRecord | None:
         """Return the sweep with the same canonical spec and the same versions, if there is one."""
@@ -69,7 +83,6 @@ class Submission:
         return result
 
     def _estimate(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
-        limits.check_counts(len(self.grid), self.plan.runs.total)
         self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
         distinct = sum(map(len, self.left.values()))
         self.reuse = self._find_reusable(folder, ledger) if ledger is not None else []
@@ -91,6 +104,7 @@ class Submission:
         for sweep_id in self._find_candidates(folder, ledger):
             if not any(len(numbers) for numbers in self.left.values()):
                 break
+            check_abandoned()
             reusable: SharedRuns = {}
             try:
                 shared = self._match_keys(folder.keys(sweep_id))

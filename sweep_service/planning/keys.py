@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sweep_service.abandonment import check_abandoned
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.identity import Key
@@ -34,6 +35,7 @@ def run_keys(grid: Grid) -> dict[Kind, AnyArray]:
 
 def _sgd_keys(grid: Grid, times: str) -> Iterator[bytes]:
     for point, name in zip(grid.points, grid.simulators, strict=True) if grid.simulate else ():
+        check_abandoned()
         version = SIMULATORS[name].version
         for seed in grid.seeds:
             for repeat in grid.repeats:
@@ -47,6 +49,7 @@ def _ode_keys(grid: Grid, times: str) -> Iterator[bytes]:
     for point in grid.points if grid.regimes else ():
         if last is None or point.init is not last.init or point.shape != last.shape:
             starts, last = [point.init.key(point.shape, seed).digest for seed in grid.seeds], point
+        check_abandoned()
         for regime in grid.regimes:
             parameters = ode_parameter_digest(point, regime, grid.options)
             version = regime_version(regime)

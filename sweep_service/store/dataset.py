@@ -17,7 +17,7 @@ from sweep_service.errors import Damaged, reading
 from sweep_service.faults import fault_point
 from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.grids import POINT
+from sweep_service.planning.axes import POINT
 from sweep_service.planning.jobs import empty_values
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind, run_name

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sweep_service.analysis.export import FORMATS
-from sweep_service.api.conductor_thread import MAX_SLOW_REQUESTS
+from sweep_service.api.conductor_thread import MAX_SLOW_REQUESTS_PER_CLIENT
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.execution.conductor import Conductor
@@ -57,7 +57,7 @@ def test_slow_requests_do_not_starve_fast_ones(tmp_path, monkeypatch):
             pool.submit(service.post, "/v1/estimate", json=distinct_spec(n), timeout=60) for n in range(60)
         ]
         try:
-            for _ in range(MAX_SLOW_REQUESTS):
+            for _ in range(MAX_SLOW_REQUESTS_PER_CLIENT):
                 assert started.acquire(timeout=30)
             for path in ("/readyz", "/v1/sweeps", f"/v1/sweeps/{sweep_id}/spec", "/metrics"):
                 assert service.get(path, timeout=30).status_code == 200, path

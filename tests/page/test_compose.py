@@ -145,9 +145,9 @@ def test_python_tab_contains_runnable_code(page, service, tmp_path):
         ("list.gamma", "abc", "param.gamma", "number"),
         ("list.d", "-5", "param.d", ">="),
         ("list.p", "", "param.p", "number"),
-        ("time.max", "-1", "time.max", "greater than 0"),
+        ("time.max", "-1", "time.max", "> 0"),
         ("time.max", "", "time.max", "required"),
-        ("time.samples", "1.5", "time.samples", "integer"),
+        ("time.samples", "1.5", "time.samples", "whole number"),
         ("seeds.init", "0", "seeds.init", ">= 1"),
         ("seeds.repeat", "x", "seeds.repeat", "whole number"),
         ("init.scale", "-2", "init.scale", ">="),
@@ -169,6 +169,31 @@ def test_invalid_value_is_reported_at_its_field(page_with_422, service, name, in
     expect(error).to_be_empty()
     expect(page.get_by_role("button", name="Run sweep")).to_be_enabled()
     assert service.get("/v1/sweeps").json() == before
+
+
+def test_every_error_is_shown_at_its_field(page_with_422):
+    page = page_with_422
+    page.goto("/compose#spec=" + json.dumps(TINY_SPEC))
+    wait_for_estimate(page)
+    wrong = {"list.d": ("-5", "param.d", ">= 1"), "list.gamma": ("0.1, abc", "param.gamma", "> 0"),
+             "time.max": ("-1", "time.max", "> 0")}  # fmt: skip
+    good = {name: page.locator(f'[name="{name}"]').input_value() for name in wrong}
+    for name, (value, _, _) in wrong.items():
+        page.locator(f'[name="{name}"]').fill(value)
+    ids = set()
+    for name, (_, field, text) in wrong.items():
+        message = page.locator(f'[data-field="{field}"] .error')
+        expect(message).to_contain_text(text)
+        described = page.locator(f'[name="{name}"]').get_attribute("aria-describedby")
+        assert described == message.get_attribute("id")
+        ids.add(described)
+    assert len(ids) == len(wrong)
+    expect(page.locator("#refused")).to_contain_text("axes.gamma[1]")
+    expect(page.locator("#refused")).to_contain_text("time.max")
+    for name, value in good.items():
+        page.locator(f'[name="{name}"]').fill(value)
+    expect(page.locator("#form .error:not(:empty)")).to_have_count(0)
+    expect(page.get_by_role("button", name="Run sweep")).to_be_enabled()
 
 
 def test_late_estimate_does_not_change_the_submitted_spec(page, service):

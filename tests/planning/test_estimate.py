@@ -261,12 +261,11 @@ def test_default_limits_accept_the_base_sweep():
     [
         ({"seeds": {"init": 100_000, "repeat": 100_000}}, "runs"),
         ({"axes": {"d": {"lin": [5, 700, 696]}, "p": {"lin": [1, 300, 300]}, "gamma": 0.1}}, "points"),
+        ({"seeds": 1000, "time": {"max": 1.0, "samples": 100_000}, "observables": ["overlaps"]}, "bytes"),
     ],
 )
-def test_counts_are_checked_before_keys_and_points(change, name, monkeypatch, tmp_path):
-    monkeypatch.setattr(SweepPlan, "keys", property(lambda plan: pytest.fail("keys of too many runs")))
-    monkeypatch.setattr(Grid, "points", ())  # skips the validation of points
-    submission = Submission(SweepSpec.parse({**BASE, **change}))
+def test_counts_are_checked_before_expansion(change, name, monkeypatch):
+    monkeypatch.setattr(Grid, "expand", lambda *given: pytest.fail("expanded"))
     with pytest.raises(LimitExceeded) as info:
-        submission.prepare(DataFolder(tmp_path), None, Limits())
+        Submission(SweepSpec.parse({**BASE, **change}), Limits(bytes=1 << 20))
     assert info.value.field == name

@@ -11,8 +11,10 @@ from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.model.observables import OBSERVABLES
+from sweep_service.planning.axes import Spaced
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.spec import MAX_SPEC_BYTES, Spaced, SweepSpec, Time
+from sweep_service.planning.spec import SweepSpec, Time
+from sweep_service.planning.spec_text import MAX_SPEC_BYTES
 from tests.planning.base_spec import BASE, make_grid, with_axes
 
 CORE_AXES = {"d": 6, "p": 4, "gamma": 0.1}

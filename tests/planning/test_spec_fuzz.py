@@ -13,7 +13,8 @@ from sweep_service.errors import InvalidInput
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import parameter_names
-from sweep_service.planning.grids import EXPONENTS, Grid
+from sweep_service.planning.axes import EXPONENTS
+from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import Scaling, SweepSpec, Time, Triangle
 from tests.planning.base_spec import BASE, with_axes

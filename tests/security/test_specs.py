@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweep_service.errors import InvalidInput
-from sweep_service.planning.spec import MAX_YAML_BYTES, SweepSpec
+from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec_text import MAX_YAML_BYTES
 from sweep_service.presets import PRESETS, read_preset
 
 ROOT = Path(__file__).resolve().parents[2]

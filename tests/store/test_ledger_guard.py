@@ -37,5 +37,5 @@ def test_ledger_that_is_overwritten_is_damaged(opened, content):
     with open(path, "r+b") as file:
         file.truncate(0)
         file.write(content)
-    with pytest.raises(StoreGone, match="is damaged: .*sweep doctor --rebuild"):
+    with pytest.raises(StoreGone, match=r"is damaged: .*sweep doctor --rebuild"):
         ledger.sweeps()

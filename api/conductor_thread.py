@@ -260,6 +260,8 @@ class ConductorThread:
         except BaseException as error:
             if not self._started.done():
                 self._started.set_exception(error)
+            elif self.stopping:  # for example without the store; the next start recovers
+                log.warning("the conductor did not end in order: %s", error)
             else:
                 log.exception("the conductor has ended")
                 self.failed = True
@@ -318,10 +320,15 @@ class ConductorThread:
 
 def _dask_executor(settings: Settings) -> MakeExecutor:
     def make(folder: DataFolder, stopped: Callable[[], bool]) -> Executor:
-        from sweep_service.workers.cluster import Embedded, Remote
+        from sweep_service.workers.cluster import Cluster, Remote
+        from sweep_service.workers.embedded import Embedded
         from sweep_service.workers.executor import DaskExecutor
 
-        cluster = Remote(settings.scheduler) if settings.scheduler else Embedded(settings.workers)
+        cluster: Cluster
+        if settings.scheduler:
+            cluster = Remote(settings.scheduler)
+        else:
+            cluster = Embedded(settings.workers, dashboard=True)
         return DaskExecutor(cluster, folder, stopped, connect_wait_seconds=0.0)
 
     return make

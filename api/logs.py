@@ -14,6 +14,7 @@ LogFormat = Literal["json", "text"]
 STANDARD_FIELDS = {*vars(logging.makeLogRecord({})), "color_message"}  # of every record
 ACCESS_LOGGER = "sweep.access"  # of requests
 VERBOSE_LOGGERS = ("distributed", "httpx", "uvicorn")  # they log every connection
+SILENT_AT_EXIT = (*VERBOSE_LOGGERS, "asyncio", "bokeh", "tornado")
 
 
 class JsonFormatter(logging.Formatter):
@@ -73,10 +74,10 @@ def configure_logging(log_format: LogFormat | None, log_requests: bool | None = 
             logger.setLevel(logging.WARNING)
 
 
-def silence_dask() -> None:
-    """Suppress the messages of Dask during shutdown: connections that close are no errors then."""
-    for name in logging.root.manager.loggerDict:
-        if name.partition(".")[0] == "distributed":
+def silence_libraries() -> None:
+    """Suppress the messages of libraries during shutdown: connections that close are no errors then."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in SILENT_AT_EXIT:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import sys
-import threading
-import time as clock
-from types import FrameType
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
@@ -21,7 +19,8 @@ from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.api.connection_limits import LimitedHttpProtocol, max_connections
 from sweep_service.api.settings import Settings
 from sweep_service.errors import InvalidInput
-from sweep_service.signals import stop
+from sweep_service.execution.executors import Executor, describe_awaited
+from sweep_service.signals import end_process, stop
 from sweep_service.store.folder import DataFolder
 
 log = logging.getLogger(__name__)
@@ -34,10 +33,15 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.conductor_thread = conductor_thread
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the handler of the command, which calls `request_exit`."""
+        yield
+
+    def request_exit(self) -> None:
         self.conductor_thread.request_stop()
-        logs.silence_dask()
-        super().handle_exit(sig, frame)
+        logs.silence_libraries()
+        self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         """Stop also when the conductor has failed."""
@@ -50,8 +54,8 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
 
-def serve(**options: Any) -> int:
-    """Run a service until it is stopped, and return the exit code.
+def serve(**options: Any) -> NoReturn:
+    """Run a service until it is stopped, and exit.
 
     Errors that the user can correct are raised before the service listens.
     """
@@ -71,28 +75,31 @@ def serve(**options: Any) -> int:
     for weakness in settings.token_warnings():
         log.warning("%s", weakness)
     server = Server(uvicorn_config(app, settings), app.state.conductor_thread)
+    stop.on_request = server.request_exit
+    stop.announce = lambda: _announce_stop(server.conductor_thread.executor)
     print(f"sweep service at {settings.url}, data in {settings.data}", flush=True)
-    server.run(sockets=[listener])
-    return _exit_if_busy(
-        0 if (server.started or server.should_exit) and not server.conductor_thread.failed else 1
-    )
+    try:
+        server.run(sockets=[listener])
+    except SystemExit:  # it could not start
+        if not stop.requested:
+            raise
+    _exit(0 if stop.requested or not server.conductor_thread.failed else 1)
 
 
-def _exit_if_busy(code: int) -> int:
-    """Return the exit code, or exit if threads still run after a second.
+def _announce_stop(executor: Executor) -> None:
+    awaited = describe_awaited(executor)
+    extra = {"event": "stopping", "reason": awaited}
+    log.info("stopping: waiting for %s; a second signal ends it at once", awaited, extra=extra)
 
-    All results are stored by now, and the responses that these threads compute cannot be sent any more.
+
+def _exit(code: int) -> NoReturn:
+    """Exit without waiting for threads.
+
+    All results are stored by now, and the responses that threads still compute cannot be sent any more.
     """
-    deadline = clock.monotonic() + 1.0
-    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
-    busy = [thread for thread in others if not thread.daemon]
-    for thread in busy:
-        thread.join(max(0.0, deadline - clock.monotonic()))
-    if any(thread.is_alive() for thread in busy):
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(code)
-    return code
+    logging.shutdown()
+    sys.stdout.flush()
+    end_process(code)
 
 
 def uvicorn_config(app: FastAPI, settings: Settings, **more: Any) -> uvicorn.Config:

@@ -17,7 +17,7 @@ from sweep_service.planning.grids import Grid
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import SweepRecord
-from sweep_service.workers.cluster import Embedded
+from sweep_service.workers.embedded import Embedded
 from sweep_service.workers.executor import DaskExecutor
 
 OVERHEAD_LIMIT_SECONDS = 1e-3  # wall time per point beyond the computation

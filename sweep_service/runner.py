@@ -42,7 +42,8 @@ def run(
     """Compute a sweep to its end and open its dataset.
 
     A completed sweep is opened at once, an interrupted one is continued, and runs that are stored in the data
-    folder are reused. Ctrl-C pauses the sweep; a second Ctrl-C aborts at once.
+    folder are reused. Ctrl-C pauses the sweep, and so does SIGTERM, which then ends the process; a second
+    signal aborts at once.
 
     Parameters
     ----------
@@ -73,8 +74,10 @@ def run(
     from sweep_service.client.client import open
     from sweep_service.client.progress import progress_bar
     from sweep_service.execution.conductor import Conductor
+    from sweep_service.execution.executors import describe_awaited
     from sweep_service.execution.submission import Submission
     from sweep_service.planning.estimate import Limits
+    from sweep_service.signals import announce_stop
 
     submission, folder = Submission.read(find_spec(spec)), data_folder(data)
     make_executor = executor_factory(workers, scheduler)
@@ -82,6 +85,7 @@ def run(
         submission.prepare(folder, None, Limits())
     with _soft_interrupt() as interrupted:
         executor = make_executor(folder, interrupted)
+        interrupted.announce = lambda: announce_stop(describe_awaited(executor))
         with Conductor(folder, executor) as conductor, progress_bar(progress) as bar:
             sweep = _continue_existing(conductor, conductor.submit(submission)[0])
             sweep = complete(conductor, sweep.id, bar)
@@ -180,7 +184,8 @@ def executor_factory(
             from sweep_service.execution.executors import SerialExecutor
 
             return SerialExecutor(stopped)
-        from sweep_service.workers.cluster import Embedded, Remote
+        from sweep_service.workers.cluster import Remote
+        from sweep_service.workers.embedded import Embedded
         from sweep_service.workers.executor import DaskExecutor
 
         return DaskExecutor(Remote(scheduler) if scheduler else Embedded(workers), folder, stopped)
@@ -228,24 +233,42 @@ def _report_failures(folder: DataFolder, sweep: SweepRecord) -> None:
         warnings.warn(f"{failed} of {sweep.runs} runs failed; {advice}", RuntimeWarning, stacklevel=3)
 
 
-@contextmanager
-def _soft_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether Ctrl-C was pressed.
+class _SoftInterrupt:
+    """The handler of SIGINT and SIGTERM during `run`, callable as the flag whether one has arrived.
 
-    Only the second Ctrl-C raises `KeyboardInterrupt`, so that work in progress is stored after the first.
+    Only a second Ctrl-C raises `KeyboardInterrupt`, so that work in progress is stored after the first.
+    SIGTERM is sent again afterwards, to end the process as it would have done.
     """
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
-        yield interrupted.is_set
-        return
 
-    def handle_interrupt(number: int, frame: Any) -> None:
-        if interrupted.is_set():
+    def __init__(self) -> None:
+        self.number: int | None = None  # of the first signal
+        self.announce: Callable[[], None] = lambda: None
+
+    def __call__(self) -> bool:
+        return self.number is not None
+
+    def handle(self, number: int, frame: Any) -> None:
+        if self.number is not None:
             raise KeyboardInterrupt
-        interrupted.set()
+        self.number = number
+        with suppress(Exception):
+            self.announce()
 
-    previous = signal.signal(signal.SIGINT, handle_interrupt)
+
+@contextmanager
+def _soft_interrupt() -> Iterator[_SoftInterrupt]:
+    """Yield a function that tells whether Ctrl-C was pressed or SIGTERM has arrived."""
+    interrupt = _SoftInterrupt()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
+        yield interrupt
+        return
+    previous = {signal.SIGINT: signal.signal(signal.SIGINT, interrupt.handle)}
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # otherwise it is handled by the caller
+        previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, interrupt.handle)
     try:
-        yield interrupted.is_set
+        yield interrupt
     finally:
-        signal.signal(signal.SIGINT, previous or signal.default_int_handler)
+        for number, handler in previous.items():
+            signal.signal(number, signal.default_int_handler if handler is None else handler)
+        if interrupt.number == signal.SIGTERM:
+            os.kill(os.getpid(), signal.SIGTERM)

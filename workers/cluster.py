@@ -1,22 +1,18 @@
-"""Clusters: embedded, with worker processes on this machine, or an external scheduler."""
+"""Clusters: what an executor needs of them, and an external scheduler. `embedded` has the other kind."""
 
 from __future__ import annotations
 
-import logging
-import os
 import ssl
-from multiprocessing import spawn
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-import dask
-from distributed import Client, LocalCluster, Security
+from distributed import Client, Security
 from distributed.comm.addressing import parse_address
 
 from sweep_service.errors import InvalidInput
 from sweep_service.validation import read_scheduler_address
 from sweep_service.workers.connection import Connection, NotAScheduler
 
-NANNY_PROCESS = "Dask Worker process (from Nanny)"  # Dask's name for a worker process
 CONNECT_TIMEOUT_SECONDS = 5.0
 DASK_SETTINGS = {
     # Replace a worker that does not respond.
@@ -43,6 +39,9 @@ class Cluster(Protocol):
     def connect(self) -> Client:
         """Return a new client; raise OSError if there is no scheduler now."""
 
+    def dashboard_url(self, identity: dict[str, Any]) -> str:
+        """Return the URL of the dashboard of the scheduler that identified itself so; "" without one."""
+
     def close(self) -> None: ...
 
 
@@ -58,56 +57,13 @@ class Remote:
     def connect(self) -> Client:
         return Connection(self.address, timeout=CONNECT_TIMEOUT_SECONDS, set_as_default=False, name="sweep")
 
+    def dashboard_url(self, identity: dict[str, Any]) -> str:
+        port = identity.get("services", {}).get("dashboard")
+        host = urlsplit(identity.get("address", "")).hostname
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}" if port and host else ""
+
     def close(self) -> None:
         """Do nothing: the cluster was not started here."""
-
-
-class Embedded:
-    """A cluster of worker processes on this machine, with one thread each."""
-
-    is_embedded = True
-
-    def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or os.cpu_count() or 1
-        self.address = "this machine"
-        self.local: LocalCluster | None = None
-
-    def connect(self) -> Client:
-        if self.local is None:
-            _keep_main_out_of_workers()
-            with dask.config.set(DASK_SETTINGS):  # for the scheduler and the nannies
-                self.local = LocalCluster(
-                    n_workers=self.workers, threads_per_worker=1, processes=True, host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-                    config=DASK_SETTINGS,  # for worker processes that nannies start again
-                )  # fmt: skip
-        return Connection(self.local, timeout=CONNECT_TIMEOUT_SECONDS, set_as_default=False, name="sweep")
-
-    def close(self) -> None:
-        if self.local is not None:
-            self.local.close(timeout=10.0)
-            self.local = None
-
-
-def _keep_main_out_of_workers() -> None:
-    """Start worker processes without the `__main__` module of this one.
-
-    A new Python process imports the script that started it, so a script that computes a sweep without
-    `if __name__ == "__main__"` would start itself again in each worker. Our workers import only this package.
-    """
-    prepare = spawn.get_preparation_data
-    if hasattr(prepare, "without_main"):
-        return
-
-    def prepare_without_main(name: str) -> dict[str, Any]:
-        data: dict[str, Any] = prepare(name)
-        if name == NANNY_PROCESS:
-            data.pop("init_main_from_name", None)
-            data.pop("init_main_from_path", None)
-        return data
-
-    prepare_without_main.without_main = True  # type: ignore[attr-defined]
-    spawn.get_preparation_data = prepare_without_main
 
 
 def _require_certificates(address: str) -> None:

@@ -6,6 +6,7 @@ worker, a scheduler or a connection, are submitted again, and nothing is lost.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import threading
@@ -18,14 +19,13 @@ from itertools import count
 from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any
-from urllib.parse import urlsplit
 
 import distributed
 from distributed import Client
 
 from sweep_service.errors import Stopped, is_temporary
 from sweep_service.execution.executors import Receipt
-from sweep_service.execution.task import Task
+from sweep_service.execution.task import Task, excuse_interruption
 from sweep_service.store.folder import DataFolder
 from sweep_service.workers.cluster import CONNECT_TIMEOUT_SECONDS, Cluster, explain_failure
 from sweep_service.workers.connection import SchedulerTimeout
@@ -90,6 +90,7 @@ class DaskExecutor:
         self.worker_addresses: set[str] = set()
         self.receipts: list[Receipt] = []
         self.temporary_error: OSError | None = None
+        self.interrupted: list[Task] = []  # dropped because the process stops
 
     @property
     def address(self) -> str:
@@ -154,15 +155,18 @@ class DaskExecutor:
         if client is None:
             return []
         try:
-            workers = _ask_scheduler(client, "identity", n_workers=-1)["workers"]
-        except (OSError, RuntimeError, TimeoutError) as error:  # the scheduler has just gone
+            workers = self._ask(client, "identity", n_workers=-1)["workers"]
+        except (OSError, RuntimeError, TimeoutError, Stopped) as error:  # the scheduler has just gone
             log.debug("no scheduler: %s", error)
             return []
         return [_describe_worker(info) for info in workers.values()]
 
     def cancel(self, sweep_id: str) -> None:
         keys = [key for key, entry in self.in_flight.items() if entry.task.sweep_id == sweep_id]
-        futures = [self.in_flight.pop(key).future for key in keys]
+        dropped = [self.in_flight.pop(key) for key in keys]
+        futures = [entry.future for entry in dropped]
+        if self.stopped():
+            self.interrupted += [entry.task for entry in dropped]
         if self.client is not None and futures:
             with suppress(Exception):  # without a scheduler nothing runs
                 self.client.cancel(futures, force=True)
@@ -182,17 +186,19 @@ class DaskExecutor:
         for sweep_id in {task.sweep_id for task in self.tasks()}:
             self.cancel(sweep_id)
         if self.connecting is not None:
-            if self.cluster.is_embedded:  # a cluster can only be closed after it has started
-                wait([self.connecting])
             self.connecting.add_done_callback(_close_client)
         self._disconnect(lost=False)
         self.cluster.close()
+        if self.cluster.is_embedded:
+            with suppress(OSError):  # the store is away
+                for task in self.interrupted:  # workers that did not end in time were killed
+                    excuse_interruption(self.folder.objects, task)
 
     def read_refusals(self) -> list[dict[str, Any]]:
         """Return the workers that failed the worker check, and why."""
         if self.client is None:
             return []
-        return [content for _, content in _ask_scheduler(self.client, "events", topic=REFUSAL_TOPIC)]
+        return [content for _, content in self._ask(self.client, "events", topic=REFUSAL_TOPIC)]
 
     def _ended_keys(self) -> list[str]:
         """Return the keys of ended tasks; wait a moment for the first."""
@@ -238,7 +244,7 @@ class DaskExecutor:
             if self.client is None and not self._connect():
                 return
             assert self.client is not None
-            threads = _ask_scheduler(self.client, "ncores", workers=None)
+            threads = self._ask(self.client, "ncores", workers=None)
             self.threads = sum(threads.values())
             self._update_workers(set(threads), self.read_refusals())
             self.problem = "" if self.threads else self._describe_missing_workers()
@@ -285,7 +291,7 @@ class DaskExecutor:
         log.info("connected to the scheduler at %s", self.cluster.address, extra=extra)
         # In a thread, because it returns only when the slowest worker has set up the plugin.
         threading.Thread(target=_register_plugin, args=(client, self.requirements), daemon=True).start()
-        self.dashboard = _dashboard_url(_ask_scheduler(client, "identity", n_workers=0))
+        self.dashboard = self.cluster.dashboard_url(self._ask(client, "identity", n_workers=0))
         return True
 
     def _wait_for_connection(self, connecting: Future[Client]) -> bool:
@@ -300,6 +306,20 @@ class DaskExecutor:
                 return False
         return True
 
+    def _ask(self, client: Client, method: str, **arguments: Any) -> Any:
+        """Call a method of the scheduler, with a timeout: one that is suspended or cut off never answers."""
+        if client.scheduler is None:
+            raise OSError("the connection is closed")
+        call = getattr(client.scheduler, method)(**arguments)
+        loop: Any = client.loop
+        answer = asyncio.run_coroutine_threadsafe(call, loop.asyncio_loop)
+        deadline = clock.monotonic() + SCHEDULER_TIMEOUT_SECONDS
+        while not wait([answer], POLL_SECONDS).done:
+            if self.stopped() or clock.monotonic() > deadline:
+                answer.cancel()
+                raise Stopped("asked to stop") if self.stopped() else SchedulerTimeout
+        return answer.result()
+
     def _disconnect(self, lost: bool = True) -> None:
         if self.client is not None and lost:
             address = self.cluster.address
@@ -312,17 +332,6 @@ class DaskExecutor:
             with suppress(Exception):
                 self.client.close()
         self.client, self.threads, self.dashboard, self.worker_addresses = None, 0, "", set()
-
-
-def _ask_scheduler(client: Client, method: str, **arguments: Any) -> Any:
-    """Call a method of the scheduler, with a timeout: one that is suspended or cut off never answers."""
-    if client.scheduler is None:
-        raise OSError("the connection is closed")
-    call = getattr(client.scheduler, method)
-    try:
-        return client.sync(call, callback_timeout=SCHEDULER_TIMEOUT_SECONDS, **arguments)
-    except TimeoutError as error:
-        raise SchedulerTimeout(str(error)) from None
 
 
 def _resolve(future: Future[Client], connect: Callable[[], Client]) -> None:
@@ -353,12 +362,6 @@ def _describe_worker(info: dict[str, Any]) -> dict[str, Any]:
         "memory_limit_bytes": info.get("memory_limit") or None,
         "tasks": sum(metrics.get("task_counts", {}).values()),
     }
-
-
-def _dashboard_url(scheduler: dict[str, Any]) -> str:
-    port = scheduler.get("services", {}).get("dashboard")
-    host = urlsplit(scheduler.get("address", "")).hostname
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}" if port and host else ""
 
 
 def dashboard_label(task: Task) -> str:

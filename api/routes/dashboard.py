@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from urllib.parse import urlsplit
 
 import httpx
@@ -11,13 +12,14 @@ from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import WebSocketException
 from websockets.typing import Origin, Subprotocol
 
 from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.api.dashboard_paths import page_path, socket_path
 from sweep_service.errors import NotFound, Stopped
+from sweep_service.execution.executors import UNIX_SCHEME
 
 router = APIRouter(include_in_schema=False)
 
@@ -34,6 +36,8 @@ DROPPED_HEADERS = (
     "date",
     "server",
 )
+SOCKET_HOST = "dashboard"  # host name in requests to a Unix socket
+TIMEOUT_SECONDS = 10.0
 
 
 def _dashboard_url(service: ConductorThread) -> str:
@@ -44,6 +48,19 @@ def _dashboard_url(service: ConductorThread) -> str:
     return url
 
 
+def _split_socket(url: str) -> tuple[str, str | None]:
+    """Return a URL for requests, and the Unix socket of an embedded scheduler's dashboard."""
+    parts = urlsplit(url)
+    return (f"http://{SOCKET_HOST}", parts.path) if parts.scheme == UNIX_SCHEME else (url, None)
+
+
+def _socket_client(unix_socket: str) -> httpx.AsyncClient:
+    """Return a client that need not be closed, because it keeps no connection."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    transport = httpx.AsyncHTTPTransport(uds=unix_socket, verify=False, limits=limits)
+    return httpx.AsyncClient(transport=transport, timeout=TIMEOUT_SECONDS, trust_env=False)
+
+
 @router.get("/dask", response_model=None)
 @router.get("/dask/", response_model=None)
 async def front() -> Response:
@@ -52,14 +69,15 @@ async def front() -> Response:
 
 @router.get("/dask/{path:path}", response_model=None)
 async def page(request: Request, path: str) -> Response:
-    client: httpx.AsyncClient = request.app.state.http
     service: ConductorThread = request.app.state.conductor_thread
     headers = [(name, value) for name, value in request.headers.items() if name not in DROPPED_HEADERS]
     target = page_path(path)
     if target is None:
         raise NotFound("no such page of the dashboard")
+    base, unix_socket = _split_socket(_dashboard_url(service))
     try:
-        url = httpx.URL(_dashboard_url(service)).copy_with(path=target, query=request.url.query.encode())
+        url = httpx.URL(base).copy_with(path=target, query=request.url.query.encode())
+        client = request.app.state.http if unix_socket is None else _socket_client(unix_socket)
         answer = await client.send(client.build_request("GET", url, headers=headers), stream=True)
     except (httpx.HTTPError, httpx.InvalidURL):  # an invalid URL comes from a redirect
         raise Stopped("the dashboard does not respond") from None
@@ -91,14 +109,16 @@ async def live(socket: WebSocket, path: str) -> None:
     if not service.dashboard:
         await socket.close(1013)  # try again later
         return
-    target = urlsplit(service.dashboard)
+    base, unix_socket = _split_socket(service.dashboard)
+    host = urlsplit(base).netloc
     protocols = [name.strip() for name in socket.headers.get("sec-websocket-protocol", "").split(",") if name]
     query = f"?{socket.url.query}" if socket.url.query else ""
+    open_socket = connect if unix_socket is None else partial(unix_connect, unix_socket)
     try:
-        async with connect(
-            f"ws://{target.netloc}{target_path}{query}",
+        async with open_socket(
+            uri=f"ws://{host}{target_path}{query}",
             subprotocols=[Subprotocol(name) for name in protocols] or None,
-            origin=Origin(f"http://{target.netloc}"),
+            origin=Origin(f"http://{host}"),
             max_size=None,
             proxy=None,  # the dashboard is reached directly, whatever HTTP_PROXY says
         ) as upstream:

@@ -14,7 +14,7 @@ import typer
 from sweep_service.cli import compute, doctor, inspect, manage, service
 from sweep_service.cli.answers import REFUSED
 from sweep_service.errors import InvalidSpec, SweepError
-from sweep_service.signals import INTERRUPTED, Interrupt, stop
+from sweep_service.signals import INTERRUPTED, Interrupt, end_process, stop
 from sweep_service.text import make_printable
 
 HELP = (  # one line per paragraph, because the terminal wraps it
@@ -56,8 +56,20 @@ for _name, _function in COMMANDS.items():
 
 
 def main() -> None:
-    """Run a command; each error that the user can fix is printed on one line, with exit code 2."""
+    """Run a command, and end the process at once if a signal has interrupted it."""
     stop.install()
+    try:
+        _run_command()
+    except SystemExit as end:
+        if not stop.requested:
+            raise
+        sys.stdout.flush()
+        sys.stderr.flush()
+        end_process(end.code if isinstance(end.code, int) else INTERRUPTED)
+
+
+def _run_command() -> None:
+    """Run a command; each error that the user can fix is printed on one line, with exit code 2."""
     try:
         app(standalone_mode=True)
     except (Exception, Interrupt) as error:

@@ -11,7 +11,7 @@ from sweep_service.cli.answers import exit_with_outcome, print_answer
 from sweep_service.cli.arguments import read_spec, reject_conflicting_options, remote_target
 from sweep_service.cli.options import Data, Id, Json, Priority, Scheduler, Spec, Url, Workers
 from sweep_service.cli.targets import RemoteTarget, SweepSummary
-from sweep_service.signals import INTERRUPTED, Interrupt, stop
+from sweep_service.signals import INTERRUPTED, Interrupt, announce_stop, stop
 
 
 def serve(
@@ -54,9 +54,11 @@ def serve(
     if workers is not None:
         options["scheduler"] = None  # overrides the environment
     stop.computing = True  # a signal then sets the flag, and the service shuts down by itself
+    stop.exit_code = 0
+    stop.announce = lambda: announce_stop("the service to start")
     from sweep_service.api.serve import serve as run_service
 
-    raise typer.Exit(run_service(**options))
+    run_service(**options)
 
 
 def submit(

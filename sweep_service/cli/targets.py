@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.runner import DEFAULT_DATA, complete, executor_factory, list_sweeps
-from sweep_service.signals import stop
+from sweep_service.signals import announce_stop, stop
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -156,12 +156,15 @@ class LocalTarget:
     def _compute(self, begin: Callable[[Conductor], SweepRecord]) -> SweepSummary:
         """Compute the sweep that `begin` returns to its end; it is paused if the command is interrupted."""
         from sweep_service.client.progress import Bar
+        from sweep_service.execution.executors import describe_awaited
         from sweep_service.execution.summary import describe_sweep
 
         with self.open_conductor() as conductor:
             sweep_id = begin(conductor).id
             if not conductor.needs_restart(sweep_id):  # only `sweep resume` discards stored runs
                 conductor.resume(sweep_id)
+            if not self.quiet:
+                stop.announce = lambda: announce_stop(describe_awaited(conductor.executor))
             stop.computing = True
             with Bar(self.quiet) as bar:
                 sweep = complete(conductor, sweep_id, bar)

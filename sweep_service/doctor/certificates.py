@@ -35,7 +35,7 @@ def write_certificates(folder: Path, days: int = VALIDITY_DAYS, force: bool = Fa
     now = datetime.now(UTC).replace(microsecond=0)
     expiry = now + timedelta(days=days)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority, certificate = _sign(now - CLOCK_SKEW, expiry)
+    authority, certificate = sign_certificates(now - CLOCK_SKEW, expiry)
     _write(folder / AUTHORITY, authority)
     _write(folder / CERTIFICATE, certificate)
     # The settings are written last, because their presence marks the set as complete.
@@ -52,7 +52,7 @@ def dask_settings(folder: Path) -> dict[str, object]:
     }
 
 
-def _sign(begin: datetime, end: datetime) -> tuple[bytes, bytes]:
+def sign_certificates(begin: datetime, end: datetime) -> tuple[bytes, bytes]:
     """Make an authority, and a certificate with its key signed by it. Dask does not check host names."""
     root, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = (

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from sweep_service.errors import Stopped
 from sweep_service.execution.task import Task, run_task
 
+UNIX_SCHEME = "http+unix"  # of a dashboard's URL that is the path of a Unix socket
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -77,6 +79,15 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Drop all tasks and release resources."""
+
+
+def describe_awaited(executor: Executor) -> str:
+    """Say what the end of this executor waits for."""
+    workers = executor.worker_count
+    if not workers:
+        return "the cluster to close"
+    action = "save unfinished runs" if executor.tasks() else "end"
+    return f"{workers} worker{'s' * (workers > 1)} to {action}"
 
 
 class SerialExecutor:

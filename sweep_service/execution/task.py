@@ -110,6 +110,20 @@ class CrashMarker:
         """Remove the marker: the process did not die, whether or not the task succeeded."""
         self.objects.delete(self.name)
 
+    def excuse(self) -> None:
+        """Take back what the last death says: it was no fault of the run. Earlier deaths still count."""
+        try:
+            deaths = unpack_json(self.objects.get(self.name), required=False)["deaths"]
+        except NotFound:
+            return
+        except (ValueError, KeyError, TypeError):  # damaged
+            deaths = {}
+        if deaths:
+            self.deaths = deaths
+            self.record("")
+        else:
+            self.end()
+
 
 # A part that could not be written because the disk was full, kept so that it need not be computed again.
 _unwritten: dict[str, bytes] = {}
@@ -119,11 +133,20 @@ def part_name(sweep_id: str, bundle_key: str) -> str:
     return f"{sweep_id}.parts/{bundle_key}.npz"
 
 
+def excuse_interruption(objects: Objects, task: Task) -> None:
+    """Blame no run for the end of a process that was killed because the service ends."""
+    _crash_marker(objects, task).excuse()
+
+
+def _crash_marker(objects: Objects, task: Task) -> CrashMarker:
+    return CrashMarker(objects, f"{task.sweep_id}.parts/{task.bundle.key}.crumb")
+
+
 def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
     """Compute a bundle and write its part, which includes failed runs. `Stopped` and `OSError` are raised."""
     folder = DataFolder(task.root)
     plan, stem = folder.plan(task.sweep_id), f"{task.sweep_id}.parts/{task.bundle.key}"
-    marker = CrashMarker(folder.objects, f"{stem}.crumb")
+    marker = _crash_marker(folder.objects, task)
     marker.begin()
     content, keep = _unwritten.pop(stem, None), True
     try:

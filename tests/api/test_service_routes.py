@@ -69,8 +69,8 @@ def test_slow_requests_do_not_starve_fast_ones(tmp_path, monkeypatch):
 
 def test_unfinished_response_does_not_delay_exit():
     code = (
-        "import threading, time; from sweep_service.api.serve import _exit_if_busy; "
-        "threading.Thread(target=time.sleep, args=(600,)).start(); print('kept', end=''); _exit_if_busy(3)"
+        "import threading, time; from sweep_service.api.serve import _exit; "
+        "threading.Thread(target=time.sleep, args=(600,)).start(); print('kept', end=''); _exit(3)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
     assert (result.returncode, result.stdout, result.stderr) == (3, b"kept", b"")

@@ -1,7 +1,6 @@
 """`sweep run`: executors, input files and output."""
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -46,7 +45,7 @@ def test_sweep_is_computed_by_dask_by_default(tmp_path, stored_sweep):
     answer = run_in_new_process(["run", "-", "--workers", "1"], tmp_path, input=json.dumps(SMALL_SPEC))
     assert answer.returncode == DONE, answer.stderr
     assert answer.stdout.startswith("completed: 24 runs: 24 done\n")
-    assert re.findall(r"dashboard http\S+", answer.stderr), answer.stderr
+    assert "dashboard" not in answer.stderr  # only a service has a door for it
     (path,) = tmp_path.glob("sweep-data/sweeps/*.zarr")
     with (
         xr.open_zarr(path, chunks=None) as dataset,

@@ -5,6 +5,7 @@ import signal
 import socket
 import socketserver
 import threading
+import time as clock
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 
@@ -12,10 +13,12 @@ import pytest
 from distributed import LocalCluster
 
 from sweep_service.client.client import Client
+from sweep_service.errors import Stopped
 from sweep_service.store.folder import DataFolder
 from sweep_service.workers import cluster as clusters
 from sweep_service.workers import executor as executing
 from sweep_service.workers.cluster import Remote
+from sweep_service.workers.embedded import Embedded
 from sweep_service.workers.executor import DaskExecutor
 from tests.service import start_service
 from tests.workers.processes import free_port, processes
@@ -106,31 +109,19 @@ def test_stop_interrupts_connecting(tmp_path):
         executor.close()
 
 
-def test_starting_cluster_is_awaited_and_closed(tmp_path):
-    done = []
-
-    class Slow:
-        is_embedded, address = True, "this machine"
-        may_come = threading.Event()
-
-        def connect(self):
-            self.may_come.wait(TIMEOUT_SECONDS)
-            done.append("started")
-            raise OSError
-
-        def close(self):
-            done.append("closed")
-
-    executor = DaskExecutor(Slow(), DataFolder(tmp_path), connect_wait_seconds=0.0)
-    executor.requirements = {}
+@pytest.mark.parametrize("delay", [0.0, 0.3])
+def test_cluster_is_closed_while_it_starts(tmp_path, delay):
+    """Before its first worker process exists, or while that process imports modules."""
+    folder = DataFolder(tmp_path)
+    folder.objects.prepare()
+    cluster = Embedded(1)
+    executor = DaskExecutor(cluster, folder, connect_wait_seconds=0.0)
     executor.refresh()
-    end = threading.Thread(target=executor.close, daemon=True)
-    end.start()
-    end.join(0.2)  # enough to end if it did not wait
-    assert done == []
-    Slow.may_come.set()
-    end.join(TIMEOUT_SECONDS)
-    assert done == ["started", "closed"]
+    connecting = executor.connecting
+    clock.sleep(delay)
+    executor.close()
+    assert isinstance(connecting.exception(TIMEOUT_SECONDS), (Stopped, RuntimeError, OSError))
+    until(lambda: not any(nanny.is_alive() for nanny in cluster.nannies))
 
 
 class Echo(socketserver.BaseRequestHandler):

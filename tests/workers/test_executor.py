@@ -6,7 +6,6 @@ import re
 import time as clock
 from collections import Counter
 from contextlib import closing, contextmanager
-from functools import partial
 
 import numpy as np
 import pytest
@@ -23,9 +22,9 @@ from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from sweep_service.workers import cluster as clusters
 from sweep_service.workers import executor as executing
-from sweep_service.workers.cluster import Embedded, Remote
+from sweep_service.workers.cluster import Remote
+from sweep_service.workers.embedded import Embedded
 from sweep_service.workers.executor import (
     MAX_TASKS_PER_THREAD,
     MIN_TASKS_PER_THREAD,
@@ -100,6 +99,9 @@ class Borrowed:
 
     def connect(self):
         return self.cluster.connect()
+
+    def dashboard_url(self, identity):
+        return self.cluster.dashboard_url(identity)
 
     def close(self): ...
 
@@ -360,15 +362,13 @@ def test_workers_have_one_thread_in_every_library(conductor):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_run_that_exceeds_memory_fails_alone(tmp_path, monkeypatch):
+def test_run_that_exceeds_memory_fails_alone(tmp_path):
     """Its worker's nanny kills it, which counts like any other death."""
-    small = partial(clusters.LocalCluster, memory_limit="900MB")
-    monkeypatch.setattr(clusters, "LocalCluster", small)
     spec = {
         "points": [{"d": 20, "p": 4, "gamma": 0.1}, {"d": 12_000, "p": 8000, "gamma": 0.1}],
         "fixed": {"k": 1}, "time": {"max": 1e-6, "samples": 1}, "observables": ["risk"],
     }  # fmt: skip
-    with conducting(tmp_path, Embedded(1)) as conductor:
+    with conducting(tmp_path, Embedded(1, memory_limit="900MB")) as conductor:
         sweep = ran(conductor, spec)
         assert sweep.state is State.INCOMPLETE
         assert conductor.folder.dataset(sweep.id).status("sgd").tolist() == [Status.DONE, Status.FAILED]

@@ -18,7 +18,8 @@ from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.workers import executor as executing
 from sweep_service.workers import report as report_of
-from sweep_service.workers.cluster import Embedded, Remote
+from sweep_service.workers.cluster import Remote
+from sweep_service.workers.embedded import Embedded
 from sweep_service.workers.report import report
 from sweep_service.workers.worker_check import worker_requirements
 from sweep_service.workers.worker_side import _stop_check, installed_versions, pickle_by_value, run_bundle
@@ -220,7 +221,8 @@ from sweep_service.execution.conductor import Conductor, ConductorSettings
 from sweep_service.planning.bundles import BundleLimits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from sweep_service.workers.cluster import Embedded, Remote
+from sweep_service.workers.cluster import Remote
+from sweep_service.workers.embedded import Embedded
 from sweep_service.workers.report import report
 from sweep_service.workers.executor import DaskExecutor
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import dask
 import pytest
 from distributed import get_worker
 
-from sweep_service.workers.cluster import DASK_SETTINGS, Embedded
+from sweep_service.workers.cluster import DASK_SETTINGS
+from sweep_service.workers.embedded import Embedded
 
 
 @pytest.fixture(scope="module")

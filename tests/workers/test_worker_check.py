@@ -13,7 +13,7 @@ from distributed import Client, LocalCluster
 from sweep_service.errors import StoreGone
 from sweep_service.store.folder import DataFolder
 from sweep_service.workers import worker_side as shipping
-from sweep_service.workers.cluster import Embedded
+from sweep_service.workers.embedded import Embedded
 from sweep_service.workers.executor import STORE_WAIT_SECONDS, DaskExecutor
 from sweep_service.workers.worker_check import NONCE, problem, worker_requirements
 from sweep_service.workers.worker_side import REFUSAL_TOPIC, WorkerCheckPlugin, check_worker_with_retries

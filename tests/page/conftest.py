@@ -20,7 +20,7 @@ QUIET = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run",
 ]  # fmt: skip
-PATIENCE = 20_000  # milliseconds: other tests use the machine too
+PATIENCE = 60_000  # milliseconds: other tests use the machine too
 expect.set_options(timeout=PATIENCE)
 
 

@@ -22,6 +22,7 @@ from sweep_service.workers.cluster import Embedded, Remote
 from sweep_service.workers.report import report
 from sweep_service.workers.worker_check import worker_requirements
 from sweep_service.workers.worker_side import _stop_check, installed_versions, pickle_by_value, run_bundle
+from tests.hold import Hold
 from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
 from tests.workers.test_executor import conducting, ran, results, until
 
@@ -200,10 +201,7 @@ def test_sweep_survives_silent_scheduler(tmp_path, some, expected, monkeypatch):
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get(Status.DONE))[1])
         os.kill(scheduler.pid, signal.SIGSTOP)
         try:
-            until(
-                lambda: (conductor.tick(), "does not answer" in conductor.executor.describe_problem())[1],
-                seconds=20.0,
-            )
+            until(lambda: (conductor.tick(), "does not answer" in conductor.executor.describe_problem())[1])
             assert conductor.executor.workers() == []
             assert not conductor.ledger.sweep(sweep.id).state.has_ended
             (tmp_path / "go").touch()
@@ -302,12 +300,14 @@ def test_embedded_workers_die_with_conductor_which_can_resume(tmp_path, some, ex
     script = tmp_path / "conduct.py"
     script.write_text(CONDUCT)
     words = (script, tmp_path / "data", SweepSpec.parse(SPEC).model_dump_json())
-    child = some.start(*words, path=ROOT)
-    until(lambda: list((tmp_path / "data").glob("sweeps/*.parts/*.crumb")))
+    hold = Hold(tmp_path, "task:computed")
+    child = some.start(*words, path=ROOT, env=hold.environment)
+    until(hold.count)
     os.kill(child.pid, signal.SIGKILL)  # only the process, not its group
     child.wait()
+    hold.release()
     group = f"pgrep -g {child.pid}"
-    until(lambda: os.system(f"{group} > {os.devnull}") != 0, seconds=30.0)
+    until(lambda: os.system(f"{group} > {os.devnull}") != 0)
     with conducting(tmp_path / "data", Embedded(2)) as conductor:
         assert ran(conductor, SPEC).state is State.COMPLETED
         (sweep,) = conductor.ledger.sweeps()

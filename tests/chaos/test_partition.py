@@ -115,8 +115,9 @@ def test_cut_off_workers_lose_nothing_and_reconnect(tmp_path):
     names, hold = ["one", "two", "three", "four"], Hold(tmp_path, "task:computed")
     with staged(tmp_path / "stage", "brain", "brain", names, hold) as stage:
         until(lambda: stage.workers() == set(names))
-        sweep, doomed = stage.submit(SPEC), stage.submit(ENDLESS)
+        doomed = stage.submit(ENDLESS)
         (unlucky, *_) = until(lambda: stage.told("begun", sweep=doomed))
+        sweep = stage.submit(SPEC)
         # One worker computes a sweep that is removed, and the others are about to write a part.
         until(lambda: hold.count() == len(names) - 1)
         assert {one["worker"] for one in stage.told("begun")} == set(names)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time as clock
 from pathlib import Path
 
 import nbclient
@@ -22,6 +21,8 @@ from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.outline import Outline
 from sweep_service.runner import find_spec
 from sweep_service.store.folder import DataFolder
+from tests.cli.commands import until
+from tests.hold import Hold
 
 ROOT = str(Path(ss.__file__).resolve().parents[1])
 
@@ -48,11 +49,11 @@ def clean_environment(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def start_script(tmp_path, text):
+def start_script(tmp_path, text, env=None):
     """Start a process that runs a script."""
     path = tmp_path / "script.py"
     path.write_text(text)
-    environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1", **(env or {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, str(path)], cwd=tmp_path, env=environment, **pipes)
 
@@ -191,24 +192,18 @@ def test_script_needs_no_main_guard(tmp_path):
     assert (process.returncode, out, err) == (0, "once\n8 8\n", "")
 
 
-# A few seconds of work, with one bundle per seed.
-LONG = {**SPEC, "axes": {"d": 40, "p": 4, "gamma": 1e-2}, "seeds": 24, "time": {"max": 40.0, "samples": 4}}
-LONG_SCRIPT = f"import sweep_service as ss\nss.run({LONG!r}, workers=0)\n"
-
-
 def test_interrupted_sweep_is_paused_and_continued(tmp_path):
-    process = start_script(tmp_path, LONG_SCRIPT)
-    began = clock.monotonic()
-    while not any(sweep["state"] == "running" for sweep in ss.sweeps()):
-        assert process.poll() is None, process.communicate()
-        assert clock.monotonic() - began < 100
-        clock.sleep(0.1)
+    hold = Hold(tmp_path, "run:sgd-0")
+    script = f"import sweep_service as ss\nss.run({SPEC!r}, workers=0)\n"
+    process = start_script(tmp_path, script, hold.environment)
+    until(lambda: hold.count() or process.poll() is not None, 100.0)
+    assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=100)
     (paused,) = ss.sweeps()
     assert paused["state"] == "paused"
     assert f"KeyboardInterrupt: sweep {paused['id']} is paused: run the same spec again" in err
-    with ss.run(LONG, workers=0) as dataset:
+    with ss.run(SPEC, workers=0) as dataset:
         assert (dataset.sgd_status == 1).all()
     (completed,) = ss.sweeps()
     assert (completed["id"], completed["state"]) == (paused["id"], "completed")

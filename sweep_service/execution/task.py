@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from sweep_service.errors import NotFound
 from sweep_service.execution.compute import compute
-from sweep_service.faults import fault_point, kill_at_run
+from sweep_service.faults import fault_point, run_fault_point
 from sweep_service.planning.bundles import Bundle
 from sweep_service.planning.jobs import Job, Result, failed_result
 from sweep_service.planning.plan import SweepPlan
@@ -183,7 +183,7 @@ def _compute_job(
             checkpoint.clear()
             return failed_result(plan, job, DEATH_MESSAGE)
         marker.record(run, digest)
-    kill_at_run(lambda: job.names(plan.runs))
+    run_fault_point(lambda: job.names(plan.runs), stopped)
     result = compute(plan, job, stopped, checkpoint)
     if marker.is_careful:
         marker.clear_blame(job.names(plan.runs)[0])

@@ -19,6 +19,7 @@ from sweep_service.cli.answers import DONE, FAILED, INTERRUPTED
 from sweep_service.faults import FAULT_POINTS
 from sweep_service.workers.worker_check import NONCE
 from tests.cli.commands import fork_server, run_command, until
+from tests.hold import Hold
 
 SPEC = {
     "axes": {"d": [5, 8], "p": [3, 4], "gamma": 0.2, "regime": ["classical_noise", "high_dimensional"]},
@@ -250,10 +251,20 @@ LONG = {
     "seeds": 1,
     "time": {"max": 100.0, "samples": 4},
 }  # 1.2 million steps
-OFTEN = """
+# The process sends itself a signal after its second checkpoint.
+SIGNALLED = """
+import os
 import sweep_service.simulators.run as r
+import sweep_service.execution.task as tasks
 r.CHECKPOINT_INTERVAL_SECONDS = 0.05
 r.SLICE_SECONDS = 0.02
+save, saves = tasks.ObjectCheckpoint.save, []
+def saved(self, content):
+    save(self, content)
+    saves.append(None)
+    if len(saves) == 2:
+        os.kill(os.getpid(), {number})
+tasks.ObjectCheckpoint.save = saved
 """
 STEPS = """
 import sweep_service.simulators.run as r
@@ -278,15 +289,12 @@ def long_result():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_long_run_continues_from_its_checkpoint(tmp_path, number):
-    child = fork_server().start(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=OFTEN + STEPS)
-    saved = lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.checkpoint"))  # noqa: E731
-    until(saved)
-    child.kill(number)
-    answer = child.wait()
+    before = SIGNALLED.format(number=int(number)) + STEPS
+    answer = run_command(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=before)
     if number == signal.SIGINT:
         assert answer.code == INTERRUPTED
         assert answer.json["state"] == "paused"
-    assert saved()
+    assert list(tmp_path.glob("sweep-data/sweeps/*.parts/*.checkpoint"))
     again = run_command(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=STEPS)
     assert again.code == DONE, again.err
     xr.testing.assert_equal(dataset(tmp_path, again), long_result())
@@ -297,8 +305,9 @@ def test_long_run_continues_from_its_checkpoint(tmp_path, number):
 
 
 def test_killed_process_releases_its_folder_at_once(tmp_path):
-    child = fork_server().start(tmp_path, "run", "-", "--serial", text=LONG)
-    until(lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.crumb")))
+    hold = Hold(tmp_path, "task:computed")
+    child = fork_server().start(tmp_path, "run", "-", "--serial", text=SPEC, env=hold.environment)
+    until(hold.count)
     child.kill()
     child.wait()
     answer = run_command(tmp_path, "cancel", "2", "--json")

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time as clock
 from contextlib import suppress
 
 import pytest
@@ -14,6 +13,7 @@ from tests.chaos.test_crashes import SPEC, assert_tidy, dataset, undisturbed
 from tests.cli.commands import fork_server, run_command, until
 
 # The disk is full from the third job on. With `min_free_bytes` 0, the check before a tick does not see it.
+# The file `waiting` shows that the conductor has noticed.
 FILL = """
 import os
 import sweep_service.execution.task as tasks
@@ -33,6 +33,11 @@ def filling(*given):
                 pass
     return whole(*given)
 tasks.compute = filling
+describe = conducting.Conductor._describe_wait
+def noticed(*given):
+    open({waiting!r}, "w").close()
+    return describe(*given)
+conducting.Conductor._describe_wait = noticed
 """
 NO_ROOM = {"no room to begin": (4 << 20, 65536), "no room to write": (0, 512)}
 
@@ -54,14 +59,14 @@ def disk(tmp_path):
 
 
 def begun(disk, kind, *arguments):
-    """Start a run that fills the disk; its output goes elsewhere."""
+    """Start a run that fills the disk, and wait until it waits for space; its output goes elsewhere."""
     least, block = NO_ROOM[kind]
-    before = FILL.format(min_free_bytes=least, block=block, filler=str(disk / "filler"))
+    files = {"filler": str(disk / "filler"), "waiting": str(disk.parent / "waiting")}
+    before = FILL.format(min_free_bytes=least, block=block, **files)
     child = fork_server().start(
         disk.parent, "run", "-", "--serial", "--data", disk / "data", *arguments, text=SPEC, before=before
     )
-    until((disk / "filler").exists)
-    clock.sleep(1.0)
+    until((disk.parent / "waiting").exists)
     return child
 
 

@@ -18,10 +18,9 @@ from tests.cli.commands import (
     SERVICE_COMMANDS,
     SLOW_COMMANDS,
     assert_refused,
-    fork_server,
     list_files,
     run_command,
-    wait_until_computing,
+    start_held,
 )
 from tests.specs import LONG_SPEC, SMALL_SPEC
 
@@ -103,9 +102,8 @@ def test_wrong_command_line_is_a_usage_error(tmp_path):
 
 
 def test_second_process_is_refused_while_the_folder_is_in_use(tmp_path):
-    child = fork_server().start(tmp_path, "run", "-", "--json", text=LONG_SPEC)
+    child = start_held(tmp_path, "run", "-", "--json", text=LONG_SPEC)
     try:
-        wait_until_computing(tmp_path)
         assert_refused(run_command(tmp_path, "run", "-", text=SMALL_SPEC), f"in use by process {child.pid}")
         assert_refused(run_command(tmp_path, "cancel", "2"), "in use")
         (sweep,) = run_command(tmp_path, "list", "--json").json  # readers need no lock

@@ -17,6 +17,7 @@ from tests.cli.commands import (
     run_command,
     until,
 )
+from tests.hold import Hold
 from tests.service import breakable_environment, free_port, start_service
 from tests.specs import LONG_SPEC, SMALL_SPEC
 
@@ -249,12 +250,12 @@ def test_service_that_cannot_start_says_why(tmp_path, service):
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT], ids=["SIGTERM", "SIGINT"]
 )
 def test_service_stops_on_a_signal_while_it_is_watched(tmp_path, number):
-    port = free_port()
-    first = start_service(tmp_path / "data", port)
+    port, hold = free_port(), Hold(tmp_path, "run:sgd-0")  # so that the sweep does not end before the signal
+    first = start_service(tmp_path / "data", port, env=hold.environment)
     try:
-        env, spec = {"SWEEP_URL": first.url}, {**LONG_SPEC, "seeds": 2, "time": {"max": 100.0, "samples": 4}}
+        env, spec = {"SWEEP_URL": first.url}, {**LONG_SPEC, "seeds": 2, "time": {"max": 1.0, "samples": 4}}
         watching = fork_server().start(tmp_path, "submit", "-", "--watch", text=spec, env=env)
-        until(lambda: list((tmp_path / "data").glob("sweeps/*.parts/*.crumb")))
+        until(hold.count)
         first.process.send_signal(number)
         assert first.process.wait(20) == 0
         until(lambda: f"waiting for the service at {first.url}" in watching.text("err"))

@@ -20,7 +20,7 @@ BROWSER_ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run",
 ]  # fmt: skip
-TIMEOUT_MILLISECONDS = 20_000  # long, because other tests use the machine too
+TIMEOUT_MILLISECONDS = 60_000  # long, because other tests use the machine too
 expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from sweep_service.execution.conductor import DEFAULT_SETTINGS, ConductorSettings
 from sweep_service.planning.bundles import BundleLimits
 from tests.api.served import until
+from tests.hold import Hold
 from tests.page.conftest import open_page
 from tests.service import start_service
 from tests.specs import distinct_spec
@@ -58,28 +59,25 @@ def test_curves_appear_while_the_sweep_runs(held_page, held):
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_page_reconnects_to_a_restarted_service(browser, tmp_path):
-    service = start_service(tmp_path / "data", workers=2)
+    hold = Hold(tmp_path, "run:sgd-0")  # so that the sweep does not end before the service
+    service = start_service(tmp_path / "data", env=hold.environment)
     port = int(service.url.rpartition(":")[2])
-    long = {
-        **MANY, "axes": {"d": [50, 100], "p": [4, 8], "gamma": [0.05, 0.1, 0.2], "regime": "classical"},
-        "time": {"max": 300.0, "samples": 6}, "seeds": 4,
-    }  # fmt: skip
     try:
         # While the service does not answer, the browser reports that on its console.
         with open_page(browser, service.url, expected_errors=["ERR_CONNECTION_REFUSED", "net::ERR"]) as page:
             page.goto("/")
             sweep = page.evaluate(
                 "spec => fetch('/v1/sweeps', {method: 'POST', headers: {'Content-Type': 'application/json'},"
-                " body: JSON.stringify(spec)}).then((response) => response.json())", long,
+                " body: JSON.stringify(spec)}).then((response) => response.json())", MANY,
             )["id"]  # fmt: skip
             page.goto(f"/sweeps/{sweep}")
             expect(page.locator("#state")).to_have_text("running", timeout=60_000)
             service.kill()
             expect(page.locator("#says")).to_contain_text("does not answer")
             service.close()
-            service = start_service(tmp_path / "data", port=port, workers=2)
+            service = start_service(tmp_path / "data", port=port)
             expect(page.locator("#state")).to_have_text("completed", timeout=120_000)
-            expect(page.locator("#counts")).to_contain_text("96 done")
-            expect(page.locator("#map canvas")).to_have_attribute("aria-label", re.compile("96 runs done"))
+            expect(page.locator("#counts")).to_contain_text("144 done")
+            expect(page.locator("#map canvas")).to_have_attribute("aria-label", re.compile("144 runs done"))
     finally:
         service.stop()

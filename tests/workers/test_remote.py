@@ -23,6 +23,7 @@ from sweep_service.workers.embedded import Embedded
 from sweep_service.workers.report import report
 from sweep_service.workers.worker_check import worker_requirements
 from sweep_service.workers.worker_side import _stop_check, installed_versions, pickle_by_value, run_bundle
+from tests.hold import Hold
 from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
 from tests.workers.test_executor import conducting, ran, results, until
 
@@ -201,10 +202,7 @@ def test_sweep_survives_silent_scheduler(tmp_path, started, expected, monkeypatc
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get(Status.DONE))[1])
         os.kill(scheduler.pid, signal.SIGSTOP)
         try:
-            until(
-                lambda: (conductor.tick(), "does not answer" in conductor.executor.describe_problem())[1],
-                seconds=20.0,
-            )
+            until(lambda: (conductor.tick(), "does not answer" in conductor.executor.describe_problem())[1])
             assert conductor.executor.workers() == []
             assert not conductor.ledger.sweep(sweep.id).state.has_ended
             (tmp_path / "go").touch()
@@ -304,12 +302,14 @@ def test_embedded_workers_die_with_conductor_which_can_resume(tmp_path, started,
     script = tmp_path / "conduct.py"
     script.write_text(CONDUCT)
     arguments = (script, tmp_path / "data", SweepSpec.parse(SPEC).model_dump_json())
-    child = started.start(*arguments, path=ROOT)
-    until(lambda: list((tmp_path / "data").glob("sweeps/*.parts/*.crumb")))
+    hold = Hold(tmp_path, "task:computed")
+    child = started.start(*arguments, path=ROOT, env=hold.environment)
+    until(hold.count)
     os.kill(child.pid, signal.SIGKILL)  # only the process, not its group
     child.wait()
+    hold.release()
     group = f"pgrep -g {child.pid}"
-    until(lambda: os.system(f"{group} > {os.devnull}") != 0, seconds=30.0)
+    until(lambda: os.system(f"{group} > {os.devnull}") != 0)
     with conducting(tmp_path / "data", Embedded(2)) as conductor:
         assert ran(conductor, SPEC).state is State.COMPLETED
         (sweep,) = conductor.ledger.sweeps()

@@ -20,8 +20,8 @@ import xarray as xr
 from sweep_service.execution.conductor import Conductor
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
+from sweep_service.store import files
 from sweep_service.store import folder as folders
-from sweep_service.store import local
 from sweep_service.store.files import sync
 from sweep_service.store.ledger import Request, State
 from tests.chaos.power import LOSSES, Cut, marks_before, read_tree, rebuild, write_tree
@@ -106,7 +106,7 @@ def play(root: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Non
         does.step("cancelled", cancelled, 2)
     with open_conductor(root, settings=ONE_RUN_PER_BUNDLE) as conductor, monkeypatch.context() as patch:
         Scenario(conductor, recorder).tell("cancelled", cancelled, [*ACTIVE, "cancelled"])
-        patch.setattr(local, "sync", die_before_names_are_synced)
+        patch.setattr(files, "sync", die_before_names_are_synced)
         with pytest.raises(KeyboardInterrupt):
             conductor.cancel(cancelled)
     with open_conductor(root, settings=ONE_RUN_PER_BUNDLE) as conductor:

@@ -129,9 +129,9 @@ def test_counts_are_final_when_the_state_becomes_cancelled(tmp_path, monkeypatch
         sweep, _ = conductor.submit(make_spec())
         plain, counts = conductor.ledger.set_state, []
 
-        def record_counts(name, state, reason=""):
+        def record_counts(name, *arguments, **options):
             counts.append(conductor.ledger.totals(name)["counts"])
-            plain(name, state, reason)
+            plain(name, *arguments, **options)
 
         monkeypatch.setattr(conductor.ledger, "set_state", record_counts)
         conductor.cancel(sweep.id)

@@ -210,7 +210,7 @@ def test_failed_batch_leaves_the_old_chunks_and_no_partial_file(tmp_path, monkey
         raise OSError(errno.ENOSPC, "no room")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="no room"), chunks.batch():
-        patch.setattr(module, "sync", full)
+        patch.setattr(files, "sync", full)
         array[:] = 2.0
     assert list(array[:]) == [1.0] * 4
     assert not list(tmp_path.rglob("*.partial"))

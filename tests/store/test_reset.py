@@ -11,7 +11,7 @@ from sweep_service.planning.jobs import empty_values
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store import local
+from sweep_service.store import files
 from sweep_service.store.folder import DataFolder
 from tests.specs import SMALL_SPEC
 
@@ -52,13 +52,14 @@ def test_reset_runs_are_as_if_never_written(folder, dataset):
         assert not np.any(np.isin(values[name][[1, 2, 3]], variable.fill)), name
 
 
-def test_reset_chunk_is_gone_from_the_disk_too(dataset, monkeypatch):
-    """A chunk of fill values is deleted, which a power failure must not undo."""
+def test_reset_chunk_is_replaced_on_the_disk_too(dataset, monkeypatch):
+    """A power failure must not bring back the old statuses."""
     synced = []
-    monkeypatch.setattr(local, "sync", lambda path: synced.append(Path(path)) or path.stat())
+    monkeypatch.setattr(files, "sync", lambda path: synced.append(Path(path)) or path.stat())
     chunk = next(path for path in Path(dataset.store.root, "sgd_status", "c").rglob("*") if path.is_file())
+    before = chunk.read_bytes()
     dataset.reset("sgd", np.arange(dataset.plan.runs.count("sgd")))
-    assert not chunk.exists()
+    assert chunk.read_bytes() != before
     assert chunk.parent in synced
 
 

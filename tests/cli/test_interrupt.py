@@ -3,10 +3,12 @@
 import signal
 import subprocess
 import sys
+import time as clock
 
 import pytest
 
 from sweep_service.cli.answers import DONE, INTERRUPTED
+from sweep_service.signals import END_TIMEOUT_SECONDS
 from tests.cli.commands import (
     COMMANDS,
     INPUT,
@@ -125,6 +127,18 @@ def test_second_interrupt_ends_the_process(tmp_path):
     until((tmp_path / "busy").exists)
     child.kill(signal.SIGINT)
     assert child.wait().code == INTERRUPTED
+
+
+@pytest.mark.slow
+def test_command_that_hangs_after_an_interrupt_is_ended(tmp_path):
+    """For example because the store does not respond."""
+    before = WAIT + "import sweep_service.execution.conductor as c\nc.Conductor.pause = wait"
+    child = fork_server().start(tmp_path, "run", "-", text=LONG_SPEC, before=before)
+    wait_until_computing(tmp_path)
+    began = clock.monotonic()
+    child.kill(signal.SIGTERM)
+    assert child.wait().code == INTERRUPTED
+    assert END_TIMEOUT_SECONDS < clock.monotonic() - began < END_TIMEOUT_SECONDS + 10.0  # on a busy machine
 
 
 @pytest.mark.slow

@@ -133,8 +133,7 @@ def test_second_interrupt_ends_the_process(tmp_path):
 def test_command_that_hangs_after_an_interrupt_is_ended(tmp_path):
     """For example because the store does not respond."""
     before = WAIT + "import sweep_service.execution.conductor as c\nc.Conductor.pause = wait"
-    child = fork_server().start(tmp_path, "run", "-", text=LONG_SPEC, before=before)
-    wait_until_computing(tmp_path)
+    child = start_held(tmp_path, "run", "-", text=LONG_SPEC, before=before)
     began = clock.monotonic()
     child.kill(signal.SIGTERM)
     assert child.wait().code == INTERRUPTED

@@ -36,7 +36,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from sweep_service.errors import InvalidInput, reading
+from sweep_service.errors import Damaged, InvalidInput, NotFound, reading
 from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration
@@ -52,7 +52,6 @@ from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
 from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.objects import ROOT, Objects, no_guard
-from sweep_service.store.sealed import seal, unseal
 from sweep_service.validation import read_number
 
 if TYPE_CHECKING:
@@ -213,13 +212,10 @@ class DataFolder:
 
     def spec_of_dataset(self, sweep_id: str) -> SweepSpec:
         """Return the copy of the spec in the attributes of the dataset."""
-        name = f"{sweep_id}.zarr"
-        metadata = DatasetMetadata(self.objects.get(f"{name}/{ROOT}"), name)
-        with reading(name):
-            return SweepSpec.parse(json.loads(metadata.attributes["spec"]))
+        return _read_copy_of_spec(self.objects, sweep_id)
 
     def put_spec(self, sweep_id: str, spec: SweepSpec) -> None:
-        self.objects.put(f"{sweep_id}.json", seal(spec.model_dump_json().encode()))
+        self.objects.put(f"{sweep_id}.json", spec.model_dump_json().encode())
 
     def put_keys(self, sweep_id: str, keys: Mapping[Kind, AnyArray]) -> None:
         file = io.BytesIO()
@@ -309,7 +305,23 @@ def _read_plan(location: str, sweep_id: str) -> SweepPlan:
 
 
 def _read_spec(objects: Objects, sweep_id: str) -> SweepSpec:
+    """Read a spec; raise Damaged if it differs from its copy in the dataset, which has a digest."""
     name = f"{sweep_id}.json"
     content = objects.get(name)
     with reading(name):
-        return SweepSpec.parse(json.loads(unseal(content)))
+        spec = SweepSpec.parse(json.loads(content))
+    try:
+        copy = _read_copy_of_spec(objects, sweep_id)
+    except (Damaged, NotFound):  # only one of them is damaged, or the dataset is not created yet
+        return spec
+    if spec != copy:
+        raise Damaged(f"{name} cannot be read: it differs from its copy in the dataset")
+    return spec
+
+
+def _read_copy_of_spec(objects: Objects, sweep_id: str) -> SweepSpec:
+    """Read the spec in the attributes of a dataset."""
+    name = f"{sweep_id}.zarr"
+    metadata = DatasetMetadata(objects.get(f"{name}/{ROOT}"), name)
+    with reading(name):
+        return SweepSpec.parse(json.loads(metadata.attributes["spec"]))

@@ -52,7 +52,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(conductor_thread.start)
         try:
-            async with httpx.AsyncClient(timeout=10.0) as app.state.http:
+            # For the dashboard, which is reached directly, whatever HTTP_PROXY says.
+            async with httpx.AsyncClient(timeout=10.0, trust_env=False) as app.state.http:
                 yield
         finally:
             app.state.figure_renderer.close()
@@ -89,7 +90,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         spec = SweepSpec.model_json_schema(ref_template="#/components/schemas/{model}")
         definitions = spec.pop("$defs", {})
         schemas = schema["components"]["schemas"]
-        schemas |= {**definitions, "SweepSpec": spec, "Problem": Problem.model_json_schema()}
+        problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas |= {**definitions, **problem.pop("$defs", {}), "SweepSpec": spec, "Problem": problem}
         schemas["Change"] = {
             "type": "object",
             "title": "Change",

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 import time as clock
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
-from functools import partial, wraps
+from contextlib import contextmanager, suppress
+from functools import wraps
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, TypeVarTuple
 
 import xarray as xr
 from anyio import CapacityLimiter, to_thread
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
+from sweep_service.abandonment import abandoned_if
+from sweep_service.api.rate_limit import ClientSlots
 from sweep_service.api.settings import Settings
 from sweep_service.api.status_cache import StatusCache, Totals
 from sweep_service.errors import InUse, NotFound, Stopped
@@ -36,6 +42,8 @@ MakeExecutor = Callable[[DataFolder, Callable[[], bool]], Executor]
 IDLE_WAIT_SECONDS = 0.5  # between two steps of the conductor when there is nothing to do
 WAIT_LOG_DELAY_SECONDS = 5.0  # shorter waits are not logged
 MAX_SLOW_REQUESTS = 16  # at once, out of the 40 threads that serve requests
+MAX_SLOW_REQUESTS_PER_CLIENT = 4  # at once; a client is a token, or an address without one
+CLIENT_CLOSED_REQUEST = 499  # seen in logs and metrics only, where it is no error of the service
 ACTION_TIMEOUT_SECONDS = 120.0  # for an action to be executed; the conductor may be merging
 
 
@@ -74,15 +82,48 @@ class Notifier:
                 changed.set()
 
 
-def limited_concurrency(route: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
-    """Run a route in a bounded thread pool so that slow requests cannot starve fast ones."""
+def limited_concurrency(route: Callable[..., Result]) -> Callable[..., Awaitable[Result | Response]]:
+    """Run a route in a bounded thread pool so that slow requests cannot starve fast ones.
+
+    A client has only some of the threads, so that it cannot hold up others. Computations that check whether
+    they are abandoned end early once the client has closed the connection.
+    """
+    signature = inspect.signature(route)
+    request_parameter = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
 
     @wraps(route)
-    async def run_in_slot(service: ConductorThread, **arguments: Any) -> Result:
-        call = partial(route, service=service, **arguments)
-        return await to_thread.run_sync(call, limiter=service.slow_request_slots)
+    async def run_in_slot(service: ConductorThread, request: Request, **arguments: Any) -> Result | Response:
+        is_gone = threading.Event()
+        if "request" in signature.parameters:
+            arguments["request"] = request
 
+        def call() -> Result:
+            with abandoned_if(is_gone.is_set):
+                return route(service=service, **arguments)
+
+        watcher = asyncio.create_task(_wait_for_disconnect(request, is_gone))
+        try:
+            async with service.client_slots.slot(request.state.client):
+                return await to_thread.run_sync(call, limiter=service.slow_request_slots)
+        except Stopped:
+            if not is_gone.is_set():
+                raise
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        finally:
+            watcher.cancel()
+
+    if "request" not in signature.parameters:  # FastAPI then passes it as well
+        parameters = [*signature.parameters.values(), request_parameter]
+        run_in_slot.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run_in_slot
+
+
+async def _wait_for_disconnect(request: Request, is_gone: threading.Event) -> None:
+    """Set the event when the client closes the connection. The body must have been read."""
+    with suppress(HTTPException):
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+    is_gone.set()
 
 
 class ConductorThread:
@@ -97,6 +138,7 @@ class ConductorThread:
         self.executor = (executor or _dask_executor(settings))(self.folder, lambda: self.stopping)
         self.notifier = Notifier()
         self.slow_request_slots = CapacityLimiter(MAX_SLOW_REQUESTS)
+        self.client_slots = ClientSlots(MAX_SLOW_REQUESTS_PER_CLIENT)
         self.hooks = ExecutionHooks()
         self.stopping = False  # a stop was requested
         self.failed = False  # the conductor ended by itself, so the service must end too

@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
 from sweep_service.errors import (
     DISK_FULL_ERRNOS,
+    MAX_REPORTED_ERRORS,
     Conflict,
     Damaged,
     Denied,
     InUse,
     InvalidInput,
+    InvalidSpec,
+    NoRoom,
     NotFound,
     Stopped,
     StoreGone,
@@ -35,6 +39,7 @@ log = logging.getLogger(__name__)
 
 STATUS_BY_ERROR: dict[type[Exception], int] = {  # the first match counts
     TooManySweeps: 429,
+    NoRoom: 507,
     InvalidInput: 422,
     NotFound: 404,
     Conflict: 409,
@@ -51,8 +56,17 @@ DEFAULT_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "10
 MEDIA_TYPE = "application/problem+json"
 
 
+class FieldError(BaseModel):
+    """One error of a request: the path of a field, and what is allowed for it."""
+
+    field: str = Field(description="Path of the field, such as axes.gamma[3]")
+    allowed: str
+    line: int | None = Field(default=None, description="Line in a YAML text, from 1")
+    column: int | None = None
+
+
 class Problem(BaseModel):
-    """RFC 9457 problem details, with the field that was rejected and what is allowed for it."""
+    """RFC 9457 problem details. `field` and `allowed` are those of the first of `errors`."""
 
     type: str = "about:blank"
     title: str
@@ -61,6 +75,8 @@ class Problem(BaseModel):
     request_id: str
     field: str | None = None
     allowed: str | None = None
+    errors: list[FieldError] | None = Field(default=None, description="All errors of an invalid request")
+    errors_truncated: bool | None = Field(default=None, description="Whether there are more errors")
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -77,6 +93,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         (422, "A field is invalid"),
         (429, "Too many requests, or too many unfinished sweeps"),
         (503, "The service is starting or stopping"),
+        (507, "The disk of the service is full"),
     )
 }
 
@@ -104,16 +121,18 @@ def problem_response(
     status: int,
     detail: str,
     headers: dict[str, str] | None = None,
-    field: str | None = None,
-    allowed: str | None = None,
+    errors: Sequence[FieldError] = (),
+    is_truncated: bool = False,
 ) -> SafeJsonResponse:
     content = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
         detail=detail,
         request_id=request_id,
-        field=field,
-        allowed=allowed,
+        field=errors[0].field if errors else None,
+        allowed=errors[0].allowed if errors else None,
+        errors=list(errors) or None,
+        errors_truncated=is_truncated or None,
     )
     return SafeJsonResponse(content.model_dump(exclude_none=True), status, headers, MEDIA_TYPE)
 
@@ -124,17 +143,11 @@ def error_response(error: Exception, request_id: str) -> SafeJsonResponse:
         status = next(
             status for error_type, status in STATUS_BY_ERROR.items() if isinstance(error, error_type)
         )
-        # Input is not echoed, except for keys that look like names of fields.
-        field = error.field if _FIELD_NAME.fullmatch(error.field) else error.field.partition(".")[0]
-        if field.endswith("(key)") and isinstance(error.value, str) and _FIELD_NAME.fullmatch(error.value):
-            field = f"{field} {error.value}"
+        errors = [_field_error(item) for item in error.errors]
+        is_truncated = isinstance(error, InvalidSpec) and error.is_truncated
+        headers = DEFAULT_HEADERS.get(status)
         return problem_response(
-            request_id,
-            status,
-            f"{field}: {error.allowed}",
-            DEFAULT_HEADERS.get(status),
-            field=field,
-            allowed=error.allowed,
+            request_id, status, _summarise(errors, is_truncated), headers, errors, is_truncated
         )
     if getattr(error, "errno", None) in DISK_FULL_ERRNOS or "disk is full" in str(
         error
@@ -146,6 +159,26 @@ def error_response(error: Exception, request_id: str) -> SafeJsonResponse:
             return problem_response(request_id, status, text, DEFAULT_HEADERS.get(status))
     log.error("unexpected", exc_info=error, extra={"request_id": request_id})
     return problem_response(request_id, 500, "internal error; search the service's log for the request id")
+
+
+def _field_error(error: InvalidInput) -> FieldError:
+    """Describe an error. Input is not echoed, except for keys that look like names of fields."""
+    field = error.field if _FIELD_NAME.fullmatch(error.field) else error.field.partition(".")[0]
+    if field.endswith("(key)") and isinstance(error.value, str) and _FIELD_NAME.fullmatch(error.value):
+        field = f"{field} {error.value}"
+    line, column = error.position or (None, None)
+    return FieldError(field=field, allowed=error.allowed, line=line, column=column)
+
+
+def _summarise(errors: Sequence[FieldError], is_truncated: bool = False) -> str:
+    """Return the first error, and how many others there are."""
+    first, others = errors[0], len(errors) - 1
+    text = f"{first.field}: {first.allowed}"
+    if first.line is not None:
+        text = f"line {first.line}, column {first.column}: {text}"
+    if not others:
+        return text
+    return f"{text} (and {'at least ' if is_truncated else ''}{others} more error{'s' if others > 1 else ''})"
 
 
 def _allowed_methods(app: FastAPI, path: str) -> list[str]:
@@ -167,12 +200,14 @@ def install(app: FastAPI) -> None:
         return problem_response(request.state.request_id, error.status_code, str(error.detail), headers)
 
     async def handle_invalid_request(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        field = ".".join(str(name) for name in first["loc"][1:]) or str(first["loc"][0])
-        allowed = first["msg"][0].lower() + first["msg"][1:]
-        return problem_response(
-            request.state.request_id, 422, f"{field}: {allowed}", field=field, allowed=allowed
-        )
+        errors = [
+            FieldError(
+                field=".".join(str(name) for name in item["loc"][1:]) or str(item["loc"][0]),
+                allowed=item["msg"][0].lower() + item["msg"][1:],
+            )
+            for item in error.errors()[:MAX_REPORTED_ERRORS]
+        ]
+        return problem_response(request.state.request_id, 422, _summarise(errors), errors=errors)
 
     app.add_exception_handler(SweepError, handle_error)
     app.add_exception_handler(OSError, handle_error)

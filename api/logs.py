@@ -12,6 +12,7 @@ from sweep_service.text import make_printable
 
 LogFormat = Literal["json", "text"]
 STANDARD_FIELDS = {*vars(logging.makeLogRecord({})), "color_message"}  # of every record
+ACCESS_LOGGER = "sweep.access"  # of requests
 VERBOSE_LOGGERS = ("distributed", "httpx", "uvicorn")  # they log every connection
 SILENT_AT_EXIT = (*VERBOSE_LOGGERS, "asyncio", "bokeh", "tornado")
 
@@ -55,10 +56,16 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     }
 
 
-def configure_logging(log_format: LogFormat | None) -> None:
-    """Log to standard error; by default as text to a terminal and as JSON elsewhere."""
+def configure_logging(log_format: LogFormat | None, log_requests: bool | None = None) -> None:
+    """Log to standard error; by default as text to a terminal and as JSON elsewhere.
+
+    Requests are logged by default only as JSON: a person wants to see sweeps, workers and warnings.
+    """
+    is_text = (log_format or _default_format()) == "text"
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TextFormatter() if (log_format or _default_format()) == "text" else JsonFormatter())
+    handler.setFormatter(TextFormatter() if is_text else JsonFormatter())
+    show_requests = not is_text if log_requests is None else log_requests
+    logging.getLogger(ACCESS_LOGGER).setLevel(logging.INFO if show_requests else logging.WARNING)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in [*logging.root.manager.loggerDict, *VERBOSE_LOGGERS]:
         logger = logging.getLogger(name)

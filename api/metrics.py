@@ -1,7 +1,8 @@
 """Metrics for Prometheus: events are counted as they happen, other values are read when scraped.
 
-Clients cannot create series: no label is a name of theirs, and sweeps have no series of their own. A scrape
-does not call the conductor or the scheduler, so it succeeds while both are busy.
+Clients cannot create series: no label is a name of theirs (owners are names of tokens, which the operator
+chooses), and sweeps have no series of their own. A scrape does not call the conductor or the scheduler, so it
+succeeds while both are busy.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import threading
 import time as clock
 from collections import Counter as Tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -146,8 +147,11 @@ class Metrics(ExecutionHooks):
 
     def _collect_ledger(self) -> Iterator[Metric]:
         states, runs, bundles, left = Tally[str](), Tally[Status](), Tally[str](), 0.0
+        owned, sizes = Tally[str](), Tally[str]()  # by owner
         for sweep, totals in self.service.status_cache.query():
             states[sweep.state.value] += 1
+            owned[sweep.owner or ""] += 1
+            sizes[sweep.owner or ""] += sweep.stored_bytes or 0
             runs.update(totals["counts"])
             runs[Status.PENDING] += sweep.runs - sum(totals["counts"].values())
             bundles.update(totals["bundles"])
@@ -158,10 +162,12 @@ class Metrics(ExecutionHooks):
         yield _labelled_gauge("sweep_sweeps", "Sweeps by state", "state", by_state)
         yield _labelled_gauge("sweep_runs", "Runs by status", "status", by_status)
         yield _labelled_gauge("sweep_bundles", "Bundles by progress", "progress", by_progress)
+        yield _labelled_gauge("sweep_owned_sweeps", "Sweeps by owner", "owner", owned or {"": 0})
+        yield _labelled_gauge("sweep_stored_bytes", "Size of datasets by owner", "owner", sizes or {"": 0})
         yield GaugeMetricFamily("sweep_queue_seconds", "Predicted processor time of unfinished sweeps", left)
 
 
-def _labelled_gauge(name: str, description: str, label: str, values: dict[str, int]) -> Metric:
+def _labelled_gauge(name: str, description: str, label: str, values: Mapping[str, int]) -> Metric:
     family = GaugeMetricFamily(name, description, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)

@@ -40,14 +40,20 @@ class SweepOut(BaseModel):
     id: str
     name: str
     state: State
-    reason: str = Field(description="Why the sweep waits or has failed; empty otherwise")
+    reason: str = Field(description="Why the sweep waits, is paused or has failed; empty otherwise")
     created: str = Field(description="Time of submission, UTC")
     updated: str = Field(description="Time of the last change of state, UTC")
     extends: str | None
     priority: int
-    key: str = Field(description="Digest of the canonical spec; equivalent specs are the same sweep")
+    key: str = Field(
+        description="Digest of the canonical spec and the versions; with equal keys, it is the same sweep"
+    )
+    versions: dict[str, int] = Field(description="Versions of its simulators and regimes, if recorded")
+    package: str = Field(description="Version of the package that last worked on it, if recorded")
     runs: int
     reused: int = Field(description="Runs copied from earlier sweeps")
+    owner: str | None = Field(description="Name of the token that submitted the sweep; null if it has none")
+    stored_bytes: int | None = Field(description="Size of the stored data; null if it is not known yet")
     counts: dict[str, int] = Field(description="Runs by status")
     progress: float = Field(ge=0.0, le=1.0, description="Computed fraction of the predicted cost")
     eta_seconds: float | None
@@ -239,11 +245,15 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
+    """All but the status only for callers with a token, if the service has tokens."""
+
     status: str
-    version: str
-    threads: int = Field(description="Worker threads")
-    waiting: str = Field(description="Why no sweep can progress; empty if they can")
-    refused: list[str] = Field(description="Workers that failed the worker check, with the reason")
+    version: str | None = None
+    threads: int | None = Field(default=None, description="Worker threads")
+    waiting: str | None = Field(default=None, description="Why no sweep can progress; empty if they can")
+    refused: list[str] | None = Field(
+        default=None, description="Workers that failed the worker check, with the reason"
+    )
 
 
 class WorkerOut(BaseModel):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import math
 import time as clock
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 BURST_SECONDS = 20.0  # an idle client may send the requests of this many seconds at once
@@ -99,6 +100,34 @@ class RateLimits:
             self._open_streams[client] -= 1
             if not self._open_streams[client]:
                 del self._open_streams[client]
+
+
+class ClientSlots:
+    """Bounds how many slow requests of one client run at once; further ones of that client wait.
+
+    Not thread-safe: used only in the event loop.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._semaphores: dict[Hashable, asyncio.Semaphore] = {}
+        self._requests: Counter[Hashable] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._semaphores)
+
+    @asynccontextmanager
+    async def slot(self, client: Hashable) -> AsyncIterator[None]:
+        """Wait for one of the slots of a client and hold it."""
+        semaphore = self._semaphores.setdefault(client, asyncio.Semaphore(self.limit))
+        self._requests[client] += 1
+        try:
+            async with semaphore:
+                yield
+        finally:
+            self._requests[client] -= 1
+            if not self._requests[client]:
+                del self._requests[client], self._semaphores[client]
 
 
 def client_network(address: str) -> str:

@@ -25,12 +25,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sweep_service.api.error_responses import error_response, problem_response
+from sweep_service.api.logs import ACCESS_LOGGER
 from sweep_service.api.metrics import Metrics
 from sweep_service.api.rate_limit import ClientLimits, RateLimiter, RateLimits, client_network, retry_after
 from sweep_service.api.routes.pages import STATIC, page
 from sweep_service.api.settings import Settings
+from sweep_service.api.tokens import Token, parse_token
 
-log = logging.getLogger("sweep.access")
+log = logging.getLogger(ACCESS_LOGGER)
 
 SESSION_PATH = "/v1/session"
 PROBES = ("/healthz", "/readyz")
@@ -44,19 +46,11 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True)
-class Token:
-    secret: str
-    may_change: bool
-
-
 class Authenticator:
     """Checks the tokens of a service, and session cookies signed with them."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self.tokens = tuple(
-            Token(secret.removesuffix(":read"), not secret.endswith(":read")) for secret in secrets
-        )
+        self.tokens = tuple(map(parse_token, secrets))
 
     def find_token(self, secret: str) -> Token | None:
         """Compare a secret with all tokens, in constant time."""
@@ -126,9 +120,12 @@ class SecurityMiddleware:
         address = client_network((scope.get("client") or ("",))[0])
         caller = Caller(address)
         refusal = self._check_request(scope, headers, request_id)
-        if refusal is None and scope["path"] not in PROBES:  # probes need no token and have no rate limit
+        if refusal is None:
             caller = self._identify(scope, headers, address)
-            refusal = self._check_caller(scope, headers, request_id, caller)
+            if scope["path"] not in PROBES:  # probes need no token and have no rate limit
+                refusal = self._check_caller(scope, headers, request_id, caller)
+        scope["state"]["token"] = caller.token
+        scope["state"]["client"] = caller.client
         with ExitStack() as stack:
             is_stream = scope["type"] == "websocket" or STREAM_PATH.fullmatch(scope["path"])
             if refusal is None and is_stream:

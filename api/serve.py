@@ -71,7 +71,9 @@ def serve(**options: Any) -> NoReturn:
     listener = _listener(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     app = create_app(settings)  # before logging is configured, because importing Dask configures it too
-    logs.configure_logging(settings.log)
+    logs.configure_logging(settings.log, settings.log_requests)
+    for weakness in settings.token_warnings():
+        log.warning("%s", weakness)
     server = Server(uvicorn_config(app, settings), app.state.conductor_thread)
     stop.on_request = server.request_exit
     stop.describe_awaited = lambda: describe_awaited(server.conductor_thread.executor)

@@ -9,6 +9,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from sweep_service.api.tokens import (
+    MAKE_TOKEN,
+    MIN_SECRET_CHARACTERS,
+    describe_weaknesses,
+    is_short,
+    parse_token,
+    read_tokens_file,
+    split_tokens,
+)
 from sweep_service.errors import InvalidInput
 from sweep_service.planning.estimate import Limits
 from sweep_service.validation import read_scheduler_address
@@ -23,13 +32,15 @@ class Settings(BaseSettings):
     state: Path | None = None  # folder of the ledger, by default the data folder
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    tokens: SecretStr = SecretStr("")  # comma-separated; one that ends in :read is read-only
+    tokens: SecretStr = SecretStr("")  # comma-separated, each as described in `tokens.py`
+    tokens_file: Path | None = None  # a file with more of them
     hosts: TextList = ()  # further host names of a service on loopback, for example behind a proxy
     scheduler: str | None = Field(
         default=None, validation_alias=AliasChoices("SWEEP_SCHEDULER", "DASK_SCHEDULER_ADDRESS")
     )
     workers: int | None = Field(default=None, ge=1)
     log: Literal["json", "text"] | None = None  # by default text in a terminal, JSON elsewhere
+    log_requests: bool | None = None  # by default only in JSON
 
     max_body: int = Field(default=2 << 20, ge=1)
     max_points: int = Field(default=Limits.points, ge=1)
@@ -77,14 +88,16 @@ class Settings(BaseSettings):
 
     @property
     def secrets(self) -> list[str]:
-        """The tokens as a list, with their `:read` endings."""
-        return [secret.strip() for secret in self.tokens.get_secret_value().split(",") if secret.strip()]
+        """The tokens as written, from the setting and from the file."""
+        text = read_tokens_file(self.tokens_file) if self.tokens_file else ""
+        return [*split_tokens(self.tokens.get_secret_value()), *split_tokens(text)]
 
     def require_tokens(self) -> None:
-        """Refuse to listen on the network without tokens."""
-        if not all(secret.removesuffix(":read").strip(" :") for secret in self.secrets):
+        """Refuse to listen on the network without tokens, or with short ones."""
+        tokens = [parse_token(secret) for secret in self.secrets]
+        if not all(token.secret.strip(" :") for token in tokens):
             raise InvalidInput("tokens", None, "contain an empty secret; check that every variable is set")
-        if not self.is_loopback and not self.secrets:
+        if not self.is_loopback and not tokens:
             raise InvalidInput(
                 "host",
                 self.host,
@@ -92,3 +105,12 @@ class Settings(BaseSettings):
                 "such as the output of `openssl rand -hex 32`, separated by commas (secret:read is "
                 "read-only); or listen on 127.0.0.1",
             )
+        if not self.is_loopback and any(map(is_short, tokens)):
+            allowed = (
+                f"must have at least {MIN_SECRET_CHARACTERS} characters each on the network: {MAKE_TOKEN}"
+            )
+            raise InvalidInput("tokens", None, allowed)
+
+    def token_warnings(self) -> list[str]:
+        """Weaknesses of the tokens that do not prevent the service from starting."""
+        return list(describe_weaknesses([parse_token(secret) for secret in self.secrets], self.tokens_file))

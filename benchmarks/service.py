@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 import numpy as np
-from numcodecs import Zstd
+from zarr.core.buffer import default_buffer_prototype
 
 from benchmarks.harness import Row
 from sweep_service.cli.demo import service as serving
@@ -24,6 +24,7 @@ from sweep_service.planning.jobs import Job
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, SweepRecord
+from sweep_service.store.metadata import DatasetMetadata
 
 STATUS_LIMIT_SECONDS, LIST_LIMIT_SECONDS = 0.1, 0.1
 READY_LIMIT_SECONDS, STOP_LIMIT_SECONDS = 6.0, 10.0
@@ -161,17 +162,15 @@ async def measure_pages(url: str, sweep_id: str, count: int) -> tuple[float, flo
 async def measure_crowd(url: str, sweep_id: str, seconds: float, quick: bool) -> Row:
     """Readers that repeat their request as soon as it is answered; every chunk must be complete."""
     root = f"{url}/v1/sweeps/{sweep_id}"
-    codec = Zstd()
+    to_buffer = default_buffer_prototype().buffer.from_bytes
     chunks, responses, errors, torn = 0, 0, 0, 0
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
         _, content, _ = await time_request(client, f"{root}/zarr/zarr.json")
-        metadata = json.loads(content)["consolidated_metadata"]["metadata"]["sgd_risk"]
-        grid = metadata["chunk_grid"]["configuration"]["chunk_shape"]
-        counts = [-(-size // step) for size, step in zip(metadata["shape"], grid, strict=True)]
-        whole = 8 * int(np.prod(grid))
+        array = DatasetMetadata(content, sweep_id).arrays["sgd_risk"]
+        keys = list(array.chunk_keys())
 
         def chunk() -> str:
-            return f"{root}/zarr/sgd_risk/c/" + "/".join(str(random.randrange(n)) for n in counts)
+            return f"{root}/zarr/{random.choice(keys)}"
 
         export = f"{root}/data?format=csv&d=10:12&variables=sgd_risk,sgd_status"
         end = time.perf_counter() + seconds
@@ -192,7 +191,7 @@ async def measure_crowd(url: str, sweep_id: str, seconds: float, quick: bool) ->
                 errors += code != 200
                 if which == 2 and code == 200:
                     chunks += 1
-                    torn += len(codec.decode(content)) != whole
+                    torn += bool(await array.find_problem(to_buffer(content)))
 
         began = time.perf_counter()
         readers: list[Awaitable[None]] = [reader(number) for number in range(10 if quick else READERS)]

@@ -2,8 +2,10 @@
 
 SweepError
 ├── InvalidInput            change the input; carries the field, its value and what is allowed
+│   ├── InvalidSpec         change the spec; carries several errors
 │   ├── LimitExceeded       make the sweep smaller, or raise the limit
-│   │   └── TooManySweeps   wait until a sweep has ended
+│   │   ├── TooManySweeps   wait until a sweep has ended
+│   │   └── NoRoom          free some space on the disk
 │   └── RegimeUndefined     choose another regime; this one does not exist at the point
 ├── NotFound                use a name that exists
 ├── Conflict                use another name or key; this one is taken
@@ -24,9 +26,12 @@ from __future__ import annotations
 import difflib
 import errno
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+
+MAX_REPORTED_ERRORS = 20  # of one spec
+MAX_COMPARED_CHARACTERS = 200  # of an unknown name
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 # A network file system that does not answer, or a disk that was removed.
@@ -45,15 +50,98 @@ class SweepError(Exception):
     """Base class of the errors that this package raises deliberately."""
 
 
+class Position(NamedTuple):
+    """A place in a text; lines and columns are counted from 1."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
 class InvalidInput(SweepError, ValueError):
     """An unusable input: `field` has `value`, and `allowed` says what it should be."""
+
+    position: Position | None = None  # in the text of a spec
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
         self.field, self.value, self.allowed = field, value, allowed
         super().__init__(f"{field} = {_shorten(value)}: {allowed}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.value, self.allowed)
+        return type(self), (self.field, self.value, self.allowed), self.__dict__
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{self.position}: {message}" if self.position is not None else message
+
+    @property
+    def errors(self) -> tuple[InvalidInput, ...]:
+        """The single errors of which this one consists."""
+        return (self,)
+
+
+class InvalidSpec(InvalidInput):
+    """Several errors of one spec. `field`, `value` and `allowed` are those of the first."""
+
+    def __init__(self, errors: Sequence[InvalidInput], is_truncated: bool = False) -> None:
+        super().__init__(errors[0].field, errors[0].value, errors[0].allowed)
+        self._errors = tuple(errors)
+        self.is_truncated = is_truncated  # whether there are more errors
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._errors, self.is_truncated)
+
+    def __str__(self) -> str:
+        lines = [str(error) for error in self._errors]
+        return "\n".join(
+            [*lines, f"only the first {len(lines)} errors are listed"] if self.is_truncated else lines
+        )
+
+    @property
+    def errors(self) -> tuple[InvalidInput, ...]:
+        return self._errors
+
+
+class ErrorCollector:
+    """Collects errors, so that all errors of an input are reported at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[InvalidInput] = []
+        self._is_truncated = False
+
+    def add(self, *errors: InvalidInput) -> None:
+        """Add errors; one that consists of several is taken apart."""
+        self.add_all(errors)
+
+    def add_all(self, errors: Iterable[InvalidInput]) -> None:
+        """Add errors, of which no more are generated than are reported."""
+        for error in errors:
+            self.errors.extend(error.errors)
+            self._is_truncated |= isinstance(error, InvalidSpec) and error.is_truncated
+            if self.is_full:
+                return
+
+    @contextmanager
+    def catch(self) -> Iterator[None]:
+        """Collect the error that the body of a `with` statement raises."""
+        try:
+            yield
+        except InvalidInput as error:
+            self.add(error)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are more errors than are reported, so that looking for others is useless."""
+        return self._is_truncated or len(self.errors) > MAX_REPORTED_ERRORS
+
+    def raise_errors(self) -> None:
+        """Raise the collected errors, if there are any."""
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise InvalidSpec(self.errors[:MAX_REPORTED_ERRORS], self.is_full)
 
 
 class RegimeUndefined(InvalidInput):
@@ -86,6 +174,10 @@ class LimitExceeded(InvalidInput):
 
 class TooManySweeps(LimitExceeded):
     """The limit of unfinished sweeps is reached: wait until one has ended, or cancel one."""
+
+
+class NoRoom(LimitExceeded):
+    """The sweep needs more space than the disk has."""
 
 
 class Conflict(SweepError):
@@ -135,12 +227,21 @@ def reading(name: str) -> Iterator[None]:
         raise Damaged(f"{name} cannot be read: {reason}") from error
 
 
-def unknown_name(field: str, name: Any, known: Iterable[str]) -> InvalidInput:
-    """Make the error for a name that is not in a registry, with the closest known name."""
+def unknown_name(
+    field: str, name: Any, known: Iterable[str], hints: Mapping[str, str] | None = None
+) -> InvalidInput:
+    """Make the error for a name that is not in a registry, with the hint for it or the closest known name.
+
+    `hints` describes known names by names that people use instead, in lower case.
+    """
     known = sorted(known)
-    matches = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
-    hint = f"did you mean {matches[0]!r}? " if matches else ""
-    return InvalidInput(field, name, f"{hint}must be one of {', '.join(known)}")
+    hint = hints.get(name.lower(), "") if hints and isinstance(name, str) else ""
+    if not hint and isinstance(name, str):
+        # Comparing very long texts takes long, and nothing is close to them.
+        matches = difflib.get_close_matches(name, known, n=1) if len(name) <= MAX_COMPARED_CHARACTERS else []
+        hint = repr(matches[0]) if matches else ""
+    question = f"did you mean {hint}? " if hint else ""
+    return InvalidInput(field, name, f"{question}must be one of {', '.join(known)}")
 
 
 # Truncates nested and long values as it goes; repr() would build the whole text first.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sweep_service.client.progress import Bar
     from sweep_service.execution.conductor import Conductor
     from sweep_service.execution.executors import Executor
+    from sweep_service.planning.outline import SpecSource
     from sweep_service.planning.spec import SweepSpec
     from sweep_service.store.folder import DataFolder
     from sweep_service.store.ledger import SweepRecord
@@ -78,7 +79,7 @@ def run(
     from sweep_service.planning.estimate import Limits
     from sweep_service.signals import announce_stop
 
-    submission, folder = Submission(read_spec(spec)), data_folder(data)
+    submission, folder = Submission.read(find_spec(spec)), data_folder(data)
     make_executor = executor_factory(workers, scheduler)
     if not folder.has_ledger():  # a rejected sweep must not leave an empty folder behind
         submission.prepare(folder, None, Limits())
@@ -124,22 +125,21 @@ def list_sweeps(folder: DataFolder) -> list[dict[str, Any]]:
     return [summarise_sweep(sweep, totals[sweep.id]) for sweep in rows]
 
 
-def read_spec(spec: Mapping[str, Any] | SweepSpec | str | bytes | Path) -> SweepSpec:
-    """Read a spec in any form that `run` accepts."""
-    from sweep_service.planning.spec import SweepSpec
-    from sweep_service.presets import PRESETS, read_preset
+def find_spec(spec: Mapping[str, Any] | SweepSpec | str | bytes | Path) -> SpecSource:
+    """Find a spec in any form that `run` accepts: the text of a file or of a preset, or what is given."""
+    from sweep_service.planning.spec_text import read_file
+    from sweep_service.presets import PRESETS, read_preset_text
 
     if isinstance(spec, Path):
-        return SweepSpec.load(spec)
-    if not isinstance(spec, (str, bytes)):
-        return SweepSpec.parse(spec)
-    if isinstance(spec, bytes) or any(character in spec for character in "\n:{"):
-        is_file = isinstance(spec, str) and "\n" not in spec and Path(spec).is_file()
-        return SweepSpec.load(str(spec)) if is_file else SweepSpec.read(spec)
+        return read_file(spec)
+    if not isinstance(spec, str):
+        return spec
+    if any(character in spec for character in "\n:{"):
+        return read_file(spec) if "\n" not in spec and Path(spec).is_file() else spec
     if Path(spec).exists():
-        return SweepSpec.load(spec)
+        return read_file(spec)
     if spec in PRESETS:
-        return read_preset(spec)
+        return read_preset_text(spec)
     allowed = f"must be a mapping, YAML or JSON text, the path of a file, or one of {', '.join(PRESETS)}"
     raise InvalidInput("spec", spec, allowed)
 
@@ -217,7 +217,7 @@ def _continue_existing(conductor: Conductor, sweep: SweepRecord) -> SweepRecord:
     """Continue a paused or cancelled sweep."""
     from sweep_service.store.ledger import State
 
-    return conductor.retry(sweep.id) if sweep.state is State.CANCELLED else conductor.resume(sweep.id)
+    return conductor.resume(conductor.retry(sweep.id).id if sweep.state is State.CANCELLED else sweep.id)
 
 
 def _report_failures(folder: DataFolder, sweep: SweepRecord) -> None:

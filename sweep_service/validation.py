@@ -11,27 +11,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
 
 _ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 
 def reject_unknown_keys(mapping: Mapping[str, Any], known: Iterable[str], field: str) -> None:
     """Reject unknown keys, so that a typo does not silently become a default."""
-    known = tuple(known)
-    for key in mapping:
-        if key not in known:
-            raise unknown_name(f"{field} (key)", key, known)
+    known, errors = tuple(known), ErrorCollector()
+    errors.add_all(unknown_name(f"{field} (key)", key, known) for key in mapping if key not in known)
+    errors.raise_errors()
 
 
 def read_integer(value: Any, field: str, least: int = 1, most: int = 10**18) -> int:
     """Read an integer from `least` to `most`; a float with an integral value is accepted."""
+    if type(value) is int and least <= value <= most:
+        return value
     if not _is_finite_number(value) or value != int(value) or not least <= value <= most:
         raise InvalidInput(field, value, f"must be a whole number >= {least} and <= {most:g}")
     return int(value)
 
 
 def _is_finite_number(value: Any) -> bool:
+    if type(value) is float:
+        return math.isfinite(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
     try:
@@ -49,18 +52,21 @@ def read_number(
     most: float | None = None,
 ) -> float:
     """Read a finite number within the bounds."""
-    limits = ((">", above), (">=", least), ("<=", most))
-    bounds = [f"{sign} {limit:g}" for sign, limit in limits if limit is not None]
-    allowed = "must be a finite number" + (f" {' and '.join(bounds)}" if bounds else "")
-    if not _is_finite_number(value):
-        raise InvalidInput(field, value, allowed)
     if (
-        (above is not None and value <= above)
+        not _is_finite_number(value)
+        or (above is not None and value <= above)
         or (least is not None and value < least)
         or (most is not None and value > most)
     ):
-        raise InvalidInput(field, value, allowed)
+        limits = {">": above, ">=": least, "<=": most}
+        raise InvalidInput(field, value, f"must be {describe_numbers('finite number', limits)}")
     return float(value) + 0.0  # -0.0 is 0.0: equal numbers must have equal keys
+
+
+def describe_numbers(kind: str, limits: Mapping[str, float | None]) -> str:
+    """Describe what is allowed, such as "a whole number >= 1 and <= 9", from limits by their signs."""
+    bounds = [f"{sign} {limit:g}" for sign, limit in limits.items() if limit is not None]
+    return f"a {kind}" + (f" {' and '.join(bounds)}" if bounds else "")
 
 
 def read_bool(value: Any, field: str) -> bool:

@@ -1,4 +1,4 @@
-"""Markers and order of all tests."""
+"""Markers and order of all tests, and figures that they report."""
 
 import pytest
 
@@ -19,3 +19,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print what tests recorded with `record_property("figures", ...)`, such as the number of kills."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in getattr(report, "user_properties", ()):
+            if name == "figures" and report.when == "call":
+                terminalreporter.write_line(f"{report.nodeid}: {text}")

@@ -115,3 +115,13 @@ def test_every_limit_can_be_set_in_docker_compose():
     limits = [name for name in Settings.model_fields if name.startswith(("max_", "rate", "proxies"))]
     assert len(limits) >= 10
     assert [name for name in limits if f"SWEEP_{name.upper()}:" not in lines] == []
+
+
+def test_containers_of_docker_compose_have_limits():
+    """Also without docker-compose, which `tests/compose` needs."""
+    text = re.sub(r"\$\{\w+:-(\w*)\}", r"\1", (ROOT / "docker-compose.yml").read_text("utf-8"))
+    stack = yaml.safe_load(text)
+    for name, container in stack["services"].items():
+        assert re.fullmatch(r"\d+[mg]", container["mem_limit"]), name
+        assert 0 < container["pids_limit"] <= 4096, name
+    assert stack["services"]["api"]["secrets"] == ["tokens"]

@@ -25,8 +25,8 @@ def test_key_is_hash_of_canonical_json():
 
 def test_stream_has_golden_numbers():
     """Stored results are reproducible only while these words do not change."""
-    words = stream(Key.of(**CONTENT), "students").bit_generator.random_raw(3)
-    assert words.tolist() == GOLDEN_WORDS
+    numbers = stream(Key.of(**CONTENT), "students").bit_generator.random_raw(3)
+    assert numbers.tolist() == GOLDEN_WORDS
 
 
 def test_keys_do_not_depend_on_order_of_mapping():

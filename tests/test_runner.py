@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time as clock
 from pathlib import Path
 
 import nbclient
@@ -19,10 +18,19 @@ from sweep_service.errors import InUse, LimitExceeded
 from sweep_service.execution import compute as computing
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
-from sweep_service.runner import read_spec
+from sweep_service.planning.outline import Outline
+from sweep_service.runner import find_spec
 from sweep_service.store.folder import DataFolder
+from tests.cli.commands import until
+from tests.hold import Hold
 
 ROOT = str(Path(ss.__file__).resolve().parents[1])
+
+
+def read_spec(spec):
+    return Outline.read(find_spec(spec)).spec
+
+
 SPEC = {
     "name": "small",
     "axes": {"d": [6, 8], "p": 4, "gamma": [0.1, 0.2], "regime": "classical"},
@@ -41,11 +49,11 @@ def clean_environment(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def start_script(tmp_path, text):
+def start_script(tmp_path, text, env=None):
     """Start a process that runs a script."""
     path = tmp_path / "script.py"
     path.write_text(text)
-    environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1", **(env or {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, str(path)], cwd=tmp_path, env=environment, **pipes)
 
@@ -89,7 +97,7 @@ def test_preset_is_found_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "phrases"),
     [
         ("phase-diagramm", ("must be a mapping", "phase-diagram")),
         ("nowhere.yaml", ("must be a mapping, YAML or JSON text, the path of a file",)),
@@ -99,10 +107,10 @@ def test_preset_is_found_by_name(tmp_path):
     ],
     ids=str,
 )
-def test_invalid_spec_is_rejected_and_leaves_no_files(tmp_path, spec, words):
+def test_invalid_spec_is_rejected_and_leaves_no_files(tmp_path, spec, phrases):
     with pytest.raises(ss.InvalidInput) as caught:
         ss.run(spec, workers=0)
-    assert all(word in str(caught.value) for word in words), caught.value
+    assert all(phrase in str(caught.value) for phrase in phrases), caught.value
     assert list(tmp_path.iterdir()) == []
 
 
@@ -184,24 +192,18 @@ def test_script_needs_no_main_guard(tmp_path):
     assert (process.returncode, out, err) == (0, "once\n8 8\n", "")
 
 
-# A few seconds of work, with one bundle per seed.
-LONG = {**SPEC, "axes": {"d": 40, "p": 4, "gamma": 1e-2}, "seeds": 24, "time": {"max": 40.0, "samples": 4}}
-LONG_SCRIPT = f"import sweep_service as ss\nss.run({LONG!r}, workers=0)\n"
-
-
 def test_interrupted_sweep_is_paused_and_continued(tmp_path):
-    process = start_script(tmp_path, LONG_SCRIPT)
-    began = clock.monotonic()
-    while not any(sweep["state"] == "running" for sweep in ss.sweeps()):
-        assert process.poll() is None, process.communicate()
-        assert clock.monotonic() - began < 100
-        clock.sleep(0.1)
+    hold = Hold(tmp_path, "run:sgd-0")
+    script = f"import sweep_service as ss\nss.run({SPEC!r}, workers=0)\n"
+    process = start_script(tmp_path, script, hold.environment)
+    until(lambda: hold.count() or process.poll() is not None, 100.0)
+    assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=100)
     (paused,) = ss.sweeps()
     assert paused["state"] == "paused"
     assert f"KeyboardInterrupt: sweep {paused['id']} is paused: run the same spec again" in err
-    with ss.run(LONG, workers=0) as dataset:
+    with ss.run(SPEC, workers=0) as dataset:
         assert (dataset.sgd_status == 1).all()
     (completed,) = ss.sweeps()
     assert (completed["id"], completed["state"]) == (paused["id"], "completed")

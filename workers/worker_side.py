@@ -38,7 +38,9 @@ def check_worker(requirements: WorkerRequirements) -> str:
     return problem(requirements)
 
 
-def check_worker_with_retries(requirements: WorkerRequirements, give_up: Callable[[], bool]) -> str:
+def check_worker_with_retries(
+    requirements: WorkerRequirements, give_up: Callable[[], bool], retry_seconds: float = STORE_RETRY_SECONDS
+) -> str:
     """Repeat the check while its failure may be temporary, for at most `store_wait_seconds`."""
     deadline = time.monotonic() + requirements.get("store_wait_seconds", 0.0)
     while True:
@@ -47,7 +49,7 @@ def check_worker_with_retries(requirements: WorkerRequirements, give_up: Callabl
         except OSError as error:
             if give_up() or time.monotonic() >= deadline:
                 return str(error)
-        time.sleep(STORE_RETRY_SECONDS)
+        time.sleep(retry_seconds)
 
 
 class WorkerCheckPlugin(WorkerPlugin):
@@ -55,8 +57,8 @@ class WorkerCheckPlugin(WorkerPlugin):
 
     name = "sweep-service"
 
-    def __init__(self, requirements: WorkerRequirements) -> None:
-        self.requirements = requirements
+    def __init__(self, requirements: WorkerRequirements, retry_seconds: float = STORE_RETRY_SECONDS) -> None:
+        self.requirements, self.retry_seconds = requirements, retry_seconds
         self.replaced = False
         self.retrying: asyncio.Task[None] | None = None
 
@@ -72,7 +74,9 @@ class WorkerCheckPlugin(WorkerPlugin):
         self.replaced = True  # by a newer plugin, or the worker is closing
 
     async def _retry(self, worker: Worker) -> None:
-        reason = await asyncio.to_thread(check_worker_with_retries, self.requirements, lambda: self.replaced)
+        reason = await asyncio.to_thread(
+            check_worker_with_retries, self.requirements, lambda: self.replaced, self.retry_seconds
+        )
         if not self.replaced:
             await self._finish(worker, reason)
 

@@ -17,7 +17,7 @@ from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS, InitKind
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS, Parameter
-from sweep_service.planning.grids import EXPONENTS, INIT_PREFIX
+from sweep_service.planning.axes import EXPONENTS, INIT_PREFIX
 from sweep_service.presets import PRESETS, read_preset
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import suppress
 from functools import partial
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from websockets.exceptions import WebSocketException
 from websockets.typing import Origin, Subprotocol
 
 from sweep_service.api.conductor_thread import ConductorThread
+from sweep_service.api.dashboard_paths import page_path, socket_path
 from sweep_service.errors import NotFound, Stopped
 from sweep_service.execution.executors import UNIX_SCHEME
 
@@ -36,8 +36,6 @@ DROPPED_HEADERS = (
     "date",
     "server",
 )
-# Paths of the dashboard that forward to other machines.
-PROXY_PATH = re.compile(r"/*proxy(/.*)?", re.DOTALL)
 SOCKET_HOST = "dashboard"  # host name in requests to a Unix socket
 TIMEOUT_SECONDS = 10.0
 
@@ -73,15 +71,13 @@ async def front() -> Response:
 async def page(request: Request, path: str) -> Response:
     service: ConductorThread = request.app.state.conductor_thread
     headers = [(name, value) for name, value in request.headers.items() if name not in DROPPED_HEADERS]
-    if PROXY_PATH.fullmatch(path):
+    target = page_path(path)
+    if target is None:
         raise NotFound("no such page of the dashboard")
     base, unix_socket = _split_socket(_dashboard_url(service))
     try:
-        url = httpx.URL(base).copy_with(path=f"/{path}", query=request.url.query.encode())
-    except httpx.InvalidURL:
-        raise NotFound("no such page of the dashboard") from None
-    client = request.app.state.http if unix_socket is None else _socket_client(unix_socket)
-    try:
+        url = httpx.URL(base).copy_with(path=target, query=request.url.query.encode())
+        client = request.app.state.http if unix_socket is None else _socket_client(unix_socket)
         answer = await client.send(client.build_request("GET", url, headers=headers), stream=True)
     except (httpx.HTTPError, httpx.InvalidURL):  # an invalid URL comes from a redirect
         raise Stopped("the dashboard does not respond") from None
@@ -106,7 +102,8 @@ def _path(url: str) -> str:
 @router.websocket("/dask/{path:path}")
 async def live(socket: WebSocket, path: str) -> None:
     service: ConductorThread = socket.app.state.conductor_thread
-    if PROXY_PATH.fullmatch(path):
+    target_path = socket_path(path)
+    if target_path is None:
         await socket.close(1008)
         return
     if not service.dashboard:
@@ -119,10 +116,11 @@ async def live(socket: WebSocket, path: str) -> None:
     open_socket = connect if unix_socket is None else partial(unix_connect, unix_socket)
     try:
         async with open_socket(
-            uri=f"ws://{host}/{path}{query}",
+            uri=f"ws://{host}{target_path}{query}",
             subprotocols=[Subprotocol(name) for name in protocols] or None,
             origin=Origin(f"http://{host}"),
             max_size=None,
+            proxy=None,  # the dashboard is reached directly, whatever HTTP_PROXY says
         ) as upstream:
             await socket.accept(upstream.subprotocol)
             await _relay(socket, upstream)

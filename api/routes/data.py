@@ -24,7 +24,9 @@ from sweep_service.api.conductor_thread import limited_concurrency
 from sweep_service.api.error_responses import responses
 from sweep_service.api.routes.figures import SELECTION_HELP, matches_etag, query_options
 from sweep_service.api.routes.sweeps import Id, Service
-from sweep_service.errors import LimitExceeded, NotFound
+from sweep_service.errors import LimitExceeded, NotFound, SweepError
+from sweep_service.store.metadata import DatasetMetadata
+from sweep_service.store.objects import ROOT
 
 if TYPE_CHECKING:
     from sweep_service.store.s3 import BucketObject
@@ -40,7 +42,11 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 @router.api_route("/zarr/{path:path}", methods=["GET", "HEAD"], response_model=None, include_in_schema=False)
 def zarr(service: Service, request: Request, id: Id, path: str) -> Response:
-    """The Zarr store, read-only: xr.open_zarr can open this URL, even while the sweep runs."""
+    """The Zarr store, read-only: xr.open_zarr can open this URL, even while the sweep runs.
+
+    Chunks are served as they are stored, and the reader checks their checksums. Metadata that is damaged, or
+    has a newer layout, is refused.
+    """
     service.status_cache.read(id)
     segments = path.split("/")
     if len(segments) > MAX_PATH_SEGMENTS or not all(PATH_SEGMENT.fullmatch(name) for name in segments):
@@ -49,8 +55,21 @@ def zarr(service: Service, request: Request, id: Id, path: str) -> Response:
     if isinstance(root, str):
         from sweep_service.store.s3 import Bucket
 
-        return _respond(BucketSource(Bucket(root).fetch(path)), request)
-    return _respond(_open_file(root, segments), request)
+        source: Source = BucketSource(Bucket(root).fetch(path))
+    else:
+        source = _open_file(root, segments)
+    if path == ROOT:
+        _check_metadata(source, f"{id}.zarr")
+    return _respond(source, request)
+
+
+def _check_metadata(source: Source, name: str) -> None:
+    """Raise Damaged or TooNew, and close the source, if this root metadata cannot be used."""
+    try:
+        DatasetMetadata(source.read(0, source.size), name)
+    except SweepError:
+        source.close()
+        raise
 
 
 class Source(Protocol):

@@ -28,17 +28,14 @@ async def health() -> Health:
 
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", response_model=None, responses={200: {"model": Ready}, 503: {"model": Ready}})
-async def ready(service: Service) -> Response:
-    """Check that the service accepts sweeps, and say whether they can progress."""
+async def ready(request: Request, service: Service) -> Response:
+    """Check that the service accepts sweeps. Callers with a token learn more, such as why sweeps wait."""
     is_alive = service.is_alive
-    content = Ready(
-        status="ready" if is_alive else "stopping",
-        version=__version__,
-        threads=service.threads,
-        waiting=service.wait_reason,
-        refused=service.refused_workers,
-    )
-    return SafeJsonResponse(content.model_dump(), 200 if is_alive else 503)
+    content = Ready(status="ready" if is_alive else "stopping")
+    if request.state.token is not None or not get_authenticator(request).tokens:
+        content.version, content.threads = __version__, service.threads
+        content.waiting, content.refused = service.wait_reason, service.refused_workers
+    return SafeJsonResponse(content.model_dump(exclude_none=True), 200 if is_alive else 503)
 
 
 @router.get(

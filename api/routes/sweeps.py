@@ -52,6 +52,15 @@ def get_service(request: Request) -> ConductorThread:
 
 
 Service = Annotated[ConductorThread, Depends(get_service)]
+
+
+def get_owner(request: Request) -> str | None:
+    """Return the name of the caller's token."""
+    token = request.state.token
+    return token.name or None if token is not None else None
+
+
+Owner = Annotated[str | None, Depends(get_owner)]
 SPEC_MEDIA_TYPES = ("application/json", "application/yaml", "application/x-yaml", "text/yaml")
 
 
@@ -91,11 +100,13 @@ def read(body: Body) -> SpecOut:
 @limited_concurrency
 def estimate(service: Service, body: Body) -> EstimateOut:
     """Estimate the cost of a sweep, with warnings."""
-    return _estimate(service, Submission(SweepSpec.read(body)))
+    return _estimate(service, body)
 
 
-def _estimate(service: ConductorThread, submission: Submission) -> EstimateOut:
-    return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, service.settings.limits))
+def _estimate(service: ConductorThread, body: bytes) -> EstimateOut:
+    limits = service.settings.limits
+    submission = Submission.read(body, limits.for_estimates())
+    return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, limits))
 
 
 @router.post(
@@ -116,16 +127,20 @@ def _estimate(service: ConductorThread, submission: Submission) -> EstimateOut:
 def submit(
     service: Service,
     body: Body,
+    owner: Owner,
     dry_run: Annotated[bool, Query(description="Only estimate the cost")] = False,
     priority: Priority = 0,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Submit a sweep. An equivalent spec, whatever its name, returns the existing sweep."""
     if dry_run:
-        return SafeJsonResponse(_estimate(service, Submission(SweepSpec.read(body))).model_dump())
+        return SafeJsonResponse(_estimate(service, body).model_dump())
     request = _request("submit", body, idempotency_key)
-    earlier = service.ledger.find_answer(request) if request else None
-    return _accepted(service, earlier or _submit(service, SweepSpec.read(body), None, priority, request))
+    answer = service.ledger.find_answer(request) if request else None
+    if answer is None:
+        submission = Submission.read(body, service.settings.limits, owner)
+        answer = _submit(service, submission, None, priority, request)
+    return _accepted(service, answer)
 
 
 def _request(operation: str, body: bytes, key: str | None) -> KeyedRequest | None:
@@ -135,13 +150,12 @@ def _request(operation: str, body: bytes, key: str | None) -> KeyedRequest | Non
 
 def _submit(
     service: ConductorThread,
-    spec: SweepSpec,
+    submission: Submission,
     extends: str | None,
     priority: int,
     request: KeyedRequest | None,
 ) -> tuple[SweepRecord, bool]:
-    """Submit a spec, preparing it in this thread, because all sweeps would wait for the conductor."""
-    submission = Submission(spec)
+    """Submit a sweep, preparing it in this thread, because all sweeps would wait for the conductor."""
     if submission.find_existing(service.ledger) is None:
         submission.prepare(service.folder, service.ledger, service.settings.limits)
     return service.call(Conductor.submit, submission, extends, priority, request)
@@ -205,7 +219,7 @@ def spec(service: Service, id: Id) -> dict[str, Any]:
 ACTIONS: dict[str, tuple[Callable[[Conductor, str], SweepRecord], str]] = {
     "cancel": (Conductor.cancel, "Cancel the runs that are not computed yet; computed runs are kept."),
     "pause": (Conductor.pause, "Pause the sweep; running jobs stop and leave a checkpoint."),
-    "resume": (Conductor.resume, "Resume a paused sweep."),
+    "resume": (Conductor.resume, "Resume a paused sweep; runs of other versions are computed again."),
     "retry": (Conductor.retry, "Compute failed and cancelled runs again."),
 }
 
@@ -237,15 +251,22 @@ for _name in ACTIONS:
 )
 @limited_concurrency
 def extend(
-    service: Service, id: Id, body: Body, priority: Priority = 0, idempotency_key: IdempotencyKey = None
+    service: Service,
+    id: Id,
+    body: Body,
+    owner: Owner,
+    priority: Priority = 0,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Create a new sweep with more values of axes, points or seeds, reusing the runs of this one."""
     service.ledger.sweep(id)
     request = _request(f"extend {id}", body, idempotency_key)
-    earlier = service.ledger.find_answer(request) if request else None
-    return _accepted(
-        service, earlier or _submit(service, service.folder.spec(id).extend(body), id, priority, request)
-    )
+    answer = service.ledger.find_answer(request) if request else None
+    if answer is None:
+        spec = service.folder.spec(id).extend(body)
+        submission = Submission(spec, service.settings.limits, owner)
+        answer = _submit(service, submission, id, priority, request)
+    return _accepted(service, answer)
 
 
 @router.delete("/sweeps/{id}", status_code=204, responses=responses(404))

@@ -9,7 +9,7 @@ from sweep_service.analysis.runs import parameter, read_spec
 from sweep_service.dynamics.auto import choose_regime, compare_with_thresholds
 from sweep_service.model.parameters import parameter_names
 from sweep_service.model.point import Point
-from sweep_service.planning.grids import INIT_PREFIX
+from sweep_service.planning.axes import INIT_PREFIX
 
 
 def find_auto_regimes(dataset: xr.Dataset) -> xr.DataArray:

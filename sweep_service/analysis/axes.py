@@ -9,7 +9,7 @@ from sweep_service.analysis.curves import DERIVED_COORDINATES
 from sweep_service.analysis.runs import DRAW_DIMS
 from sweep_service.analysis.selection import run_dims
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.grids import POINT, axis_sort_key
+from sweep_service.planning.axes import POINT, axis_sort_key
 from sweep_service.planning.runs import KINDS
 
 

@@ -12,7 +12,7 @@ from sweep_service.analysis.point_values import available_values
 from sweep_service.analysis.runs import read_spec
 from sweep_service.analysis.views import VIEWS, suggest_view
 from sweep_service.model.labels import variable_attributes
-from sweep_service.planning.grids import POINT
+from sweep_service.planning.axes import POINT
 from sweep_service.planning.runs import KINDS
 
 DESIGNS = ("triangle", "scaling", "zip", "points")

@@ -13,7 +13,7 @@ from sweep_service.analysis.runs import DRAW_DIMS, has_ended
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.grids import POINT, axis_sort_key
+from sweep_service.planning.axes import POINT, axis_sort_key
 from sweep_service.planning.runs import KINDS
 
 MAX_CURVES = 200

@@ -13,7 +13,7 @@ from sweep_service.analysis.point_values import Value, available_values
 from sweep_service.analysis.runs import DRAW_DIMS, average_with_deviations, error_from_deviations
 from sweep_service.analysis.selection import format_values, select
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.planning.grids import POINT
+from sweep_service.planning.axes import POINT
 from sweep_service.planning.runs import KINDS
 
 REDUCTIONS = ("mean", "median", "min", "max")  # over an axis that is not shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ import xarray as xr
 
 from sweep_service.analysis.selection import run_dims
 from sweep_service.dynamics.overlap_flow import radial_derivative
-from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.errors import Damaged, InvalidInput, unknown_name
 from sweep_service.model.activations import find_activation
 from sweep_service.model.initial import Init, Shape
 from sweep_service.model.labels import find_label
@@ -20,7 +21,7 @@ from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.grids import INIT_PREFIX
+from sweep_service.planning.axes import INIT_PREFIX
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
 
@@ -44,7 +45,23 @@ def read_runs(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk"
         raise unknown_name("observable", observable, stored)
     if regime is not None and "regime" in dataset.dims:
         dataset = _select_regime(dataset, regime)
-    return dataset[name].where(has_ended(dataset, dataset[name], kind)).compute()  # it may be a Dask array
+    runs = dataset[name].where(has_ended(dataset, dataset[name], kind)).compute()  # it may be a Dask array
+    if observable == "risk":
+        _check_done_runs(dataset, runs, kind)
+    return runs
+
+
+def _check_done_runs(dataset: xr.Dataset, risk: xr.DataArray, kind: str) -> None:
+    """Raise Damaged if a done run has no risk at some time: its values were lost, and read as missing."""
+    if f"{kind}_status" not in dataset:
+        return
+    missing = risk.isnull().any([dim for dim in risk.dims if dim == "time"])
+    if count := int((missing & (dataset[f"{kind}_status"] == Status.DONE)).sum()):
+        sweep_id = PurePath(dataset.encoding.get("source", "")).stem
+        raise Damaged(
+            f"{sweep_id or 'the sweep'} is damaged: {count} done runs lack values of {kind}_risk; "
+            "sweep doctor --repair has them computed again"
+        )
 
 
 def parse_source(dataset: xr.Dataset, source: str) -> tuple[Kind, str | None]:

@@ -14,8 +14,8 @@ from sweep_service.analysis.phase_diagram import STATISTICS, columns_to_rows, re
 from sweep_service.analysis.runs import DRAW_DIMS, parameter, read_spec
 from sweep_service.analysis.selection import format_values
 from sweep_service.errors import InvalidInput
+from sweep_service.planning.axes import CORE_AXES, POINT
 from sweep_service.planning.designs import smallest_d_and_p
-from sweep_service.planning.grids import CORE_AXES, POINT
 from sweep_service.planning.spec import Triangle
 
 # Barycentric coordinates with their long names; each is 1 in its corner.

@@ -34,7 +34,7 @@ from sweep_service.analysis.selection import format_values, select
 from sweep_service.analysis.statistics import point_dims
 from sweep_service.analysis.triangle import triangle, triangle_to_json
 from sweep_service.errors import InvalidInput, LimitExceeded
-from sweep_service.planning.grids import CORE_AXES, POINT
+from sweep_service.planning.axes import CORE_AXES, POINT
 from sweep_service.planning.runs import KINDS
 
 if TYPE_CHECKING:

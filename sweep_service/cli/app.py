@@ -13,7 +13,7 @@ import typer
 
 from sweep_service.cli import compute, doctor, inspect, manage, service
 from sweep_service.cli.answers import REFUSED
-from sweep_service.errors import SweepError
+from sweep_service.errors import InvalidSpec, SweepError
 from sweep_service.signals import INTERRUPTED, Interrupt, end_process, stop
 from sweep_service.text import make_printable
 
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _run_command() -> None:
-    """Run a command; errors that the user can fix are printed on one line, with exit code 2."""
+    """Run a command; each error that the user can fix is printed on one line, with exit code 2."""
     try:
         app(standalone_mode=True)
     except (Exception, Interrupt) as error:
@@ -80,7 +80,12 @@ def _run_command() -> None:
         is_expected = isinstance(error, (SweepError, OSError))
         if not is_expected and not type(error).__module__.startswith("sqlalchemy"):
             raise
-        print(
-            f"sweep: {make_printable((str(error) or type(error).__name__).splitlines()[0])}", file=sys.stderr
-        )
+        for line in _error_lines(error):
+            print(f"sweep: {make_printable(line)}", file=sys.stderr)
         sys.exit(REFUSED)
+
+
+def _error_lines(error: BaseException) -> list[str]:
+    """Return one line for each error of a spec, and the first line of any other message."""
+    lines = (str(error) or type(error).__name__).splitlines()
+    return lines if isinstance(error, InvalidSpec) else lines[:1]

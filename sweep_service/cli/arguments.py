@@ -90,12 +90,6 @@ def read_spec(spec: str) -> bytes:
 
 def read_file(path: str) -> bytes:
     """Read a file or standard input, up to just above the size limit of a spec."""
-    from sweep_service.planning.spec import MAX_SPEC_BYTES
+    from sweep_service.planning import spec_text
 
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read(MAX_SPEC_BYTES + 1)
-        with open(path, "rb") as file:
-            return file.read(MAX_SPEC_BYTES + 1)
-    except OSError as error:
-        raise InvalidInput("spec", path, f"cannot be read: {error.strerror}") from None
+    return sys.stdin.buffer.read(spec_text.MAX_SPEC_BYTES + 1) if path == "-" else spec_text.read_file(path)

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from sweep_service.cli.answers import DONE, FAILED, print_answer
 from sweep_service.cli.options import Data, Json, Scheduler
-from sweep_service.cli.targets import LocalTarget
-from sweep_service.errors import InUse
+from sweep_service.cli.targets import LocalTarget, match_prefix
+from sweep_service.errors import InUse, InvalidInput
 from sweep_service.runner import data_folder, default_scheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sweep_service.doctor.verify import Findings
     from sweep_service.store.folder import DataFolder
 
 
 def doctor(
+    sweep_ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Sweeps to verify; by default all.", show_default=False),
+    ] = None,
     data: Data = None,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Rebuild the ledger from the stored data.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all stored data instead, and list what is damaged.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Verify, and have damaged runs computed again.")
     ] = False,
     scheduler: Scheduler = None,
     as_json: Json = False,
@@ -30,11 +43,18 @@ def doctor(
 
     The calibration needs a data folder that is not in use and has no failed check. It is skipped if a
     scheduler is given.
+
+    With --verify, all stored data is read instead: specs, keys, every chunk, parts, failure records and the
+    ledger. With --repair, damaged runs are marked pending; the service or sweep resume computes them again.
     """
     from sweep_service.doctor.checks import run_checks
     from sweep_service.doctor.diagnosis import format_diagnosis, summarise_checks, worst_verdict
 
     folder, scheduler = data_folder(data), scheduler or default_scheduler()
+    if verify or repair:
+        _verify(folder, sweep_ids or [], repair, as_json)
+    if sweep_ids:
+        raise InvalidInput("ID", sweep_ids[0], "is only used with --verify or --repair")
     adopted = []
     if rebuild:
         with LocalTarget(folder).open_conductor() as conductor:
@@ -51,6 +71,48 @@ def doctor(
         answer["calibration"] = _calibrate(folder)
     print_answer(as_json, answer, format_diagnosis(answer, checks, _colour))
     raise typer.Exit(FAILED if worst_verdict(checks) == "wrong" else DONE)
+
+
+def _verify(folder: DataFolder, prefixes: list[str], repair: bool, as_json: bool) -> NoReturn:
+    """Read all data of some sweeps, print what is damaged, and request its repair."""
+    from sweep_service.doctor.diagnosis import format_checks, summarise_checks, worst_verdict
+    from sweep_service.doctor.verify import stored_ids, verify
+
+    ids = stored_ids(folder)
+    checks, findings = verify(folder, [match_prefix(ids, prefix) for prefix in prefixes] or ids)
+    damaged = [found for found in findings if found.problems and found.is_repairable]
+    outcomes = _repair(folder, damaged) if repair and damaged else {}
+    advice = "have it restored or computed again with: sweep doctor --repair" if damaged else ""
+    lines = [f"{sweep_id}: {outcome}" for sweep_id, outcome in outcomes.items()] or [advice]
+    left = [found for found in findings if found.problems and not found.is_repairable]
+    answer = {**summarise_checks(folder, checks), "repaired": outcomes}
+    print_answer(as_json, answer, "\n".join([format_checks(checks, _colour), *lines]).rstrip())
+    is_done = worst_verdict(checks) != "wrong" or (repair and bool(damaged) and not left)
+    raise typer.Exit(DONE if is_done else FAILED)
+
+
+def _repair(folder: DataFolder, damaged: Sequence[Findings]) -> dict[str, str]:
+    """Request repairs, and carry them out unless a process uses the folder; return the outcome by sweep."""
+    ids = [found.sweep_id for found in damaged]
+    for found in damaged:
+        found.request.save(folder, found.sweep_id)
+    target = LocalTarget(folder)
+    try:
+        with target.open_conductor() as conductor:
+            states = {sweep.id: sweep.state.value for sweep in conductor.ledger.sweeps()}
+    except InUse:
+        return dict.fromkeys(ids, "the process that uses the folder repairs it within a minute")
+    return {sweep_id: _describe_repair(sweep_id, states.get(sweep_id), target.option) for sweep_id in ids}
+
+
+def _describe_repair(sweep_id: str, state: str | None, option: str) -> str:
+    if state is None:
+        return "is not in the ledger: run sweep doctor --rebuild, then --repair again"
+    if state == "failed":
+        return "cannot be repaired: remove it, and submit its spec again"
+    if state == "completed":
+        return "repaired"
+    return f"repaired: compute its runs with sweep resume {sweep_id}{option}, or start the service"
 
 
 def _calibrate(folder: DataFolder) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sweep_service.text import (
@@ -66,6 +66,8 @@ def format_sweep(sweep: Mapping[str, Any]) -> str:
             "state": sweep["state"] + (f": {sweep['reason']}" if sweep["reason"] else ""),
             "runs": f"{sweep['runs']}: {_format_counts(sweep)}",
             "core time": format_duration(sweep["core_seconds"]) + prediction,
+            "size": _format_stored_bytes(sweep),
+            "owner": sweep.get("owner"),
             "priority": sweep["priority"] or "",
             "extends": sweep["extends"],
             "created": _format_time(sweep["created"]),
@@ -116,18 +118,34 @@ def _format_counts(sweep: Mapping[str, Any]) -> str:
 
 
 def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
-    """Format a table of sweeps. An id contains the time of creation, so there is no column for it."""
-    rows = [
-        (
-            sweep["id"],
-            sweep["state"],
-            f"{math.floor(100 * sweep['progress'])} %",
-            str(sweep["runs"]),
-            sweep["name"],
-        )
-        for sweep in sweeps
-    ]
-    return format_table(("id", "state", "done", "runs", "name"), rows) if rows else "no sweeps"
+    """Format a table of sweeps, and below it why some of them wait.
+
+    An id contains the time of creation, so there is no column for it. Owners have a column only
+    if a sweep has one, which needs a service with named tokens.
+    """
+    sweeps = list(sweeps)
+    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "id": lambda sweep: sweep["id"],
+        "state": lambda sweep: sweep["state"],
+        "done": lambda sweep: f"{math.floor(100 * sweep['progress'])} %",
+        "runs": lambda sweep: str(sweep["runs"]),
+        "size": _format_stored_bytes,
+        "owner": lambda sweep: sweep.get("owner") or "",
+        "name": lambda sweep: sweep["name"],
+    }
+    if not any(sweep.get("owner") for sweep in sweeps):
+        del columns["owner"]
+    rows = [tuple(column(sweep) for column in columns.values()) for sweep in sweeps]
+    if not rows:
+        return "no sweeps"
+    reasons = [f"{sweep['id']}: {make_printable(sweep['reason'])}" for sweep in sweeps if sweep["reason"]]
+    return "\n".join([format_table(tuple(columns), rows), *([""] if reasons else []), *reasons])
+
+
+def _format_stored_bytes(sweep: Mapping[str, Any]) -> str:
+    """Format the size of a sweep; empty if it is unknown, as that of a service of an older version."""
+    size = sweep.get("stored_bytes")
+    return "" if size is None else format_size(size)
 
 
 def _format_time(timestamp: str) -> str:

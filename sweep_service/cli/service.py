@@ -31,6 +31,13 @@ def serve(
             help="Log format: json or text. Default: SWEEP_LOG, or text in a terminal.",
         ),
     ] = None,
+    log_requests: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-requests/--no-log-requests",
+            help="Log each request. Default: SWEEP_LOG_REQUESTS, or only in JSON.",
+        ),
+    ] = None,
 ) -> None:
     """Start the service: REST API, web page and workers."""
     reject_conflicting_options(workers, scheduler, serial=False)
@@ -41,6 +48,7 @@ def serve(
         "scheduler": scheduler,
         "workers": workers,
         "log": log,
+        "log_requests": log_requests,
     }
     options = {name: value for name, value in options.items() if value is not None}
     if workers is not None:

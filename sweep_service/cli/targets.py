@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sweep_service.execution.submission import Submission
     from sweep_service.figures import Figure
     from sweep_service.figures.gallery import Report
+    from sweep_service.planning.estimate import Limits
     from sweep_service.planning.spec import SweepSpec
     from sweep_service.store.folder import DataFolder
     from sweep_service.store.ledger import Ledger, SweepRecord
@@ -73,9 +74,8 @@ class LocalTarget:
     def estimate(self, spec: bytes) -> dict[str, Any]:
         """Estimate the cost of a sweep without creating anything."""
         from sweep_service.planning.estimate import Limits
-        from sweep_service.planning.spec import SweepSpec
 
-        submission = self._make_submission(SweepSpec.read(spec))
+        submission = self._make_submission(spec, Limits().for_estimates())
         if not self.folder.has_ledger():
             return submission.summarise_cost(self.folder, None, Limits())
         with self.open_ledger() as ledger:
@@ -129,17 +129,18 @@ class LocalTarget:
     def submit(self, spec: bytes, priority: int = 0) -> SweepSummary:
         """Compute a new sweep, or the stored one with an equivalent spec if it has not ended."""
         from sweep_service.planning.estimate import Limits
-        from sweep_service.planning.spec import SweepSpec
 
-        submission = self._make_submission(SweepSpec.read(spec))
+        submission = self._make_submission(spec, Limits())
         if not self.folder.has_ledger():  # a rejected sweep must not leave an empty folder behind
             submission.prepare(self.folder, None, Limits())
         return self._compute(lambda conductor: conductor.submit(submission, priority=priority)[0])
 
     def extend(self, prefix: str, change: bytes) -> SweepSummary:
         """Compute a new sweep with more values than an existing one."""
+        from sweep_service.planning.estimate import Limits
+
         sweep_id = self.find_id(prefix)
-        submission = self._make_submission(self.folder.spec(sweep_id).extend(change))
+        submission = self._make_submission(self.folder.spec(sweep_id).extend(change), Limits())
         return self._compute(lambda conductor: conductor.submit(submission, extends=sweep_id)[0])
 
     def retry(self, prefix: str) -> SweepSummary:
@@ -159,7 +160,9 @@ class LocalTarget:
         from sweep_service.execution.summary import describe_sweep
 
         with self.open_conductor() as conductor:
-            sweep_id = conductor.resume(begin(conductor).id).id
+            sweep_id = begin(conductor).id
+            if not conductor.needs_restart(sweep_id):  # only `sweep resume` discards stored runs
+                conductor.resume(sweep_id)
             stop.describe_awaited = lambda: describe_awaited(conductor.executor)
             if not self.quiet:
                 stop.announce = announce_stop
@@ -217,15 +220,18 @@ class LocalTarget:
         with self.open_ledger() as ledger:
             return match_prefix((sweep.id for sweep in ledger.sweeps()), prefix)
 
-    def _make_submission(self, spec: SweepSpec) -> Submission:
+    def _make_submission(self, spec: SweepSpec | bytes, limits: Limits) -> Submission:
         """Make a submission after checking every point of the spec, before anything is written."""
         from sweep_service.execution.submission import Submission
-        from sweep_service.planning.grids import Grid
+        from sweep_service.planning.outline import Outline
+        from sweep_service.planning.spec_text import locating_errors
 
-        points = len(Grid.of(spec, validate=False))
-        if points > MIN_POINTS_TO_ANNOUNCE and not self.quiet:
-            print(f"preparing {points} points", file=sys.stderr)
-        return Submission(spec)
+        with locating_errors(spec):
+            outline = Outline.read(spec)
+            limits.check_outline(outline)
+            if len(outline) > MIN_POINTS_TO_ANNOUNCE and not self.quiet:
+                print(f"preparing {len(outline)} points", file=sys.stderr)
+            return Submission(outline, limits)
 
 
 class RemoteTarget:
@@ -265,7 +271,7 @@ class RemoteTarget:
 
     def retry(self, prefix: str) -> SweepSummary:
         sweep = self.client.retry(self.find_id(prefix))
-        return self.resume(sweep["id"]) if sweep["state"] == "paused" else sweep
+        return self.resume(sweep["id"]) if sweep["state"] == "paused" and not sweep["reason"] else sweep
 
     def resume(self, prefix: str) -> SweepSummary:
         return self.client.resume(self.find_id(prefix))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 from sweep_service.client.connection import DEFAULT_URL, Connection, Event
-from sweep_service.errors import InvalidInput, NotFound
+from sweep_service.errors import InvalidInput, NotFound, reading
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -457,7 +457,12 @@ class Client:
         NotFound
             If there is no such sweep.
         """
-        return _open_zarr(self.sweep(id)["links"]["zarr"], self._connection.headers, chunks)
+        from sweep_service.store.checked import HttpChunks
+
+        url = self.sweep(id)["links"]["zarr"]
+        self._connection.request("GET", _path(id, "zarr/zarr.json"))  # raises the error of the service
+        options = {"client_kwargs": {"headers": dict(self._connection.headers)}}
+        return _open_zarr(HttpChunks.from_url(url, options, read_only=True), url, chunks)
 
     def export(self, id: str, path: str | Path, format: str | None = None, **where: Any) -> Path:
         """Download a sweep, or a selection of it, as a file.
@@ -653,6 +658,10 @@ def open(url_or_path: str | Path, token: str | None = None, chunks: Any = None) 
         If no sweep is stored there.
     InvalidInput
         If the URL is not that of a sweep.
+    Damaged
+        If a file that is needed now is damaged. Chunks are checked when their values are read.
+    TooNew
+        If a later version of this package wrote the dataset.
     """
     location = str(url_or_path)
     if location.startswith("s3://"):
@@ -660,7 +669,10 @@ def open(url_or_path: str | Path, token: str | None = None, chunks: Any = None) 
     if "://" not in location:
         if not Path(location, "zarr.json").exists():
             raise NotFound(f"no sweep is stored at {location}")
-        return _open_zarr(location, {}, chunks)
+        from sweep_service.store.local import LocalChunks
+
+        with reading(location):
+            return _open_zarr(LocalChunks(Path(location), read_only=True), location, chunks)
     match = SWEEP_URL.fullmatch(location)
     if match is None:
         raise InvalidInput("url", location, f"must have the form {DEFAULT_URL}/v1/sweeps/<id>")
@@ -669,24 +681,23 @@ def open(url_or_path: str | Path, token: str | None = None, chunks: Any = None) 
 
 
 def _open_in_bucket(url: str, chunks: Any) -> xr.Dataset:
-    import xarray as xr
-
     from sweep_service.store.objects import ROOT
     from sweep_service.store.s3 import Bucket, S3Chunks
 
     bucket = Bucket(url)
     if not bucket.exists(ROOT):
         raise NotFound(f"no sweep is stored at {url}")
-    return xr.open_zarr(
-        S3Chunks(bucket.store, read_only=True), chunks=chunks, consolidated=True, zarr_format=3
-    )
+    with reading(url):
+        return _open_zarr(S3Chunks(bucket.store, read_only=True), url, chunks)
 
 
-def _open_zarr(location: str, headers: Mapping[str, str], chunks: Any) -> xr.Dataset:
+def _open_zarr(store: Any, location: str, chunks: Any) -> xr.Dataset:
+    """Open a dataset in a store that checks what it reads."""
     import xarray as xr
 
-    options = {"client_kwargs": {"headers": dict(headers)}} if "://" in location else None
-    return xr.open_zarr(location, chunks=chunks, consolidated=True, zarr_format=3, storage_options=options)
+    dataset = xr.open_zarr(store, chunks=chunks, consolidated=True, zarr_format=3)
+    dataset.encoding["source"] = location
+    return dataset
 
 
 def _path(id: str, resource: str = "") -> str:

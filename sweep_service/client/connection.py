@@ -18,7 +18,10 @@ from sweep_service.errors import (
     Conflict,
     Denied,
     InvalidInput,
+    InvalidSpec,
+    NoRoom,
     NotFound,
+    Position,
     SweepError,
     TooManySweeps,
     Unreachable,
@@ -33,9 +36,16 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0  # between two attempts
 CONNECT_TIMEOUT_SECONDS = 5.0
 RESPONSE_TIMEOUT_SECONDS = 300.0  # the service needs time for a large spec
 STREAM_TIMEOUT_SECONDS = 45.0  # an event stream sends a comment every 15 s
+# No proxy reaches a service of this machine, whatever HTTP_PROXY says.
+WITHOUT_PROXY = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 ERRORS: dict[int, type[SweepError]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
-ERRORS_WITH_FIELD: dict[int, type[InvalidInput]] = {413: InvalidInput, 422: InvalidInput, 429: TooManySweeps}
+ERRORS_WITH_FIELD: dict[int, type[InvalidInput]] = {
+    413: InvalidInput,
+    422: InvalidInput,
+    429: TooManySweeps,
+    507: NoRoom,
+}
 
 Result = TypeVar("Result")
 
@@ -81,6 +91,7 @@ class Connection:
                 base_url=self.url,
                 headers=self.headers,
                 timeout=httpx.Timeout(RESPONSE_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
+                mounts=WITHOUT_PROXY,
             )
         except httpx.InvalidURL:
             raise InvalidInput("url", url, f"must have the form {DEFAULT_URL}") from None
@@ -185,14 +196,29 @@ class Connection:
             unavailable.pause = _parse_retry_after(response.headers.get("retry-after", ""))
             raise unavailable
         if status in ERRORS_WITH_FIELD:
-            field, allowed = problem.get("field", "request"), problem.get("allowed", detail)
-            error = ERRORS_WITH_FIELD[status](field, None, allowed)
-            error.args = (detail,)  # the service does not echo the value
-            raise error
+            raise _read_errors(problem, ERRORS_WITH_FIELD[status], detail)
         if is_problem or status in (401, 403):
             request = f" (request {problem['request_id']})" if status >= 500 else ""
             raise ERRORS.get(status, SweepError)(f"{detail}{request}")
         raise Unreachable(f"{detail}; it is not a sweep service")
+
+
+def _read_errors(problem: Mapping[str, Any], error_type: type[InvalidInput], detail: str) -> InvalidInput:
+    """Return the errors of an invalid request. The service does not echo values."""
+    errors = []
+    for item in problem.get("errors") or ():
+        error = error_type(item["field"], None, item["allowed"])
+        error.args = (f"{error.field}: {error.allowed}",)
+        if "line" in item:
+            error.position = Position(item["line"], item["column"])
+        errors.append(error)
+    if len(errors) > 1:
+        return InvalidSpec(errors, problem.get("errors_truncated", False))
+    if errors:
+        return errors[0]
+    error = error_type(problem.get("field", "request"), None, problem.get("allowed", detail))
+    error.args = (detail,)
+    return error
 
 
 @contextmanager

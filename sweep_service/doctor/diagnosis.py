@@ -49,13 +49,18 @@ def format_diagnosis(
             }
         )
     ]
-    lines += ["", *(_format_check(check, colour) for check in checks), ""]
-    counts = Counter(check.verdict for check in checks)
-    lines += [", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])]
+    lines += ["", format_checks(checks, colour)]
     if report.get("calibration"):
         lines += ["", "time of each class of work, relative to the cost formulas"]
         lines += [f"{work_class:<22} {factor:.2f}" for work_class, factor in report["calibration"].items()]
     return "\n".join(lines)
+
+
+def format_checks(checks: Sequence[Check], colour: Callable[[Verdict, str], str]) -> str:
+    """Format one line per check, with advice below, and the number of checks by verdict."""
+    counts = Counter(check.verdict for check in checks)
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    return "\n".join([*(_format_check(check, colour) for check in checks), "", summary])
 
 
 def _format_check(check: Check, colour: Callable[[Verdict, str], str]) -> str:

@@ -9,21 +9,24 @@ again, to the same values).
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import re
 import time as clock
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 import sqlalchemy as sa
 
-from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, is_temporary
+from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, TooNew, is_temporary
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
+from sweep_service.execution.repair import carry_out_requests
+from sweep_service.execution.restart import ADVICE, find_changes, record_package, restart_sweep
 from sweep_service.execution.submission import REUSABLE_STATUSES, Submission
 from sweep_service.execution.task import Task, part_name
 from sweep_service.faults import fault_point
@@ -31,12 +34,14 @@ from sweep_service.planning.bundles import DEFAULT_LIMITS, Bundle, BundleLimits,
 from sweep_service.planning.estimate import Limits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import INCOMPLETE_SUFFIX, DataFolder
+from sweep_service.store.folder import INCOMPLETE_SUFFIX, RESTART_SUFFIX, DataFolder
 from sweep_service.store.ledger import Request, State, SweepRecord, utc_now
 from sweep_service.store.parts import Part
+from sweep_service.version import __version__
 
 SWEEP_ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 BUNDLES_PER_QUERY = 16  # bundles that are read from the ledger at once
+MAX_MEASURED_SWEEPS = 20  # ended sweeps whose sizes are measured at once
 FINAL_STATES = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # no more parts are expected
 # Larger than the number of sweeps and of submitted bundles of a sweep, to combine them in one priority.
 PRIORITY_STEP = 1_000_000
@@ -110,15 +115,48 @@ class Conductor:
             if f"{sweep.id}{INCOMPLETE_SUFFIX}" in names:
                 self.folder.mark_complete(sweep.id)
             with self._failing_only(sweep.id):
+                if f"{sweep.id}{RESTART_SUFFIX}" in names:
+                    if sweep.state is State.PAUSED:  # the ledger is changed last
+                        restart_sweep(self.merger, sweep, self.settings.bundles)
+                        continue
+                    self.folder.mark_restarted(sweep.id)
                 if sweep.state not in FINAL_STATES:
                     self.merger.merge(sweep.id)
-                if sweep.state is State.RUNNING:
-                    self.ledger.set_state(sweep.id, State.QUEUED)
-                elif sweep.state.has_ended and f"{sweep.id}.parts" in names:
+                if not sweep.state.has_ended:
+                    self._check_versions(sweep)
+                elif f"{sweep.id}.parts" in names:
                     self.folder.clear_parts(sweep.id)
+        self._measure_sizes()
+
+    def _check_versions(self, sweep: SweepRecord) -> None:
+        """Queue an unfinished sweep again, or pause it if this code would compute its runs differently."""
+        if changes := find_changes(self.folder, sweep):
+            self._hold(sweep, changes)
+            return
+        if sweep.package != __version__:
+            record_package(self.folder, self.ledger, sweep)
+        if sweep.state is State.RUNNING:
+            self.ledger.set_state(sweep.id, State.QUEUED)
+        elif sweep.state is State.PAUSED and sweep.reason:  # it was held by another version of the code
+            self.folder.dataset(sweep.id)  # raises if its layout is still too new
+            self.ledger.set_state(sweep.id, State.PAUSED)
+
+    def _hold(self, sweep: SweepRecord, changes: str) -> None:
+        """Pause a sweep of other versions, unless all of its runs are stored: then it ends."""
+        is_complete = set(self.counts(sweep.id)) <= set(REUSABLE_STATUSES)
+        if is_complete and not self.ledger.totals(sweep.id)["bundles_left"]:
+            self._finish(sweep.id)
+            return
+        reason = f"{changes}: {ADVICE}"
+        if (sweep.state, sweep.reason) != (State.PAUSED, reason):
+            self.ledger.set_state(sweep.id, State.PAUSED, reason)
 
     def _tidy(self) -> None:
-        """Remove late parts: a worker that was cut off continues after its sweep has ended or is removed."""
+        """Repair sweeps on request, and remove late parts.
+
+        A worker that was cut off continues after its sweep has ended or is removed.
+        """
+        carry_out_requests(self)
         states = {sweep.id: sweep.state for sweep in self.ledger.sweeps()}
         for sweep_id in self.folder.sweeps_with_parts():
             is_removed = sweep_id not in states and not self.folder.has_spec(sweep_id)
@@ -126,11 +164,22 @@ class Conductor:
                 self.folder.clear_parts(sweep_id)
         self.last_tidy = clock.monotonic()
 
+    def _measure_sizes(self) -> None:
+        """Measure the sizes of running sweeps, and of some from ledgers that had no sizes."""
+        sweeps = self.ledger.sweeps()
+        running = [sweep for sweep in sweeps if sweep.state is State.RUNNING]
+        unmeasured = [sweep for sweep in sweeps if sweep.stored_bytes is None and sweep not in running]
+        for sweep in running + unmeasured[:MAX_MEASURED_SWEEPS]:
+            self.ledger.set_stored_bytes(sweep.id, self.folder.stored_bytes(sweep.id))
+
     @contextmanager
     def _failing_only(self, sweep_id: str) -> Iterator[None]:
         """Let unreadable files of a sweep fail this sweep, and no other."""
         try:
             yield
+        except TooNew as error:  # the version that wrote it can go on with it
+            self._withdraw(sweep_id)
+            self.ledger.set_state(sweep_id, State.PAUSED, str(error))
         except UNREADABLE_SWEEP as error:
             self.folder.check_writable()  # if the whole disk is gone, this sweep is not to blame
             log.warning("%s failed: %s", sweep_id, error)
@@ -149,16 +198,18 @@ class Conductor:
         """Add stored sweeps that are not in the ledger: merge their parts, and queue their pending runs."""
         added = []
         for sweep_id in self.unknown_sweeps():
-            with suppress(*UNREADABLE_SWEEP):  # unreadable files stay where they are
+            try:
                 self._adopt(sweep_id)
                 added.append(sweep_id)
+            except UNREADABLE_SWEEP as error:  # unreadable files stay where they are
+                log.warning("%s cannot be added to the ledger: %s", sweep_id, error)
         return added
 
     def _adopt(self, sweep_id: str) -> None:
         plan, attributes = self.folder.plan(sweep_id), self.folder.dataset(sweep_id).attributes
         sweep = SweepRecord(
             id=sweep_id,
-            key=plan.grid.key.digest,
+            key=attributes.get("key", plan.grid.key.digest),
             name=self.folder.spec(sweep_id).name,
             state=State.PAUSED,
             created=attributes.get("created", utc_now()),
@@ -167,12 +218,29 @@ class Conductor:
             reason="adopted",
             runs=plan.runs.total,
             reused=0,
+            versions=json.loads(attributes.get("versions", "{}")),
+            package=attributes.get("sweep_service_version", "") if "versions" in attributes else "",
         )
         self.ledger.add(sweep, [])
-        self.merger.merge(sweep_id)
-        self._recount(sweep_id)
-        self._requeue(sweep_id)
-        self._finish(sweep_id)
+        with self._failing_only(sweep_id):
+            self.merger.merge(sweep_id)
+            self._recount(sweep_id)
+            self.ledger.set_stored_cost(sweep_id, *self._stored_cost(sweep_id))
+            self._requeue(sweep_id)
+            self._finish(sweep_id)
+            if not self.ledger.sweep(sweep_id).state.has_ended:
+                self._check_versions(self.ledger.sweep(sweep_id))
+
+    def _stored_cost(self, sweep_id: str) -> tuple[float, float]:
+        """Return the predicted and the measured seconds of the runs that are stored."""
+        dataset, numbers = self.folder.dataset(sweep_id), self.merger.distinct_runs(sweep_id, pending=False)
+        bundles = make_bundles(dataset.plan, numbers, self.folder.calibration(), self.settings.bundles)
+        variables = dataset.plan.schema.variables
+        measured = (
+            dataset.read(kind, numbers[kind], {"seconds": variables[kind]["seconds"]})["seconds"]
+            for kind in numbers
+        )
+        return sum(bundle.cost for bundle in bundles), sum(float(np.nansum(seconds)) for seconds in measured)
 
     def submit(
         self,
@@ -196,11 +264,12 @@ class Conductor:
     def _submit(
         self, spec: SweepSpec | Submission, extends: str | None, priority: int
     ) -> tuple[SweepRecord, bool]:
-        submission = spec if isinstance(spec, Submission) else Submission(spec)
+        submission = spec if isinstance(spec, Submission) else Submission(spec, self.limits)
         existing = submission.find_existing(self.ledger)
         if existing is not None:
             return existing, False
-        self.limits.check_active(sum(not sweep.state.has_ended for sweep in self.ledger.sweeps()))
+        unfinished = self.ledger.sweeps(states=[state for state in State if not state.has_ended])
+        self.limits.check_active(len(unfinished))
         if not submission.is_up_to_date(self.ledger):
             submission.prepare(self.folder, self.ledger, self.limits)
         return submission.create_sweep(self.merger, extends, priority, self.settings.bundles), True
@@ -219,12 +288,14 @@ class Conductor:
             if receipt in self.receipts:
                 self.receipts.remove(receipt)
         self._merge()
-        for sweep in running:
-            if not self.submitted[sweep.id]:
-                with self._failing_only(sweep.id):
-                    self._finish(sweep.id)
+        idle = [sweep.id for sweep in running if not self.submitted[sweep.id]]
+        for sweep_id, totals in self.ledger.all_totals(idle).items():
+            if not totals["bundles_left"]:
+                with self._failing_only(sweep_id):
+                    self._finish(sweep_id)
         if clock.monotonic() - self.last_tidy > self.settings.tidy_interval_seconds:
             self._tidy()
+            self._measure_sizes()
         return bool(running)
 
     def _merge(self) -> None:
@@ -325,7 +396,7 @@ class Conductor:
         fault_point("finish:state")
         states = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
         state = next((state for status, state in states if status in counts), State.COMPLETED)
-        self.ledger.set_state(sweep_id, state)
+        self.ledger.set_state(sweep_id, state, stored_bytes=self.folder.stored_bytes(sweep_id))
         self.folder.clear_parts(sweep_id)
         self.merger.forget(sweep_id)
 
@@ -349,9 +420,8 @@ class Conductor:
             self.ledger.drop_bundles(sweep_id)
             self._recount(sweep_id)
             fault_point("cancel:counts")
-            self.ledger.set_state(
-                sweep_id, State.CANCELLED
-            )  # last, because event streams close on this state
+            # Last, because event streams close on this state.
+            self.ledger.set_state(sweep_id, State.CANCELLED, stored_bytes=self.folder.stored_bytes(sweep_id))
             self.folder.clear_parts(sweep_id)
             self.merger.forget(sweep_id)
         return self.ledger.sweep(sweep_id)
@@ -362,8 +432,19 @@ class Conductor:
             self.ledger.set_state(sweep_id, State.PAUSED)
         return self.ledger.sweep(sweep_id)
 
+    def needs_restart(self, sweep_id: str) -> bool:
+        """Return whether a resume would compute stored runs again, because other versions computed them."""
+        sweep = self.ledger.sweep(sweep_id)
+        is_paused = sweep.state is State.PAUSED
+        return is_paused and (self.folder.is_restarting(sweep_id) or bool(find_changes(self.folder, sweep)))
+
     def resume(self, sweep_id: str) -> SweepRecord:
-        if self.ledger.sweep(sweep_id).state is State.PAUSED:
+        """Continue a paused sweep. Runs that were computed by other versions are computed again."""
+        sweep = self.ledger.sweep(sweep_id)
+        if self.needs_restart(sweep_id):
+            self._withdraw(sweep_id)
+            restart_sweep(self.merger, sweep, self.settings.bundles)
+        elif sweep.state is State.PAUSED:
             self.unmerged.setdefault(
                 sweep_id, set()
             )  # to merge parts that were written before or during the pause
@@ -371,14 +452,17 @@ class Conductor:
         return self.ledger.sweep(sweep_id)
 
     def retry(self, sweep_id: str) -> SweepRecord:
-        """Compute failed and cancelled runs again."""
-        state = self.ledger.sweep(sweep_id).state
+        """Compute failed and cancelled runs again; pause a sweep of other versions, so as not to mix them."""
+        sweep = self.ledger.sweep(sweep_id)
+        state = sweep.state
         is_complete = state is State.COMPLETED and set(self.counts(sweep_id)) <= set(REUSABLE_STATUSES)
         if state.has_ended and not is_complete:
+            if changes := find_changes(self.folder, sweep):
+                self.ledger.set_state(sweep_id, State.PAUSED, f"{changes}: {ADVICE}")
+                return self.ledger.sweep(sweep_id)
             for status in (Status.FAILED, Status.CANCELLED):
                 self._replace_status(sweep_id, status, Status.PENDING)
-            for name in list(self.folder.objects.list(f"{sweep_id}.failures/")):
-                self.folder.objects.delete(name)
+            self.folder.clear_failures(sweep_id)
             fault_point("retry:status")
             self._recount(sweep_id)
             self._requeue(sweep_id)
@@ -405,14 +489,8 @@ class Conductor:
 
     def _requeue(self, sweep_id: str) -> None:
         """Make new bundles for all pending runs."""
-        dataset, copies = self.folder.dataset(sweep_id), self.merger.copies(sweep_id)
-        left = {
-            kind: np.intersect1d(
-                np.flatnonzero(dataset.status(kind) == Status.PENDING), copies[kind].first_runs()
-            )
-            for kind in dataset.plan.runs.kinds
-        }
-        bundles = make_bundles(dataset.plan, left, self.folder.calibration(), self.settings.bundles)
+        plan, left = self.folder.plan(sweep_id), self.merger.distinct_runs(sweep_id, pending=True)
+        bundles = make_bundles(plan, left, self.folder.calibration(), self.settings.bundles)
         self.ledger.replace_bundles(sweep_id, bundles)
         self.ledger.set_state(sweep_id, State.QUEUED)
 
@@ -431,6 +509,7 @@ class Conductor:
     def _replace_status(self, sweep_id: str, old: Status, new: Status) -> None:
         dataset = self.folder.dataset(sweep_id)
         for kind in dataset.plan.runs.kinds:
-            numbers = np.flatnonzero(dataset.status(kind) == old)
+            # Also where it is already replaced, because a process that died may not have synced it.
+            numbers = np.flatnonzero(np.isin(dataset.status(kind), (old, new)))
             if len(numbers):
                 dataset.write(kind, numbers, {"status": np.full(len(numbers), new, dtype=np.int8)})

@@ -6,7 +6,6 @@ parts are removed. If the process dies in between, merging again gives the same 
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 import time as clock
@@ -30,12 +29,14 @@ from sweep_service.planning.costs import (
 from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind, run_name
+from sweep_service.planning.versions import Versions, versions_agree
 from sweep_service.simulators.selection import choose_simulator
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
+from sweep_service.store.sealed import pack_json
 
 PART_SUFFIX = ".npz"
 MAX_MERGE_BYTES = 64 << 20  # of parts merged at once
@@ -70,22 +71,33 @@ class Merger:
         """Free the memory for a sweep of which no more parts will come."""
         self._copies.pop(sweep_id, None)
 
+    def distinct_runs(self, sweep_id: str, *, pending: bool) -> dict[Kind, AnyArray]:
+        """Return the numbers of runs that are pending, or are not, one of each group of equal runs."""
+        dataset, copies = self.folder.dataset(sweep_id), self.copies(sweep_id)
+        return {
+            kind: np.intersect1d(
+                np.flatnonzero((dataset.status(kind) == Status.PENDING) == pending), copies[kind].first_runs()
+            )
+            for kind in dataset.plan.runs.kinds
+        }
+
     def merge(self, sweep_id: str) -> None:
         """Copy all parts to the dataset, update the ledger, then remove the parts."""
         objects, prefix = self.folder.objects, f"{sweep_id}.parts/"
         stored = list(objects.list(prefix))
         names = [name for name in stored if name.endswith(PART_SUFFIX)]
         dataset = self.folder.dataset(sweep_id) if names else None
+        versions = self.ledger.sweep(sweep_id).versions if names else {}
         while names and dataset is not None:
             parts, size, began = dict[str, Part](), 0, clock.monotonic()
             while names and size < self.max_merge_bytes:
                 name = names.pop(0)
                 content = objects.get(name)
                 try:
-                    parts[name] = Part.unpack(content, dataset.plan)
+                    parts[name] = self._read_part(content, dataset.plan, versions)
                 except Damaged as error:  # its bundle is still pending, and is computed again
                     extra = {"event": "part_damaged", "sweep": sweep_id, "part": name}
-                    log.warning("removed damaged part %s: %s", name, error, extra=extra)
+                    log.warning("removed part %s: %s", name, error, extra=extra)
                     objects.delete(name)
                 size += len(content)
             self._write_parts(dataset, sweep_id, list(parts.values()))
@@ -95,12 +107,18 @@ class Merger:
             }
             self.ledger.mark_merged(sweep_id, merged)
             fault_point("merge:ledger")
-            # The checkpoints of a part sort before it, so they are removed before it.
-            for name in stored:
-                if name in parts or name.removeprefix(prefix).partition(".")[0] in merged:
-                    objects.delete(name)
+            # With the checkpoints of each part, whose names also begin with the key of its bundle.
+            merged_names = [name for name in stored if name.removeprefix(prefix).partition(".")[0] in merged]
+            objects.delete(*merged_names)
             fault_point("merge:removed")
             self._report(sweep_id, dataset.plan, list(parts.values()), size, clock.monotonic() - began)
+
+    def _read_part(self, content: bytes, plan: SweepPlan, versions: Versions) -> Part:
+        """Read a part. A late one, of a worker that ran other versions, is as useless as a damaged one."""
+        part = Part.unpack(content, plan)
+        if not versions_agree(part.versions, versions):
+            raise Damaged(f"it was computed by {part.versions or 'first versions'}, not by {versions}")
+        return part
 
     def _report(self, sweep_id: str, plan: SweepPlan, parts: list[Part], size: int, seconds: float) -> None:
         """Call the hooks, and log a slow merge."""
@@ -151,8 +169,8 @@ class Merger:
             name = run_name(failure.kind, failure.number)
             _, runs = self.copies(sweep_id)[failure.kind].expand(np.array([failure.number]))
             command = shlex.join(["sweep", "rerun", sweep_id, name, "--data", self.folder.location])
-            content = json.dumps({**asdict(failure), "runs": runs.tolist(), "command": command})
-            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", content.encode())
+            record = {**asdict(failure), "runs": runs.tolist(), "command": command}
+            self.folder.objects.put(f"{sweep_id}.failures/{name}.json", pack_json(record))
 
     def _add_timings(self, plan: SweepPlan, part: Part) -> None:
         """Add the measured and predicted seconds of some groups of runs, by class of work."""

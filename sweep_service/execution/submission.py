@@ -6,16 +6,15 @@ The files are written before the row of the ledger. A sweep without a row was ne
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from sweep_service.abandonment import check_abandoned
 from sweep_service.errors import UNREADABLE_SWEEP, LimitExceeded, SweepError
 from sweep_service.execution.merger import Merger
 from sweep_service.faults import fault_point
@@ -24,13 +23,18 @@ from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.keys import CopyGroups
+from sweep_service.planning.outline import Outline, SpecSource
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec_text import locating_errors
+from sweep_service.planning.versions import engine_versions, sweep_key
 from sweep_service.status import Status, count_statuses
-from sweep_service.store.folder import DataFolder
+from sweep_service.store.folder import KEYS_DIGEST, DataFolder, digest_keys
+from sweep_service.store.key_index import key_prefixes
 from sweep_service.store.ledger import Ledger, State, SweepRecord, utc_now
 from sweep_service.store.provenance import collect_provenance
+from sweep_service.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -40,35 +44,53 @@ SharedRuns = dict[Kind, tuple[AnyArray, AnyArray]]  # run numbers in an earlier 
 
 
 class Submission:
-    """A spec that is to become a sweep; nothing is written before `create_sweep`."""
+    """A spec that is to become a sweep; nothing is written before `create_sweep`.
 
-    def __init__(self, spec: SweepSpec) -> None:
-        self.spec, self.grid = spec, Grid.of(spec)
+    `owner` is the name of who submits it, if known.
+    """
+
+    def __init__(
+        self, spec: SweepSpec | Outline, limits: Limits | None = None, owner: str | None = None
+    ) -> None:
+        """Expand a spec, unless it is larger than the limits."""
+        outline = spec if isinstance(spec, Outline) else Outline.of(spec)
+        (limits or Limits()).check_outline(outline)
+        self.spec, self.grid, self.owner = outline.spec, Grid.expand(outline), owner
         self.plan = SweepPlan(self.grid)
         self.reuse: list[tuple[str, SharedRuns]] | None = None
 
+    @classmethod
+    def read(cls, source: SpecSource, limits: Limits | None = None, owner: str | None = None) -> Submission:
+        """Read a mapping, or JSON or YAML, whose errors then have lines and columns."""
+        with locating_errors(source):
+            return cls(Outline.read(source), limits, owner)
+
     def find_existing(self, ledger: Ledger) -> SweepRecord | None:
-        """Return the sweep with the same canonical spec, if there is one."""
-        return next(iter(ledger.sweeps(key=self.grid.key.digest)), None)
+        """Return the sweep with the same canonical spec and the same versions, if there is one."""
+        return next(iter(ledger.sweeps(key=sweep_key(self.grid))), None)
 
     def is_up_to_date(self, ledger: Ledger) -> bool:
         """Return whether it is prepared, and all sweeps whose runs it reuses still exist."""
+        if not self.reuse:
+            return self.reuse is not None
         sweep_ids = {sweep.id for sweep in ledger.sweeps()}
-        return self.reuse is not None and all(source in sweep_ids for source, _ in self.reuse)
+        return all(source in sweep_ids for source, _ in self.reuse)
 
     def prepare(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         """Find reusable runs and estimate the cost of the others; raise LimitExceeded if it is too large."""
-        limits.check_counts(len(self.grid), self.plan.runs.total)
-        self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
-        distinct = sum(map(len, self.left.values()))
-        self.reuse = self._find_reusable(folder, ledger) if ledger is not None else []
-        result = estimate(self.plan, self.left, distinct, folder.calibration())
+        result = self._estimate(folder, ledger, limits)
         result.check_limits(limits, folder.free_dataset_bytes())
         return result
 
+    def _estimate(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
+        self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
+        distinct = sum(map(len, self.left.values()))
+        self.reuse = self._find_reusable(folder, ledger) if ledger is not None else []
+        return estimate(self.plan, self.left, distinct, folder.calibration())
+
     def summarise_cost(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
         """Return the estimate as plain data; `refused` names the limit that it exceeds, or is None."""
-        result = self.prepare(folder, ledger, replace(limits, core_hours=math.inf, bytes=2**62))
+        result = self._estimate(folder, ledger, limits)
         refused = None
         try:
             result.check_limits(limits, folder.free_dataset_bytes())
@@ -79,28 +101,50 @@ class Submission:
     def _find_reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, SharedRuns]]:
         """Find earlier sweeps that hold some of the runs, and remove these runs from `left`."""
         sources = []
-        for sweep in ledger.sweeps():
+        for sweep_id in self._find_candidates(folder, ledger):
             if not any(len(numbers) for numbers in self.left.values()):
                 break
+            check_abandoned()
             reusable: SharedRuns = {}
             try:
-                shared = self._match_keys(folder.keys(sweep.id))
-                if not shared:  # opening a dataset is slow, and there may be many
+                shared = self._match_keys(folder.keys(sweep_id))
+                if not shared:
                     continue
-                dataset = folder.dataset(sweep.id)
+                dataset = folder.dataset(sweep_id)
                 for kind, (theirs, ours) in shared.items():
                     if self._required_variables() <= set(dataset.plan.schema.variables.get(kind, {})):
                         is_final = np.isin(dataset.status(kind)[theirs], REUSABLE_STATUSES)
                         if np.any(is_final):
                             reusable[kind] = (theirs[is_final], ours[is_final])
             except UNREADABLE_SWEEP as error:
-                log.warning("%s cannot be reused: %s", sweep.id, error)
+                log.warning("%s cannot be reused: %s", sweep_id, error)
                 continue
             for kind, (_, ours) in reusable.items():
                 self.left[kind] = np.setdiff1d(self.left[kind], ours)
             if reusable:
-                sources.append((sweep.id, reusable))
+                sources.append((sweep_id, reusable))
         return sources
+
+    def _find_candidates(self, folder: DataFolder, ledger: Ledger) -> list[str]:
+        """Return the sweeps that may hold some of the runs, newest first.
+
+        Reading the files of a sweep is slow, and there may be thousands, so this uses the index of run keys,
+        and the counts of the ledger.
+        """
+        prefixes = key_prefixes({kind: self.plan.keys[kind][left] for kind, left in self.left.items()})
+        candidates = []
+        for sweep in ledger.sweeps():
+            try:
+                if folder.key_index.may_share(sweep.id, prefixes):
+                    candidates.append(sweep.id)
+            except UNREADABLE_SWEEP as error:
+                log.warning("%s cannot be reused: %s", sweep.id, error)
+        totals = ledger.all_totals(candidates)
+        return [
+            sweep_id
+            for sweep_id in candidates
+            if any(status in totals[sweep_id]["counts"] for status in REUSABLE_STATUSES)
+        ]
 
     def _match_keys(self, keys: Mapping[Kind, AnyArray]) -> SharedRuns:
         """Return the runs in `left` whose keys are among those of another sweep."""
@@ -122,7 +166,7 @@ class Submission:
 
         If the process dies in between, the sweep was never acknowledged, and is removed at the next start.
         """
-        sweep_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{self.grid.key.digest[:8]}"
+        sweep_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{sweep_key(self.grid)[:8]}"
         try:
             sweep = self._write_sweep(sweep_id, merger, extends, priority, bundle_limits)
         except Exception:
@@ -141,13 +185,13 @@ class Submission:
         folder = merger.folder
         folder.mark_incomplete(sweep_id)
         fault_point("submit:disown")
-        folder.objects.put(f"{sweep_id}.json", self.spec.model_dump_json().encode())
+        folder.put_spec(sweep_id, self.spec)
         fault_point("submit:spec")
         folder.put_keys(sweep_id, self.plan.keys)
         fault_point("submit:keys")
-        dataset = folder.create_dataset(
-            sweep_id, self.plan, collect_provenance(self.spec, self.grid, extends)
-        )
+        attributes = collect_provenance(self.spec, self.grid, extends)
+        attributes[KEYS_DIGEST] = digest_keys(self.plan.keys)
+        dataset = folder.create_dataset(sweep_id, self.plan, attributes)
         fault_point("submit:dataset")
         reused, counts = 0, Counter[Status]()
         for source, shared in self.reuse or ():
@@ -160,7 +204,7 @@ class Submission:
         now = utc_now()
         sweep = SweepRecord(
             id=sweep_id,
-            key=self.grid.key.digest,
+            key=sweep_key(self.grid),
             name=self.spec.name,
             state=State.QUEUED if bundles else State.COMPLETED,
             created=now,
@@ -170,6 +214,10 @@ class Submission:
             runs=self.plan.runs.total,
             reused=reused,
             priority=priority,
+            versions=engine_versions(self.grid),
+            package=__version__,
+            owner=self.owner,
+            stored_bytes=folder.stored_bytes(sweep_id),
         )
         merger.ledger.add(sweep, bundles, counts)
         return sweep

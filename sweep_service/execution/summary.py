@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sweep_service.errors import Damaged, reading
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, SweepRecord
+from sweep_service.store.sealed import unpack_json
+
+FAILURE_FIELDS = {"kind", "number", "error", "trace", "runs", "command"}
 
 
 def describe_sweep(
@@ -56,5 +59,19 @@ def read_failures(folder: DataFolder, sweep_id: str, after: str | None = None) -
     for name in sorted(folder.objects.list(f"{sweep_id}.failures/"), key=order):
         if after is not None and order(name) <= order(after):
             continue
-        record = json.loads(folder.objects.get(name))
+        try:
+            record = read_failure(folder, name)
+        except Damaged as error:  # the other records are still of use
+            kind, number = order(name)
+            record = {"kind": kind, "number": number, "error": str(error), "runs": [number], "command": ""}
         yield {field: record[field] for field in record if field != "trace"}
+
+
+def read_failure(folder: DataFolder, name: str) -> dict[str, Any]:
+    """Read a failure record; raise Damaged if it is not as it was written."""
+    content = folder.objects.get(name)
+    with reading(name):
+        record = unpack_json(content, required=False)
+        if set(record) != FAILURE_FIELDS:  # a damaged field name, in place of the digest's
+            raise ValueError("its fields are wrong")
+        return record

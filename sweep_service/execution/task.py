@@ -10,19 +10,19 @@ example with its machine: a run that has since finished, or has reached a new ch
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sweep_service.errors import NotFound
 from sweep_service.execution.compute import compute
-from sweep_service.faults import fault_point, kill_at_run
+from sweep_service.faults import fault_point, run_fault_point
 from sweep_service.planning.bundles import Bundle
 from sweep_service.planning.jobs import Job, Result, failed_result
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.objects import Objects
 from sweep_service.store.parts import Part
+from sweep_service.store.sealed import pack_json, unpack_json
 
 MAX_DEATHS = 3  # of processes that were computing a run, before the run is given up
 DEATH_MESSAGE = f"the process that computed this run died, {MAX_DEATHS} times"
@@ -81,7 +81,7 @@ class CrashMarker:
     def begin(self) -> None:
         """Read the marker of an earlier attempt, and write a new one."""
         try:
-            content = json.loads(self.objects.get(self.name))
+            content = unpack_json(self.objects.get(self.name), required=False)
             self.is_careful, self.deaths = True, content["deaths"]
             self.last = content["at"], content["checkpoint"]
             if content["at"]:
@@ -95,7 +95,7 @@ class CrashMarker:
     def record(self, run: str, checkpoint: str = "") -> None:
         """Store the run that is about to be computed, and the digest of its checkpoint."""
         content = {"at": run, "checkpoint": checkpoint, "deaths": self.deaths}
-        self.objects.put(self.name, json.dumps(content).encode())
+        self.objects.put(self.name, pack_json(content))
 
     def blames(self, run: str, checkpoint: str) -> bool:
         """Return whether to give up a run. New progress since the last death clears it of blame."""
@@ -113,7 +113,7 @@ class CrashMarker:
     def excuse(self) -> None:
         """Take back what the last death says: it was no fault of the run. Earlier deaths still count."""
         try:
-            deaths = json.loads(self.objects.get(self.name))["deaths"]
+            deaths = unpack_json(self.objects.get(self.name), required=False)["deaths"]
         except NotFound:
             return
         except (ValueError, KeyError, TypeError):  # damaged
@@ -183,7 +183,7 @@ def _compute_job(
             checkpoint.clear()
             return failed_result(plan, job, DEATH_MESSAGE)
         marker.record(run, digest)
-    kill_at_run(lambda: job.names(plan.runs))
+    run_fault_point(lambda: job.names(plan.runs), stopped)
     result = compute(plan, job, stopped, checkpoint)
     if marker.is_careful:
         marker.clear_blame(job.names(plan.runs)[0])

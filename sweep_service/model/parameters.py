@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.errors import unknown_name
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.validation import read_integer, read_number
 
@@ -49,16 +49,6 @@ class Parameter:
     @property
     def is_required(self) -> bool:
         return self.default is None and not self.default_from
-
-    def coerce(self, value: Any, field: str) -> Scalar:
-        """Convert a value to the parameter's type, so that 1 and 1.0 are equal; `read` checks bounds too."""
-        if self.kind == "text":
-            if not isinstance(value, str):
-                raise InvalidInput(field, value, "must be a name")
-            return value
-        if self.kind == "integer":
-            return read_integer(value, field, least=int(self.least or 0))
-        return read_number(value, field)
 
     def read(self, value: Any, field: str) -> Scalar:
         """Read a value and check that it is within the bounds."""

@@ -1,106 +1,186 @@
-"""Designs, which turn axes into points: product, zip, scaling, triangle of limits, list of points."""
+"""Designs, which turn axes into points: product, zip, scaling, triangle of limits, list of points.
+
+Each design checks a spec, counts its points from the lengths of axes, and makes the points.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.model.parameters import Scalar
+from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.axes import CORE_AXES, EXPONENTS, REGIME, convert
+from sweep_service.planning.hints import NAME_HINTS
+from sweep_service.planning.spec import Multiple, SweepSpec, Triangle
 
-if TYPE_CHECKING:
-    from sweep_service.model.parameters import Scalar
-    from sweep_service.planning.spec import Multiple, SweepSpec, Triangle
-
-Columns = Mapping[str, Sequence["Scalar"]]
+Columns = Mapping[str, Sequence[Scalar]]
+Axes = Mapping[str, Sequence[Scalar]]
+Fixed = Mapping[str, Scalar]
+Row = dict[str, Scalar]
 
 MAX_POINTS = 1_000_000
+REQUIRED = (*CORE_AXES, "k")
 
 
-def expand_design(
-    spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]
-) -> tuple[bool, dict[str, list[Scalar]]]:
-    """Return (True, axes) for a product, else (False, columns of the points)."""
-    designs = [name for name in ("zip", "scaling", "triangle", "points") if getattr(spec, name)]
-    if len(designs) > 1:
-        raise InvalidInput(
-            designs[1], "given", f"cannot be combined with {designs[0]}: a sweep has one design"
-        )
+@dataclass(frozen=True)
+class Design:
+    """One way to turn axes into points. All functions receive the spec, its axes as lists, and fixed values.
+
+    `find_errors` yields what is wrong; the other functions may assume that there is nothing. `count` is the
+    number of points, `largest_p` their largest p, and `make_rows` returns the points.
+    """
+
+    find_errors: Callable[[SweepSpec, Axes, Fixed], Iterator[InvalidInput]]
+    count: Callable[[SweepSpec, Axes, Fixed], int]
+    largest_p: Callable[[SweepSpec, Axes, Fixed], int]
+    make_rows: Callable[[SweepSpec, Axes, Fixed], list[Row]]
+
+
+def given_designs(spec: SweepSpec) -> list[str]:
+    """Return the names of the designs that a spec gives; a product has none."""
+    return [name for name in DESIGNS if name != "product" and getattr(spec, name)]
+
+
+def find_design_errors(spec: SweepSpec, axes: Axes, fixed: Fixed) -> Iterator[InvalidInput]:
+    """Yield the errors of the design of a spec."""
+    names = given_designs(spec)
+    for name in names[1:]:
+        yield InvalidInput(name, "given", f"cannot be combined with {names[0]}: a sweep has one design")
+    if len(names) > 1:
+        return
     if spec.scaling is None:
-        for name in ("kappa", "delta"):
-            if name in axes or name in fixed:
-                raise InvalidInput(f"axes.{name}", "given", "needs scaling: {p0, gamma0}")
-    if not designs:
-        _check_point_count(math.prod(map(len, axes.values())))
-        return True, axes
-    make_rows = {
-        "zip": _zip_rows,
-        "scaling": _scaling_rows,
-        "triangle": _triangle_rows,
-        "points": _point_rows,
-    }
-    rows = make_rows[designs[0]](spec, axes, fixed)
-    _check_point_count(len(rows))
-    return False, {name: [row[name] for row in rows] for name in rows[0]}
+        yield from _unwanted(EXPONENTS, spec, "needs scaling: {p0, gamma0}")
+    yield from DESIGNS[design_name(spec)].find_errors(spec, axes, fixed)
 
 
-def _check_point_count(count: int) -> None:
-    if count > MAX_POINTS:
-        raise InvalidInput("axes", f"{count} points", f"must give at most {MAX_POINTS} points")
+def design_name(spec: SweepSpec) -> str:
+    return next(iter(given_designs(spec)), "product")
 
 
-Row = dict[str, "Scalar"]
+def _unwanted(names: Iterable[str], spec: SweepSpec, reason: str) -> Iterator[InvalidInput]:
+    for name in names:
+        if name in spec.axes or name in spec.fixed:
+            yield InvalidInput(f"{'axes' if name in spec.axes else 'fixed'}.{name}", "given", reason)
 
 
-def _product_rows(axes: Mapping[str, Sequence[Scalar]]) -> list[Row]:
-    _check_point_count(math.prod(map(len, axes.values())))
+def _missing(names: Sequence[str], axes: Axes, fixed: Fixed, reason: str) -> Iterator[InvalidInput]:
+    for name in names:
+        if name not in axes and name not in fixed:
+            yield InvalidInput(f"axes.{name}", None, reason)
+
+
+# ---- product
+
+
+def _find_product_errors(spec: SweepSpec, axes: Axes, fixed: Fixed) -> Iterator[InvalidInput]:
+    yield from _missing(REQUIRED, axes, fixed, "is required, in axes or fixed")
+
+
+def _count_product(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
+    return math.prod(map(len, axes.values()))
+
+
+def _largest_given_p(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
+    return max(int(p) for p in axes.get("p") or [fixed["p"]])
+
+
+def _product_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
-def _reject(
-    names: Sequence[str], axes: Mapping[str, object], fixed: Mapping[str, object], reason: str
-) -> None:
-    for name in names:
-        if name in axes or name in fixed:
-            raise InvalidInput(f"{'axes' if name in axes else 'fixed'}.{name}", "given", reason)
+# ---- zip
 
 
-def _zip_rows(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:
-    """Return the product of groups of axes; the axes of a group vary together."""
+def _find_zip_errors(spec: SweepSpec, axes: Axes, fixed: Fixed) -> Iterator[InvalidInput]:
+    yield from _find_product_errors(spec, axes, fixed)
     if not spec.zip or not all(spec.zip):
-        raise InvalidInput("zip", spec.zip, "must be a list of groups of axes that vary together")
-    names = [name for group in spec.zip for name in group]
-    for name in names:
-        if name not in axes:
-            raise unknown_name("zip", name, axes)
-        if names.count(name) > 1:
-            raise InvalidInput("zip", name, "must not name an axis twice")
-    order, rows_by_group = list(axes), list[list[Row]]()
-    groups = [sorted(group, key=order.index) for group in spec.zip]
-    groups += [[name] for name in order if name not in names]
-    for group in sorted(groups, key=lambda group: order.index(group[0])):
-        lengths = {len(axes[name]) for name in group}
-        if len(lengths) != 1:
-            raise InvalidInput("zip", group, f"must be axes of equal length; theirs are {sorted(lengths)}")
-        rows = zip(*(axes[name] for name in group), strict=True)
-        rows_by_group.append([dict(zip(group, values, strict=True)) for values in rows])
-    _check_point_count(math.prod(map(len, rows_by_group)))
+        yield InvalidInput("zip", spec.zip, "must be a list of groups of axes that vary together")
+        return
+    seen = set[str]()
+    for row, group in enumerate(spec.zip):
+        for column, name in enumerate(group):
+            path = f"zip[{row}][{column}]"
+            if name in fixed:
+                yield InvalidInput(
+                    path, name, "must be an axis with a list of values; a single value applies to all points"
+                )
+            elif name not in axes:
+                yield unknown_name(path, name, axes, NAME_HINTS)
+            elif name in seen:
+                yield InvalidInput(path, name, "must not name an axis twice")
+            seen.add(name)
+        lengths = {name: len(axes[name]) for name in group if name in axes}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            yield InvalidInput(f"zip[{row}]", group, f"must be axes of equal length: {listed}")
+
+
+def _zip_groups(spec: SweepSpec, axes: Axes) -> list[list[str]]:
+    """Return the groups in the order of the axes; an axis that is not zipped is a group of its own."""
+    order, zipped = list(axes), {name for group in spec.zip or () for name in group}
+    groups = [sorted(group, key=order.index) for group in spec.zip or ()]
+    groups += [[name] for name in order if name not in zipped]
+    return sorted(groups, key=lambda group: order.index(group[0]))
+
+
+def _count_zip(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
+    return math.prod(len(axes[group[0]]) for group in _zip_groups(spec, axes))
+
+
+def _zip_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
+    """Return the product of groups of axes; the axes of a group vary together."""
+    rows_by_group = [
+        [
+            dict(zip(group, values, strict=True))
+            for values in zip(*(axes[name] for name in group), strict=True)
+        ]
+        for group in _zip_groups(spec, axes)
+    ]
     return [{name: value for row in rows for name, value in row.items()} for rows in product(*rows_by_group)]
 
 
-def _scaling_rows(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:
+def _joint_rows(group: Sequence[str], axes: Axes) -> list[Row]:
+    rows = zip(*(axes[name] for name in group), strict=True)
+    return [dict(zip(group, values, strict=True)) for values in rows]
+
+
+# ---- scaling
+
+
+def _find_scaling_errors(spec: SweepSpec, axes: Axes, fixed: Fixed) -> Iterator[InvalidInput]:
+    yield from _unwanted(("p", "gamma"), spec, "follows from scaling")
+    yield from _missing(("d", *EXPONENTS, "k"), axes, fixed, "is required with scaling")
+
+
+def _scaling_axes(axes: Axes, fixed: Fixed) -> dict[str, Sequence[Scalar]]:
+    return {**{name: axes.get(name) or [fixed[name]] for name in ("d", *EXPONENTS)}, **axes}
+
+
+def _largest_scaled_p(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
+    """p = p0 d^kappa is largest at the largest exponent, and there at one end of d."""
+    assert spec.scaling is not None
+    all_axes = _scaling_axes(axes, fixed)
+    kappa = max(float(value) for value in all_axes["kappa"])
+    dims = [float(value) for value in all_axes["d"]]
+    p = max(_scale(spec.scaling.p0, d, kappa, "kappa") for d in (min(dims), max(dims)))
+    steps = {_step(spec.scaling.p_multiple_of, {"k": k}) for k in axes.get("k") or [fixed["k"]]}
+    return max(_round_to_multiple(p, step) for step in steps)
+
+
+def _scaling_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
     """p = p0 d^kappa, gamma = gamma0 d^-delta."""
     scaling = spec.scaling
     assert scaling is not None
-    _reject(("p", "gamma"), axes, fixed, "follows from scaling")
-    for name in ("d", "kappa", "delta", "k"):
-        if name not in axes and name not in fixed:
-            raise InvalidInput(f"axes.{name}", None, "is required with scaling")
-    scaling_axes = {name: axes.get(name) or [fixed.pop(name)] for name in ("d", "kappa", "delta")}
     rows = []
-    for row in _product_rows({**scaling_axes, **axes}):
+    for row in _product_rows(spec, _scaling_axes(axes, fixed), fixed):
         d, kappa, delta = float(row["d"]), float(row["kappa"]), float(row["delta"])
         step = _step(scaling.p_multiple_of, {**fixed, **row})
         p = _round_to_multiple(_scale(scaling.p0, d, kappa, "kappa"), step)
@@ -117,49 +197,81 @@ def _scale(factor: float, d: float, exponent: float, field: str) -> float:
     return factor * d**exponent
 
 
-def _triangle_rows(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:
+# ---- triangle
+
+
+def _find_triangle_errors(spec: SweepSpec, axes: Axes, fixed: Fixed) -> Iterator[InvalidInput]:
+    assert spec.triangle is not None
+    yield from _unwanted(CORE_AXES, spec, "follows from the triangle")
+    yield from _missing(("k",), axes, fixed, "is required, in axes or fixed")
+    for k in axes.get("k") or ([fixed["k"]] if "k" in fixed else []):
+        d_min, p_min = smallest_d_and_p(spec.triangle, int(k))
+        if d_min * p_min > _largest_pd(spec.triangle):
+            limit = spec.triangle.gamma_max / (d_min * p_min)
+            allowed = f"must be < gamma_max/(p_min d_min) = {limit:.3g}"
+            yield InvalidInput("triangle.delta_t", spec.triangle.delta_t, allowed)
+            return
+
+
+def _count_triangle(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
+    """Count the points; more than `MAX_POINTS` are not counted exactly, as points may coincide."""
+    assert spec.triangle is not None
+    n = spec.triangle.resolution
+    combinations = math.prod(map(len, axes.values()))
+    if combinations * (n + 1) * (n + 2) // 2 > MAX_POINTS:
+        return combinations * (n + 1) * (n + 2) // 2
+    lattices = _lattices(spec, axes, fixed)
+    return sum(len(p) for _, p in lattices.values()) * combinations // len(lattices)
+
+
+def _largest_triangle_p(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
+    return max(int(p.max()) for _, p in _lattices(spec, axes, fixed).values())
+
+
+def _triangle_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
     """Return the lattice of the triangle at every combination of the other axes."""
     assert spec.triangle is not None
-    _reject(("d", "p", "gamma"), axes, fixed, "follows from the triangle")
-    n = spec.triangle.resolution
-    _check_point_count(math.prod(map(len, axes.values())) * (n + 1) * (n + 2) // 2)
-    rows: list[Row] = []
-    lattice = cache(partial(_lattice, spec.triangle))
-    for other in _product_rows(axes):
-        values = {**fixed, **other}
-        if "k" not in values:
-            raise InvalidInput("axes.k", None, "is required, in axes or fixed")
-        step = _step(spec.triangle.p_multiple_of, values)
-        rows += [{**point, **other} for point in lattice(int(values["k"]), step)]
+    delta_t, rows, points = spec.triangle.delta_t, list[Row](), dict[int, list[Row]]()
+    for k, lattice in _lattices(spec, axes, fixed).items():
+        pairs = [(int(d), int(p)) for d, p in zip(*lattice, strict=True)]
+        points[k] = [{"d": d, "p": p, "gamma": delta_t * p * d} for d, p in pairs]
+    for other in _product_rows(spec, axes, fixed):
+        rows += [{**point, **other} for point in points[int({**fixed, **other}["k"])]]
     return rows
 
 
-def _lattice(triangle: Triangle, k: int, step: int) -> list[Row]:
-    """Return points (d, p, gamma) with the same γ/(pd), for multiples of `step` as p.
+def _lattices(spec: SweepSpec, axes: Axes, fixed: Fixed) -> dict[int, tuple[AnyArray, AnyArray]]:
+    """Return d and p of the lattice of each k."""
+    assert spec.triangle is not None
+    ks = [int(k) for k in axes.get("k") or [fixed["k"]]]
+    return {k: _lattice(spec.triangle, k) for k in ks}
+
+
+@lru_cache(maxsize=16)  # a spec is counted before it is expanded
+def _lattice(triangle: Triangle, k: int) -> tuple[AnyArray, AnyArray]:
+    """Return d and p of points with the same γ/(pd), once each.
 
     The smaller of d and p is rounded first; the larger is then limited so that γ <= γ_max.
     """
-    d_min, p_min = smallest_d_and_p(triangle, k)
-    max_pd = triangle.gamma_max / triangle.delta_t * (1.0 + 1e-12)  # the margin absorbs rounding errors
-    if d_min * p_min > max_pd:
-        raise InvalidInput(
-            "triangle.delta_t", triangle.delta_t,
-            f"must be < gamma_max/(p_min d_min) = {triangle.gamma_max / (d_min * p_min):.3g}",
-        )  # fmt: skip
-    extent, n = math.log(max_pd / (d_min * p_min)), triangle.resolution
-    points: dict[tuple[int, int], None] = {}
-    for a in range(n + 1):
-        for b in range(n + 1 - a):
-            d, p = d_min * math.exp(extent * a / n), p_min * math.exp(extent * b / n)
-            if d <= p:
-                d = max(d_min, round(d))
-                p = min(_round_to_multiple(p, step), math.floor(max_pd / d / step) * step)
-            else:
-                p = _round_to_multiple(p, step)
-                d = min(round(d), math.floor(max_pd / p))
-            if d >= d_min and p >= p_min:
-                points[int(d), int(p)] = None
-    return [{"d": d, "p": p, "gamma": triangle.delta_t * p * d} for d, p in points]
+    step = _step(triangle.p_multiple_of, {"k": k})
+    (d_min, p_min), max_pd, n = smallest_d_and_p(triangle, k), _largest_pd(triangle), triangle.resolution
+    extent = math.log(max_pd / (d_min * p_min))
+    factors = np.array([math.exp(extent * a / n) for a in range(n + 1)])
+    a, b = np.nonzero(np.add.outer(np.arange(n + 1), np.arange(n + 1)) <= n)
+    d, p = d_min * factors[a], p_min * factors[b]
+    rounded_p = np.maximum(1, np.rint(p / step)) * step
+    first_d = np.maximum(d_min, np.rint(d))
+    is_small = d <= p
+    p = np.where(is_small, np.minimum(rounded_p, np.floor(max_pd / first_d / step) * step), rounded_p)
+    d = np.where(is_small, first_d, np.minimum(np.rint(d), np.floor(max_pd / rounded_p)))
+    pairs = (d + 1j * p)[(d >= d_min) & (p >= p_min)]
+    _, first = np.unique(pairs, return_index=True)
+    distinct = pairs[np.sort(first)]
+    return distinct.real, distinct.imag
+
+
+def _largest_pd(triangle: Triangle) -> float:
+    return triangle.gamma_max / triangle.delta_t * (1.0 + 1e-12)  # the margin absorbs rounding errors
 
 
 def smallest_d_and_p(triangle: Triangle, k: int) -> tuple[int, int]:
@@ -168,26 +280,54 @@ def smallest_d_and_p(triangle: Triangle, k: int) -> tuple[int, int]:
     return triangle.d_min or k + 1, -(-(triangle.p_min or k) // step) * step
 
 
-def _point_rows(spec: SweepSpec, axes: dict[str, list[Scalar]], fixed: dict[str, Scalar]) -> list[Row]:
+# ---- points
+
+
+def _find_point_errors(spec: SweepSpec, axes: Axes, fixed: Fixed) -> Iterator[InvalidInput]:
     assert spec.points is not None
-    if axes:
-        raise InvalidInput(
-            f"axes.{next(iter(axes))}", "given", "cannot be combined with points (only regime can be an axis)"
-        )
-    for name in spec.points[0]:
-        if name in fixed:
-            raise InvalidInput(f"fixed.{name}", fixed[name], "is already given in points")
-    names = list(spec.points[0])
+    reason = "cannot be combined with points (only regime can be an axis)"
+    yield from _unwanted((name for name in spec.axes if name != REGIME), spec, reason)
+    names = list(dict.fromkeys(name for point in spec.points for name in point))
     if not names:
-        raise InvalidInput("points[0]", {}, "must name at least one value")
-    for row, point in enumerate(spec.points):
-        if set(point) != set(names):
-            raise InvalidInput(
-                f"points[{row}]",
-                sorted(point),
-                f"must have the same keys as the first point: {sorted(names)}",
-            )
-    return [{name: point[name] for name in names} for point in spec.points]
+        yield InvalidInput("points[0]", {}, "must name at least one value")
+        return
+    for name in names:
+        if name in spec.fixed:
+            yield InvalidInput(f"fixed.{name}", spec.fixed[name], "is already given in points")
+    if REGIME in names:
+        yield InvalidInput(
+            "points (key)", REGIME, "must be in axes or fixed, because it applies to all points"
+        )
+    for name in REQUIRED:
+        if name not in fixed and name not in names:
+            yield InvalidInput(f"points[0].{name}", None, "is required, in points or fixed")
+    yield from _find_unequal_points(spec.points)
+
+
+def _find_unequal_points(points: Sequence[Row]) -> Iterator[InvalidInput]:
+    """Yield an error for each name that a point lacks, or has alone."""
+    counts = Counter(name for point in points for name in point)
+    usual = {name for name, count in counts.items() if 2 * count >= len(points)}
+    for row, point in enumerate(points):
+        for name in counts:
+            if name in usual and name not in point:
+                yield InvalidInput(f"points[{row}].{name}", None, "is required, because other points have it")
+            if name in point and name not in usual:
+                allowed = "must be given in all points or in none"
+                yield InvalidInput(f"points[{row}].{name}", point[name], allowed)
+
+
+def _count_points(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
+    return len(spec.points or ())
+
+
+def _largest_point_p(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
+    return max(int(point.get("p", fixed.get("p", 1))) for point in spec.points or ())
+
+
+def _point_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
+    assert spec.points is not None
+    return [{name: convert(name, point[name]) for name in spec.points[0]} for point in spec.points]
 
 
 def _step(multiple: Multiple, values: Mapping[str, Scalar]) -> int:
@@ -197,3 +337,12 @@ def _step(multiple: Multiple, values: Mapping[str, Scalar]) -> int:
 def _round_to_multiple(value: float, step: int) -> int:
     """Return the nearest positive multiple of `step`."""
     return max(1, round(value / step)) * step
+
+
+DESIGNS: dict[str, Design] = {
+    "product": Design(_find_product_errors, _count_product, _largest_given_p, _product_rows),
+    "zip": Design(_find_zip_errors, _count_zip, _largest_given_p, _zip_rows),
+    "scaling": Design(_find_scaling_errors, _count_product, _largest_scaled_p, _scaling_rows),
+    "triangle": Design(_find_triangle_errors, _count_triangle, _largest_triangle_p, _triangle_rows),
+    "points": Design(_find_point_errors, _count_points, _largest_point_p, _point_rows),
+}

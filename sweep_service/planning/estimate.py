@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from sweep_service.abandonment import check_abandoned
 from sweep_service.dynamics.auto import collect_point_warnings, collect_regime_warnings
-from sweep_service.errors import LimitExceeded, TooManySweeps
+from sweep_service.errors import LimitExceeded, NoRoom, TooManySweeps
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration, SgdCost, ode_seconds
+from sweep_service.planning.outline import Outline
 from sweep_service.planning.plan import SweepPlan
-from sweep_service.planning.runs import Kind
+from sweep_service.planning.runs import Kind, RunNumbers
+from sweep_service.planning.schema import Schema
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
+UNLIMITED_BYTES = 2**62
 LONG_RUN_SECONDS = 3600.0  # a warning names a cheaper regime for runs that take longer
 
 
@@ -36,11 +41,21 @@ class Limits:
         if active >= self.active:
             raise TooManySweeps("sweeps", active, f"must be at most {self.active} that have not ended")
 
-    def check_counts(self, points: int, runs: int) -> None:
-        """Raise LimitExceeded by counts alone, before any work is done for each point or run."""
-        for name, count, limit in (("points", points, self.points), ("runs", runs, self.runs)):
-            if count > limit:
-                raise LimitExceeded(name, count, f"must be at most {limit} here")
+    def check_outline(self, outline: Outline) -> None:
+        """Raise LimitExceeded by the lengths of axes alone, before any work is done for each point or run."""
+        _check("points", len(outline), self.points)
+        _check("runs", RunNumbers(outline).total, self.runs)
+        if self.bytes < UNLIMITED_BYTES:
+            _check("bytes", Schema(outline).bytes, self.bytes)
+
+    def for_estimates(self) -> Limits:
+        """Return the limits beyond which not even an estimate is made; it reports the other ones."""
+        return replace(self, core_hours=math.inf, bytes=UNLIMITED_BYTES)
+
+
+def _check(name: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise LimitExceeded(name, count, f"must be at most {limit} here")
 
 
 @dataclass(frozen=True)
@@ -61,15 +76,19 @@ class Estimate:
         return asdict(self)
 
     def check_limits(self, limits: Limits, free_bytes: int) -> None:
-        """Raise LimitExceeded, with the name of the limit, if the sweep is too large."""
+        """Raise LimitExceeded, with the name of the limit, if the sweep is too large; NoRoom for the disk."""
         for name, amount, limit in (
             ("points", self.points, limits.points),
             ("runs", self.runs, limits.runs),
             ("core_hours", self.core_seconds / 3600.0, limits.core_hours),
-            ("bytes", self.bytes, min(limits.bytes, free_bytes)),
+            ("bytes", self.bytes, limits.bytes),
         ):
             if amount > limit:
                 raise LimitExceeded(name, f"{amount:.6g}", f"must be at most {limit:.6g} here")
+        if self.bytes > free_bytes:
+            raise NoRoom(
+                "bytes", f"{self.bytes:.6g}", f"must be at most {free_bytes:.6g}, the free disk space"
+            )
 
 
 def estimate(
@@ -102,6 +121,7 @@ def estimate(
         warnings.update(dict.fromkeys(point_warnings, 1))  # each once, in the order of the points
         total += cost
         dearest = max(dearest, (cost, index))
+        check_abandoned()
     return Estimate(
         points=len(grid),
         runs=plan.runs.total,

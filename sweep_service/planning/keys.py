@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sweep_service.abandonment import check_abandoned
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.identity import Key
@@ -17,7 +18,7 @@ from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.runs import Kind
-from sweep_service.simulators.selection import choose_simulator
+from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.simulators.simulate import stream_key
 
 KEY_DTYPE = np.dtype("V16")  # half of a SHA-256, enough to avoid collisions among 1e12 runs
@@ -33,12 +34,13 @@ def run_keys(grid: Grid) -> dict[Kind, AnyArray]:
 
 
 def _sgd_keys(grid: Grid, times: str) -> Iterator[bytes]:
-    for point in grid.points if grid.simulate else ():
-        simulator = choose_simulator(point).entry
+    for point, name in zip(grid.points, grid.simulators, strict=True) if grid.simulate else ():
+        check_abandoned()
+        version = SIMULATORS[name].version
         for seed in grid.seeds:
             for repeat in grid.repeats:
                 stream = stream_key(point, seed, repeat).digest
-                yield _digest("sgd", stream, times, simulator.name, simulator.version)
+                yield _digest("sgd", stream, times, name, version)
 
 
 def _ode_keys(grid: Grid, times: str) -> Iterator[bytes]:
@@ -47,6 +49,7 @@ def _ode_keys(grid: Grid, times: str) -> Iterator[bytes]:
     for point in grid.points if grid.regimes else ():
         if last is None or point.init is not last.init or point.shape != last.shape:
             starts, last = [point.init.key(point.shape, seed).digest for seed in grid.seeds], point
+        check_abandoned()
         for regime in grid.regimes:
             parameters = ode_parameter_digest(point, regime, grid.options)
             version = regime_version(regime)

@@ -7,6 +7,7 @@ parts and failure records use: SGD runs are numbered over (point, seed, repeat) 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
+from sweep_service.planning.outline import Outline
 from sweep_service.validation import read_integer
 
 Kind = Literal["sgd", "ode"]
@@ -81,9 +83,9 @@ class RunTable:
 
 @dataclass(frozen=True)
 class RunNumbers:
-    """The numbering of the runs of a grid: converts numbers to rows of a table and back."""
+    """The numbering of the runs of a grid or an outline: converts numbers to rows of a table and back."""
 
-    grid: Grid
+    grid: Grid | Outline
 
     def shape(self, kind: Kind) -> tuple[int, ...]:
         """Return the lengths of the columns that number the runs of a kind."""
@@ -96,7 +98,7 @@ class RunNumbers:
         return tuple(sizes[name] for name in NUMBERED_BY[kind])
 
     def count(self, kind: Kind) -> int:
-        return int(np.prod(self.shape(kind)))
+        return math.prod(self.shape(kind))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

@@ -15,6 +15,7 @@ from sweep_service.model.labels import variable_attributes
 from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
+from sweep_service.planning.outline import Outline
 from sweep_service.planning.runs import Kind, RunNumbers, RunTable
 from sweep_service.status import Status
 
@@ -64,23 +65,37 @@ class Variable:
 
 
 class Schema:
-    """The arrays of the dataset of a grid, by kind of run and by name without its prefix."""
+    """The arrays of the dataset of a grid, by kind of run and by name without its prefix.
 
-    def __init__(self, grid: Grid) -> None:
+    That of an outline has the same arrays, but no points.
+    """
+
+    def __init__(self, grid: Grid | Outline) -> None:
         self.grid = grid
-        d, p, k, gamma = (grid.column(name) for name in ("d", "p", "k", "gamma"))
         self.sizes = {
             **dict(zip(grid.dims, grid.shape, strict=True)),
             "regime": len(grid.regimes),
             "seed": len(grid.seeds),
             "repeat": len(grid.repeats),
             "time": len(grid.times),
-            "student": int(p.max()),
-            "student_other": int(p.max()),
-            "teacher": int(k.max()),
+            "student": grid.largest_p,
+            "student_other": grid.largest_p,
+            "teacher": grid.largest_k,
             "cosine_bin": HISTOGRAM_BINS,
         }
-        self.delta_t, self.gamma_over_p = gamma / (p * d), gamma / p
+
+    @cached_property
+    def delta_t(self) -> AnyArray:
+        """γ/(pd) at every point."""
+        return self._column("gamma") / (self._column("p") * self._column("d"))
+
+    @cached_property
+    def gamma_over_p(self) -> AnyArray:
+        return self._column("gamma") / self._column("p")
+
+    def _column(self, name: str) -> AnyArray:
+        assert isinstance(self.grid, Grid)  # an outline has no points
+        return self.grid.column(name)
 
     def leading(self, kind: Kind) -> tuple[str, ...]:
         """Return the dimensions that number the runs of a kind."""

@@ -1,140 +1,46 @@
 """The spec of a sweep as a user writes it, in JSON, YAML or Python.
 
-Pydantic defines the structure and its JSON schema; `validation` checks single values. Physical parameters
-are checked point by point when the spec is expanded into a grid.
+Pydantic defines the structure and its JSON schema; `axes` and `validation` check single values. What several
+fields must satisfy together is checked in `outline`, and each point when the spec is expanded into a grid.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    WithJsonSchema,
-    model_serializer,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic.fields import FieldInfo
 
-from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
 from sweep_service.identity import canonicalise
 from sweep_service.model.parameters import PARAMETERS, Scalar
 from sweep_service.numerics.types import Array
-from sweep_service.validation import read_integer, read_number, read_seeds, reject_unknown_keys
+from sweep_service.planning.axes import (
+    MAX_VALUES,
+    Axis,
+    join_path,
+    list_values,
+    read_axes,
+    read_axis,
+    read_entries,
+    read_fixed,
+    read_points,
+    read_single,
+)
+from sweep_service.planning.hints import FIELD_HINTS
+from sweep_service.planning.spec_text import locating_errors, parse_text, read_file
+from sweep_service.validation import describe_numbers, read_integer, read_seeds, reject_unknown_keys
 
-MAX_SPEC_BYTES = 1 << 20  # a larger sweep needs an axis or a design, not a list
-MAX_YAML_BYTES = 1 << 16  # smaller, because the YAML parser is slow
-MAX_NUMBER = 1e15  # for every number of a spec
 MIN_LAST_TIME = 1e-12
-MAX_VALUES = 100_000  # of one axis, of samples in time, of seeds
-MAX_QUOTED_CHARACTERS = 60  # of a name in an error message
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class Spaced(_Model):
-    """n values from start to stop, ends included: {lin: [start, stop, n]} or {log: [start, stop, n]}."""
-
-    scale: Literal["lin", "log"]
-    start: float
-    stop: float
-    count: int
-
-    @model_serializer
-    def _to_written_form(self) -> dict[str, list[float | int]]:
-        return {self.scale: [self.start, self.stop, self.count]}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
-        ends = {"type": "array", "minItems": 3, "maxItems": 3, "items": {"type": "number"}}
-        forms = [
-            {
-                "type": "object",
-                "properties": {scale: ends},
-                "required": [scale],
-                "additionalProperties": False,
-            }
-            for scale in ("lin", "log")
-        ]
-        return {"oneOf": forms, "title": "n values from a to b: [a, b, n]"}
-
-    def values(self) -> Array:
-        space = np.linspace if self.scale == "lin" else np.geomspace
-        return space(self.start, self.stop, self.count)
-
-
-Axis = Scalar | list[Scalar] | Spaced
-
-
-def _read_scalar(value: Any, field: str) -> Scalar:
-    if isinstance(value, str):
-        return value
-    number = read_number(value, field, least=-MAX_NUMBER, most=MAX_NUMBER)
-    return int(value) if isinstance(value, (int, np.integer)) else number
-
-
-def _read_axis(value: Any, field: str) -> Axis:
-    if isinstance(value, Spaced):
-        return value
-    if isinstance(value, Mapping):
-        reject_unknown_keys(value, ("lin", "log"), field)
-        if len(value) != 1:
-            raise InvalidInput(field, dict(value), "must be {lin: [a, b, n]} or {log: [a, b, n]}")
-        ((scale, ends),) = value.items()
-        scale_field = f"{field}.{scale}"
-        if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 3:
-            raise InvalidInput(scale_field, ends, "must be [first, last, count]")
-        bounds = {"most": MAX_NUMBER, **({"above": 0.0} if scale == "log" else {"least": -MAX_NUMBER})}
-        first, last = (read_number(end, scale_field, **bounds) for end in ends[:2])
-        return Spaced(
-            scale=scale, start=first, stop=last, count=read_integer(ends[2], scale_field, 1, MAX_VALUES)
-        )
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        if not 1 <= len(value) <= MAX_VALUES:
-            raise InvalidInput(field, f"{len(value)} values", f"must have 1 to {MAX_VALUES} values")
-        return [_read_scalar(item, field) for item in value]
-    return _read_scalar(value, field)
-
-
-def spaced_values(name: str, axis: Spaced) -> list[Scalar]:
-    """Return the values of an axis, rounded if the parameter is an integer."""
-    is_integer = name in PARAMETERS and PARAMETERS[name].kind == "integer"
-    return [round(value) if is_integer else value for value in axis.values().tolist()]
-
-
-def _list_values(name: str, axis: Axis) -> list[Scalar]:
-    if isinstance(axis, Spaced):
-        return spaced_values(name, axis)
-    return axis if isinstance(axis, list) else [axis]
-
-
-def _read_axes(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        raise InvalidInput("axes", value, "must be a mapping from names to values")
-    return {
-        name: _read_axis(axis, f"axes.{str(name)[:MAX_QUOTED_CHARACTERS]}") for name, axis in value.items()
-    }
-
-
-def _read_scalars(value: Any, field: str) -> Any:
-    if not isinstance(value, Mapping):
-        raise InvalidInput(field, value, "must be a mapping from names to single values")
-    return {
-        name: _read_scalar(item, f"{field}.{str(name)[:MAX_QUOTED_CHARACTERS]}")
-        for name, item in value.items()
-    }
 
 
 def _read_name(value: Any) -> Any:
@@ -145,25 +51,41 @@ def _read_name(value: Any) -> Any:
     return value
 
 
-def _read_fixed(value: Any) -> Any:
-    return _read_scalars(value, "fixed")
-
-
 def _read_points(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_VALUES:
         raise InvalidInput("points", value, f"must be a list of 1 to {MAX_VALUES} mappings")
-    return [_read_scalars(point, f"points[{row}]") for row, point in enumerate(value)]
+    return read_points(value)
 
 
-def _read_seed_list(value: Any, field: str) -> list[int]:
+def _read_section(value: Any, field: str, example: str) -> Any:
+    if not isinstance(value, (Mapping, BaseModel)):
+        raise InvalidInput(field, value, f"must be a mapping, such as {example}")
+    return value
+
+
+def _read_time(value: Any) -> Any:
+    return _read_section(value, "time", "{max: 100}")
+
+
+def _read_scaling(value: Any) -> Any:
+    return None if value is None else _read_section(value, "scaling", "{p0: 8, gamma0: 8}")
+
+
+def _read_triangle(value: Any) -> Any:
+    example = "{delta_t: 1e-3, resolution: 12}"
+    return None if value is None else _read_section(value, "triangle", example)
+
+
+def _read_seed_list(name: str, value: Any, field: str) -> list[int]:
     """Return a list of seeds; a number n stands for 0, ..., n - 1."""
+    path = f"{field}.{name}"
     if isinstance(value, (list, tuple)):
         if len(value) > MAX_VALUES:
-            raise InvalidInput(field, f"{len(value)} seeds", f"must be at most {MAX_VALUES}")
-        return list(read_seeds(value, field))
-    return list(range(read_integer(value, field, 1, MAX_VALUES)))
+            raise InvalidInput(path, f"{len(value)} seeds", f"must be at most {MAX_VALUES}")
+        return list(read_seeds(value, path))
+    return list(range(read_integer(value, path, 1, MAX_VALUES)))
 
 
 def _read_seeds(value: Any) -> Any:
@@ -172,9 +94,7 @@ def _read_seeds(value: Any) -> Any:
     if not isinstance(value, Mapping):
         value = {"init": value}
     reject_unknown_keys(value, ("init", "repeat"), "seeds")
-    return Seeds(
-        **{name: _read_seed_list(value.get(name, 1), f"seeds.{name}") for name in ("init", "repeat")}
-    )
+    return Seeds(**read_entries({"init": 1, "repeat": 1, **value}, "seeds", _read_seed_list))
 
 
 class Seeds(_Model):
@@ -249,19 +169,19 @@ class SweepSpec(_Model):
     """The points of a sweep, what is computed at each of them, and the recorded times."""
 
     name: Annotated[str, BeforeValidator(_read_name)] = Field(default="", max_length=200)
-    axes: Annotated[dict[str, Axis], BeforeValidator(_read_axes)] = {}
-    fixed: Annotated[dict[str, Scalar], BeforeValidator(_read_fixed)] = {}
+    axes: Annotated[dict[str, Axis], BeforeValidator(read_axes)] = {}
+    fixed: Annotated[dict[str, Scalar], BeforeValidator(read_fixed)] = {}
     init: dict[str, Any] = {"kind": "gaussian"}
     simulate: bool = True
     seeds: Annotated[Seeds, BeforeValidator(_read_seeds), WithJsonSchema(SEEDS_SCHEMA, mode="validation")] = (
         Seeds(init=[0], repeat=[0])
     )
-    time: Time
+    time: Annotated[Time, BeforeValidator(_read_time)]
     observables: list[str] | None = None
     regime_options: dict[str, Any] = {}
     zip: list[list[str]] | None = None
-    scaling: Scaling | None = None
-    triangle: Triangle | None = None
+    scaling: Annotated[Scaling | None, BeforeValidator(_read_scaling)] = None
+    triangle: Annotated[Triangle | None, BeforeValidator(_read_triangle)] = None
     points: Annotated[list[dict[str, Scalar]] | None, BeforeValidator(_read_points)] = None
 
     @classmethod
@@ -283,7 +203,7 @@ class SweepSpec(_Model):
         Raises
         ------
         InvalidInput
-            Names the first field that is wrong, its value and what is allowed.
+            Names the field that is wrong, its value and what is allowed; `InvalidSpec` if there are several.
         """
         if isinstance(value, SweepSpec):
             return value
@@ -296,43 +216,81 @@ class SweepSpec(_Model):
             json.dumps([plain.get("init"), plain.get("regime_options")], default=_reject)
             return cls.model_validate(plain)
         except ValidationError as error:
-            raise _to_invalid_input(error) from None
+            errors = ErrorCollector()
+            errors.add_all(_read_problems(error))
+            errors.raise_errors()
+            raise AssertionError from error  # there is at least one
         except (RecursionError, TypeError, ValueError):
             allowed = "must contain only numbers, strings, lists and mappings"
             raise InvalidInput("init, regime_options", None, allowed) from None
+
+    @classmethod
+    def parse_valid_fields(cls, value: Mapping[str, Any]) -> tuple[SweepSpec, set[str]]:
+        """Parse the valid fields of an invalid spec; return also the paths of the fields left out."""
+        fields: dict[str, Any] = {"time": {"max": 1.0}}
+        left_out = {"time"} - value.keys()
+        readers: dict[str, Callable[[Any, Any, str], Any]] = {"axes": read_axis, "fixed": read_single}
+        for name in cls.model_fields.keys() & value.keys():
+            if name in readers and isinstance(value[name], Mapping):
+                fields[name] = {}
+                for key, item in value[name].items():
+                    try:
+                        fields[name] |= {key: readers[name](key, item, name)}
+                    except InvalidInput:
+                        left_out.add(join_path(name, key))
+            else:
+                try:
+                    cls.parse({"time": fields["time"], name: value[name]})
+                    fields[name] = value[name]
+                except InvalidInput:
+                    left_out.add(name)
+        return cls.parse(fields), left_out
 
     def extend(self, change: str | bytes) -> SweepSpec:
         """Return a spec with the values of axes, points and seeds of `change` (JSON or YAML) added.
 
         Everything else stays as it is, because a change would make the stored runs useless.
         """
-        if len(change) > MAX_SPEC_BYTES:
-            raise InvalidInput("change", f"{len(change)} bytes", f"must be at most {MAX_SPEC_BYTES} bytes")
-        more = _parse_text(change)
+        with locating_errors(change):
+            return self._add(parse_text(change, "change"))
+
+    def _add(self, more: Any) -> SweepSpec:
+        known = ("name", "axes", "points", "seeds")
         if not isinstance(more, Mapping):
-            raise InvalidInput("change", more, "must be a mapping with keys from name, axes, points, seeds")
-        reject_unknown_keys(more, ("name", "axes", "points", "seeds"), "change")
-        old = json.loads(self.model_dump_json())
+            raise InvalidInput("change", more, f"must be a mapping with keys from {', '.join(known)}")
+        content = {**json.loads(self.model_dump_json()), "name": more.get("name", self.name)}
+        errors = ErrorCollector()
+        with errors.catch():
+            reject_unknown_keys(more, known, "change")
+        with errors.catch():
+            content |= self._add_axes(read_axes(more.get("axes", {})))
+        with errors.catch():
+            content["seeds"] = self._add_seeds(more.get("seeds", {}))
+        with errors.catch():
+            content["points"] = self._add_points(_read_points(more.get("points")))
+        errors.raise_errors()
+        return SweepSpec.parse(content)
+
+    def _add_axes(self, new: Mapping[str, Axis]) -> dict[str, Any]:
+        """Return the fields `axes` and `fixed` with more values."""
         axes = dict(self.axes)
-        for name, axis in _read_axes(more.get("axes", {})).items():
-            old_values = _list_values(name, axes.get(name, self.fixed.get(name, [])))
-            axes[name] = list(dict.fromkeys([*old_values, *_list_values(name, axis)]))
-        fixed = {name: value for name, value in self.fixed.items() if name not in axes}
-        new_seeds = more.get("seeds", {})
-        new_seeds = new_seeds if isinstance(new_seeds, Mapping) else {"init": new_seeds}
-        reject_unknown_keys(new_seeds, ("init", "repeat"), "seeds")
-        union = {}
-        for name, old_seeds in (("init", self.seeds.init), ("repeat", self.seeds.repeat)):
-            added = _read_seed_list(new_seeds[name], f"seeds.{name}") if name in new_seeds else []
-            union[name] = list(dict.fromkeys([*old_seeds, *added]))
-        if "points" in more:
-            if self.points is None:
-                raise InvalidInput("points", "given", "can only be added to a sweep whose design is points")
-            points = [*self.points, *_read_points(more["points"])]
-            old["points"] = list({tuple(sorted(point.items())): point for point in points}.values())
-        return SweepSpec.parse(
-            {**old, "name": more.get("name", self.name), "axes": axes, "fixed": fixed, "seeds": union}
-        )
+        for name, axis in new.items():
+            old_values = list_values(name, axes.get(name, self.fixed.get(name, [])))
+            axes[name] = list(dict.fromkeys([*old_values, *list_values(name, axis)]))
+        return {"axes": axes, "fixed": {name: v for name, v in self.fixed.items() if name not in axes}}
+
+    def _add_seeds(self, new: Any) -> dict[str, list[int]]:
+        new = new if isinstance(new, Mapping) else {"init": new}
+        reject_unknown_keys(new, ("init", "repeat"), "seeds")
+        added = {"init": [], "repeat": [], **read_entries(new, "seeds", _read_seed_list)}
+        return {name: list(dict.fromkeys([*getattr(self.seeds, name), *added[name]])) for name in added}
+
+    def _add_points(self, new: list[dict[str, Scalar]] | None) -> list[dict[str, Scalar]] | None:
+        if new is None:
+            return self.points
+        if self.points is None:
+            raise InvalidInput("points", "given", "can only be added to a sweep whose design is points")
+        return list({tuple(sorted(point.items())): point for point in [*self.points, *new]}.values())
 
     def as_written(self) -> dict[str, Any]:
         """Return the spec as a user would write it: without defaults, and seeds 0, ..., n - 1 as n."""
@@ -348,112 +306,77 @@ class SweepSpec(_Model):
     @classmethod
     def read(cls, text: str | bytes) -> SweepSpec:
         """Parse JSON or YAML."""
-        if len(text) > MAX_SPEC_BYTES:
-            raise InvalidInput("spec", f"{len(text)} bytes", f"must be at most {MAX_SPEC_BYTES} bytes")
-        return cls.parse(_parse_text(text))
+        with locating_errors(text):
+            return cls.parse(parse_text(text))
 
     @classmethod
     def load(cls, path: str | Path) -> SweepSpec:
         """Read a JSON or YAML file."""
-        try:
-            with open(path, "rb") as file:
-                text = file.read(MAX_SPEC_BYTES + 1)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "not a valid path"
-            raise InvalidInput("spec", str(path), f"cannot be read: {reason}") from None
-        return cls.read(text)
+        return cls.read(read_file(path))
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {"time": Time, "scaling": Scaling, "triangle": Triangle}
+_ZIP = "must be a list of groups of axes that vary together, such as [[d, gamma]]"
+# What is allowed, by the path of a field without positions.
+_ALLOWED = {
+    "name": "must be a text of at most 200 characters",
+    "init": "must be a mapping with a kind, such as {kind: gaussian}",
+    "simulate": "must be true or false",
+    "observables": "must be a list of names",
+    "observables[]": "must be a name",
+    "regime_options": "must be a mapping",
+    "zip": _ZIP,
+    "zip[]": _ZIP,
+    "zip[][]": "must be the name of an axis",
+}
 
 
-def _to_invalid_input(error: ValidationError) -> InvalidInput:
-    """Convert the first problem that Pydantic reports; unknown keys come first."""
+def _read_problems(error: ValidationError) -> Iterator[InvalidInput]:
+    """Yield one error for each field that Pydantic rejects; unknown keys come first."""
     problems = error.errors(include_url=False)
-    problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
-    cause = problem.get("ctx", {}).get("error")
-    if isinstance(cause, InvalidInput):
-        return cause
-    path = [str(key) for key in problem["loc"]]
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    seen = set[str]()
+    for problem in problems:
+        cause = problem.get("ctx", {}).get("error")
+        if isinstance(cause, InvalidInput):
+            yield cause
+            continue
+        location = problem["loc"][:2] if problem["loc"][0] in _SECTIONS else problem["loc"]
+        path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in location)[1:]
+        if path not in seen:  # each alternative of a union has its own problem
+            seen.add(path)
+            yield _read_problem(problem, location, path)
+
+
+def _read_problem(problem: Any, location: Sequence[int | str], path: str) -> InvalidInput:
     if problem["type"] == "extra_forbidden":
-        known = _SECTIONS[path[0]] if len(path) > 1 else SweepSpec
-        return unknown_name(f"{'.'.join(path[:-1]) or 'spec'} (key)", path[-1], known.model_fields)
+        if len(location) == 1:
+            return unknown_name("spec (key)", path, SweepSpec.model_fields, FIELD_HINTS)
+        section = str(location[0])
+        return unknown_name(f"{section} (key)", str(location[1]), _SECTIONS[section].model_fields)
     if problem["type"] == "missing":
-        return InvalidInput(".".join(path), None, "is required")
-    message = problem["msg"].replace("Input should be", "must be").replace("Value should have", "must have")
-    return InvalidInput(".".join(path), problem["input"], message[0].lower() + message[1:])
+        return InvalidInput(path, None, "is required")
+    if location[0] in _SECTIONS:
+        allowed = _describe_field(_SECTIONS[str(location[0])].model_fields[str(location[1])])
+    else:
+        message = problem["msg"].replace("Input should be", "must be")
+        allowed = _ALLOWED.get(re.sub(r"\d+", "", path), message[0].lower() + message[1:])
+    return InvalidInput(path, problem["input"], allowed)
+
+
+def _describe_field(field: FieldInfo) -> str:
+    """Return what is allowed for a number of a section."""
+    if field.annotation == Multiple:
+        return "must be k or a whole number >= 1 and <= 1e+06"
+    limits: dict[str, float | None] = {
+        sign: getattr(limit, name)
+        for limit in field.metadata
+        for name, sign in (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
+        if hasattr(limit, name)
+    }
+    is_number = float in (field.annotation, *get_args(field.annotation))
+    return f"must be {describe_numbers('finite number' if is_number else 'whole number', limits)}"
 
 
 def _reject(value: Any) -> Any:
     raise TypeError(type(value))
-
-
-class _YamlLoader(yaml.SafeLoader):
-    """YAML 1.1 without aliases, which could expand a few lines to billions of items."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.events.AliasEvent):
-            raise yaml.YAMLError("must not contain aliases")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        if len(names) != len({repr(name) for name in names}):
-            raise yaml.YAMLError("has a duplicate key")
-        return super().construct_mapping(node, deep)
-
-
-# Numbers as in JSON: YAML 1.1 reads 1:30 in base 60, 010 in base 8, and 1e-3 as text.
-_YamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, rule) for tag, rule in rules if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_NUMBERS = {
-    "int": r"^[-+]?\d{1,40}$",
-    "float": r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?\.(inf|nan)$",
-}
-for _tag, _rule in _NUMBERS.items():
-    _YamlLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_rule), list("-+.0123456789"))
-
-
-def _parse_text(text: str | bytes) -> Any:
-    """Parse JSON, or else YAML. Constants such as NaN are rejected later, where values are read."""
-    content = _parse_json_or_yaml(text)
-    try:
-        json.dumps(content, ensure_ascii=False, default=str, skipkeys=True).encode()
-    except UnicodeEncodeError:  # "\ud800" is JSON, but no text that can be stored
-        raise InvalidInput("spec", None, "contains text that is not valid Unicode") from None
-    except RecursionError:
-        raise InvalidInput("spec", None, "is nested too deeply") from None
-    return content
-
-
-def _parse_json_or_yaml(text: str | bytes) -> Any:
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8")
-        try:
-            return json.loads(text, object_pairs_hook=_reject_duplicate_keys)
-        except json.JSONDecodeError:
-            if len(text) > MAX_YAML_BYTES:
-                raise InvalidInput(
-                    "spec", f"{len(text)} bytes", f"must be at most {MAX_YAML_BYTES} in YAML"
-                ) from None
-            return yaml.load(text, Loader=_YamlLoader)
-    except InvalidInput:
-        raise
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}" if error.problem_mark else "somewhere"
-        raise InvalidInput("spec", line, "is neither JSON nor YAML") from None
-    except Exception as error:  # a tag that does not fit its value may raise any exception
-        has_message = isinstance(error, yaml.YAMLError) and (
-            "alias" in str(error) or "duplicate" in str(error)
-        )
-        raise InvalidInput("spec", None, str(error) if has_message else "is neither JSON nor YAML") from None
-
-
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        raise InvalidInput("spec", None, "has a duplicate key")
-    return mapping

@@ -11,19 +11,24 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import zarr
+from zarr.core.sync import sync
 
-from sweep_service.errors import TooNew, reading
+from sweep_service.errors import Damaged, reading
 from sweep_service.faults import fault_point
 from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.grids import POINT
+from sweep_service.planning.axes import POINT
+from sweep_service.planning.jobs import empty_values
 from sweep_service.planning.plan import SweepPlan
-from sweep_service.planning.runs import Kind
+from sweep_service.planning.runs import Kind, run_name
 from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
 from sweep_service.status import Status, count_statuses
-from sweep_service.store.objects import Objects
+from sweep_service.store.metadata import COMPRESSORS, DatasetMetadata
+from sweep_service.store.objects import ROOT, Objects
 
 STATUS = "status"  # the variable that is written last
+# Chunks of fill values are stored too, so that a missing chunk under a status is damage.
+WRITE_ALL: Any = {"write_empty_chunks": True}
 
 
 class SweepDataset:
@@ -34,11 +39,6 @@ class SweepDataset:
         self.store = objects.chunks(name)
         with reading(name):
             self.group = zarr.open_group(self.store, mode="r+")
-            version = int(str(self.group.attrs.get("layout_version", LAYOUT_VERSION)))
-        if version > LAYOUT_VERSION:
-            raise TooNew(
-                f"{name} has layout {version}, but this version reads only {LAYOUT_VERSION} and older"
-            )
 
     @classmethod
     def create(
@@ -50,11 +50,19 @@ class SweepDataset:
             warnings.simplefilter(
                 "ignore", zarr.errors.ZarrUserWarning
             )  # Zarr format 3 does not specify consolidated metadata yet
-            labels.to_zarr(store, mode="w", consolidated=False, zarr_format=3)
+            encoding = {name: {"compressors": COMPRESSORS} for name in labels.variables}
+            labels.to_zarr(
+                store,
+                mode="w",
+                consolidated=False,
+                zarr_format=3,
+                encoding=encoding,
+                write_empty_chunks=True,
+            )
             group = zarr.open_group(store, mode="r+")
             for variables in plan.schema.variables.values():
                 for variable in variables.values():
-                    group.create_array(
+                    array = group.create_array(
                         variable.name,
                         shape=variable.shape,
                         chunks=variable.chunks,
@@ -62,7 +70,11 @@ class SweepDataset:
                         fill_value=variable.fill,
                         dimension_names=variable.dims,
                         attributes=dict(variable.attributes),
+                        compressors=COMPRESSORS,
+                        config=WRITE_ALL,
                     )
+                    if variable.name.endswith(f"_{STATUS}"):  # so that a chunk that disappears is noticed
+                        array[...] = Status.PENDING
             zarr.consolidate_metadata(store)
         return cls(objects, name, plan)
 
@@ -76,13 +88,15 @@ class SweepDataset:
         positions = self.plan.positions(kind, numbers)
         rows = np.arange(len(numbers)) if rows is None else rows
         variables = self.plan.schema.variables[kind]
-        for name in sorted(values, key=lambda name: name == STATUS):
-            if name == STATUS:
-                self.store.sync()
-                fault_point("merge:values")
-            self._write(variables[name], positions, values[name], rows)
-        self.store.sync()
-        fault_point("merge:status")
+        with self.store.batch():
+            for name in values:
+                if name != STATUS:
+                    self._write(variables[name], positions, values[name], rows)
+        fault_point("merge:values")
+        if STATUS in values:
+            with self.store.batch():
+                self._write(variables[STATUS], positions, values[STATUS], rows)
+            fault_point("merge:status")
 
     def _write(
         self, variable: Variable, positions: tuple[AnyArray, ...], values: AnyArray, rows: AnyArray
@@ -114,12 +128,35 @@ class SweepDataset:
                 block = self._read_block(source.name, chunk)[inside]
                 index: Any = (runs, *common)
                 values[index] = block[(slice(None), *common)]
+        self._check_initial_risk(kind, numbers, result)
         return result
+
+    def _check_initial_risk(self, kind: Kind, numbers: AnyArray, values: Mapping[str, AnyArray]) -> None:
+        """Raise Damaged if a done run has no risk at t = 0; an older version may have merged over a loss."""
+        if "risk" in values and STATUS in values:
+            lost = numbers[(values[STATUS] == Status.DONE) & np.isnan(values["risk"][:, 0])]
+            if len(lost):
+                name = run_name(kind, int(lost[0]))
+                raise Damaged(f"{self.name}: the run {name} is done, but has no risk at t = 0")
 
     @property
     def attributes(self) -> dict[str, str]:
         """Attributes of the dataset as text, such as its provenance."""
         return {name: str(value) for name, value in self.group.attrs.items()}
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Replace some attributes of the dataset, in one atomic write."""
+        with self.store.batch():
+            self.group.update_attributes(dict(attributes))
+
+    def reset(self, kind: Kind, numbers: AnyArray) -> None:
+        """Make runs pending, then replace their values by fill values."""
+        if len(numbers) == 0:
+            return
+        values = empty_values(self.plan.schema, kind, 1)
+        first_row = np.zeros(len(numbers), dtype=np.int64)
+        self.write(kind, numbers, {STATUS: values.pop(STATUS)}, first_row)
+        self.write(kind, numbers, values, first_row)
 
     def counts(self) -> Counter[Status]:
         """Count runs by status."""
@@ -130,13 +167,52 @@ class SweepDataset:
                 counts += count_statuses(values)
         return counts
 
+    def is_intact(self, key: str) -> bool:
+        """Whether the chunk with this key can be read, or may be missing."""
+        try:
+            sync(self.store.get(key))
+        except Damaged:
+            return False
+        return True
+
+    def runs_in_chunk(self, kind: Kind, key: str) -> AnyArray:
+        """Return the numbers of the runs that have values in the chunk with this key."""
+        variable = self.plan.schema.variables[kind][key.partition("/")[0].removeprefix(f"{kind}_")]
+        chunk = [int(index) for index in key.split("/")[2:]]
+        inside = [
+            axis // size == index
+            for axis, size, index in zip(
+                self.plan.positions(kind),
+                variable.chunks[: len(variable.leading)],
+                chunk[: len(variable.leading)],
+                strict=True,
+            )
+        ]
+        return np.flatnonzero(np.all(inside, axis=0))
+
+    def initial_risk(self, kind: Kind) -> AnyArray:
+        """Return the risk at t = 0 of each run, in the order of run numbers."""
+        return self._read_block(f"{kind}_risk", (..., 0))[self.plan.positions(kind)]
+
+    def restore_labels(self) -> None:
+        """Write coordinates again of which a chunk is damaged."""
+        for name, label in make_coordinates(self.plan.schema).variables.items():
+            keys = self.metadata.arrays[str(name)].chunk_keys()
+            if not all(self.is_intact(key) for key in keys):
+                self._open_array(str(name))[...] = label.values
+        self.store.sync()
+
+    @property
+    def metadata(self) -> DatasetMetadata:
+        content = sync(self.store.get(ROOT))
+        return DatasetMetadata(b"" if content is None else content.to_bytes(), self.name)
+
     def _open_array(self, name: str) -> zarr.Array[Any]:
         with reading(f"{self.name}/{name}"):
-            array = self.group[name]
-            assert isinstance(array, zarr.Array)
-            return array
+            array: Any = self.group[name]
+            return zarr.Array(zarr.AsyncArray(array.metadata, array.store_path, WRITE_ALL))
 
-    def _read_block(self, name: str, block: tuple[slice, ...] | EllipsisType = ...) -> AnyArray:
+    def _read_block(self, name: str, block: tuple[Any, ...] | EllipsisType = ...) -> AnyArray:
         array = self._open_array(name)
         with reading(f"{self.name}/{name}"):
             return np.array(array[block])
@@ -179,19 +255,16 @@ def make_coordinates(schema: Schema) -> xr.Dataset:
     labels["cosine_bin"] = (2.0 * np.arange(schema.sizes["cosine_bin"]) + 1.0) / schema.sizes[
         "cosine_bin"
     ] - 1.0
-    dataset = xr.Dataset(
-        coords={
-            name: xr.Variable(name, values, variable_attributes(name))
-            for name, values in labels.items()
-            if name in dims
-        }
-    )
+    coordinates = {
+        name: xr.Variable(name, values, variable_attributes(name))
+        for name, values in labels.items()
+        if name in dims
+    }
     for name, values in grid.axes.items():
         is_text = isinstance(values[0], str)
         column = np.array(values, dtype=object) if is_text else np.array(values)
-        dataset = dataset.assign_coords(
-            {name: xr.Variable(name if grid.is_product else POINT, column, variable_attributes(name))}
-        )
+        dim = name if grid.is_product else POINT
+        coordinates[name] = xr.Variable(dim, column, variable_attributes(name))
     for name, column in (("delta_t", schema.delta_t), ("gamma_over_p", schema.gamma_over_p)):
-        dataset = dataset.assign_coords({name: xr.Variable(grid.dims, column, variable_attributes(name))})
-    return dataset
+        coordinates[name] = xr.Variable(grid.dims, column, variable_attributes(name))
+    return xr.Dataset(coords=coordinates)

@@ -6,13 +6,16 @@
 <data>/sweeps/<id>.zarr/        the dataset
 <data>/sweeps/<id>.parts/       parts that are not merged yet, checkpoints and crash markers
 <data>/sweeps/<id>.failures/    one failure record for each failed run, with its copies
+<data>/sweeps/<id>.restart      marks a sweep whose runs are being reset to be computed by other versions
 <data>/sweeps/<id>.unowned      marks a sweep that is being created or removed; if it is found when a
                                 conductor starts, the sweep is removed
+<data>/sweeps/<id>.repair       a request to compute damaged runs again, until a conductor has done so
 <state>/ledger.sqlite           the ledger: states of sweeps, progress of bundles
 <state>/calibration.json        the speed of this machine
 
 <data> is a folder or an s3:// URL. <state> is the same folder by default, and for a bucket a folder of this
-machine.
+machine. If they are new, only their owner may enter them (mode 0700); a new ledger has mode 0600. Existing
+folders keep their permissions, so that workers of another user can share them.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from sweep_service.errors import InvalidInput, reading
+from sweep_service.errors import Damaged, InvalidInput, NotFound, reading
 from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration
@@ -42,9 +45,12 @@ from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
+from sweep_service.store.files import create_private_file, make_private_folder, sync
+from sweep_service.store.key_index import KeyIndex
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
+from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.objects import ROOT, Objects, no_guard
 from sweep_service.validation import read_number
 
@@ -53,7 +59,10 @@ if TYPE_CHECKING:
 
 CALIBRATION = "calibration.json"
 LEDGER = "ledger.sqlite"
+KEYS_DIGEST = "keys_sha256"  # attribute of a dataset: the run keys that its values belong to
+REPAIR_SUFFIX = ".repair"  # a request to compute damaged runs again
 INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
+RESTART_SUFFIX = ".restart"  # marks a sweep whose runs are being reset
 LOCK = "lock"
 SWEEPS = "sweeps"
 
@@ -96,6 +105,7 @@ class DataFolder:
         self.root = parse_location(root)
         self.state = Path(state) if state is not None else default_state_folder(self.root)
         self.objects = _open_objects(self.root)
+        self.key_index = KeyIndex(self.keys)
 
     @property
     def location(self) -> str:
@@ -103,7 +113,8 @@ class DataFolder:
         return self.root if isinstance(self.root, str) else os.path.abspath(self.root)
 
     def ledger(self) -> Ledger:
-        self.state.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.state)
+        create_private_file(self.state / LEDGER)  # SQLite gives its other files the same permissions
         return Ledger(self.state / LEDGER)
 
     def has_ledger(self) -> bool:
@@ -116,7 +127,7 @@ class DataFolder:
         `service_url` is shown to a process that fails to get the lock.
         """
         if isinstance(self.root, Path):
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.root)
             held = file_lock(self.root / LOCK, service_url)
         else:
             from sweep_service.store.lease import hold_lease
@@ -147,6 +158,16 @@ class DataFolder:
     def is_complete(self, sweep_id: str) -> bool:
         return not self.objects.exists(f"{sweep_id}{INCOMPLETE_SUFFIX}")
 
+    def mark_restarting(self, sweep_id: str) -> None:
+        """Mark a sweep whose runs are being reset, so that a later start completes it."""
+        self.objects.put(f"{sweep_id}{RESTART_SUFFIX}", b"")
+
+    def mark_restarted(self, sweep_id: str) -> None:
+        self.objects.delete(f"{sweep_id}{RESTART_SUFFIX}")
+
+    def is_restarting(self, sweep_id: str) -> bool:
+        return self.objects.exists(f"{sweep_id}{RESTART_SUFFIX}")
+
     def dataset_path(self, sweep_id: str) -> Path | str:
         """Return the path or the URL of the dataset."""
         if isinstance(self.root, Path):
@@ -164,7 +185,11 @@ class DataFolder:
         """Open the dataset read-only in its current state; values are read lazily."""
         import xarray as xr
 
-        return xr.open_zarr(self.objects.chunks(f"{sweep_id}.zarr"), chunks=None)
+        with reading(f"{sweep_id}.zarr"):
+            store = self.objects.chunks(f"{sweep_id}.zarr")
+            dataset = xr.open_zarr(store, chunks=None, consolidated=True)
+        dataset.encoding["source"] = self.address(sweep_id)
+        return dataset
 
     def create_dataset(self, sweep_id: str, plan: SweepPlan, attributes: Mapping[str, Any]) -> SweepDataset:
         return SweepDataset.create(self.objects, f"{sweep_id}.zarr", plan, attributes)
@@ -185,10 +210,18 @@ class DataFolder:
             arrays = read_arrays(content)
             return {kind: arrays[kind] for kind in KINDS}
 
+    def spec_of_dataset(self, sweep_id: str) -> SweepSpec:
+        """Return the copy of the spec in the attributes of the dataset."""
+        return _read_copy_of_spec(self.objects, sweep_id)
+
+    def put_spec(self, sweep_id: str, spec: SweepSpec) -> None:
+        self.objects.put(f"{sweep_id}.json", spec.model_dump_json().encode())
+
     def put_keys(self, sweep_id: str, keys: Mapping[Kind, AnyArray]) -> None:
         file = io.BytesIO()
         np.savez(file, **dict(keys))  # type: ignore[arg-type]
         self.objects.put(f"{sweep_id}.keys", file.getvalue())
+        self.key_index.forget(sweep_id)
 
     def calibration(self) -> Calibration:
         try:
@@ -199,28 +232,39 @@ class DataFolder:
 
     def put_calibration(self, calibration: Calibration) -> None:
         """Replace the calibration, which is kept in the state folder because it is of this machine."""
-        self.state.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.state)
         partial = self.state / f"{CALIBRATION}.partial"
         partial.write_text(json.dumps(dict(calibration.factors)), "utf-8")
+        sync(partial)
         os.replace(partial, self.state / CALIBRATION)
+        sync(self.state)
 
     def remove(self, sweep_id: str) -> None:
-        """Remove all files of a sweep, the dataset first."""
+        """Remove all files of a sweep, the dataset first and the mark last."""
+        self.key_index.forget(sweep_id)
         self.objects.clear(f"{sweep_id}.zarr")
-        for name in (f"{sweep_id}.json", f"{sweep_id}.keys"):
-            self.objects.delete(name)
+        self.objects.delete(f"{sweep_id}.json", f"{sweep_id}.keys", f"{sweep_id}{RESTART_SUFFIX}")
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
             self.objects.clear(folder)
+        self.objects.delete(f"{sweep_id}{REPAIR_SUFFIX}")
         self.mark_complete(sweep_id)
 
     def clear_parts(self, sweep_id: str) -> None:
         """Remove what is left when a sweep has ended, such as checkpoints of abandoned attempts."""
         self.objects.clear(f"{sweep_id}.parts")
 
+    def clear_failures(self, sweep_id: str) -> None:
+        """Remove the failure records, before the failed runs are computed again."""
+        self.objects.delete(*self.objects.list(f"{sweep_id}.failures/"))
+
     def sweeps_with_parts(self) -> list[str]:
         """Return the ids of sweeps that have parts, including sweeps that were removed."""
         suffix = ".parts"
         return sorted(name.removesuffix(suffix) for name in self.objects.list_top() if name.endswith(suffix))
+
+    def stored_bytes(self, sweep_id: str) -> int:
+        """Return the size of the dataset. All its files are listed, so call it seldom."""
+        return self.objects.size(f"{sweep_id}.zarr")
 
     def has_spec(self, sweep_id: str) -> bool:
         return self.objects.exists(f"{sweep_id}.json")
@@ -233,6 +277,12 @@ class DataFolder:
     def free_dataset_bytes(self) -> int:
         """Return the free space for datasets; a bucket has no limit."""
         return self.free_bytes() if isinstance(self.root, Path) else sys.maxsize
+
+
+def digest_keys(keys: Mapping[Kind, AnyArray]) -> str:
+    """Digest the run keys of a sweep."""
+    content = b"".join(keys[kind].tobytes() for kind in KINDS if kind in keys)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _free_bytes(path: Path) -> int:
@@ -255,7 +305,23 @@ def _read_plan(location: str, sweep_id: str) -> SweepPlan:
 
 
 def _read_spec(objects: Objects, sweep_id: str) -> SweepSpec:
+    """Read a spec; raise Damaged if it differs from its copy in the dataset, which has a digest."""
     name = f"{sweep_id}.json"
     content = objects.get(name)
     with reading(name):
-        return SweepSpec.parse(json.loads(content))
+        spec = SweepSpec.parse(json.loads(content))
+    try:
+        copy = _read_copy_of_spec(objects, sweep_id)
+    except (Damaged, NotFound):  # only one of them is damaged, or the dataset is not created yet
+        return spec
+    if spec != copy:
+        raise Damaged(f"{name} cannot be read: it differs from its copy in the dataset")
+    return spec
+
+
+def _read_copy_of_spec(objects: Objects, sweep_id: str) -> SweepSpec:
+    """Read the spec in the attributes of a dataset."""
+    name = f"{sweep_id}.zarr"
+    metadata = DatasetMetadata(objects.get(f"{name}/{ROOT}"), name)
+    with reading(name):
+        return SweepSpec.parse(json.loads(metadata.attributes["spec"]))

@@ -1,15 +1,16 @@
 """The ledger: a SQLite database of sweeps, with a row for each bundle and its progress.
 
-It can be rebuilt from the stored specs, status arrays and parts, except for the history of states and the
-keys of requests.
+It can be rebuilt from the stored specs, status arrays and parts, except for the history of states, the owners
+and the keys of requests.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -17,11 +18,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from sweep_service.errors import Conflict, Damaged, NotFound, TooNew
+from sweep_service.errors import Conflict, Damaged, NotFound, StoreGone, TooNew
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
+from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
+from sweep_service.store.migration import add_missing_columns
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 log = logging.getLogger(__name__)
 REQUEST_LIFETIME = timedelta(days=7)  # for which the key of a request is kept
@@ -68,6 +71,11 @@ _sweeps = sa.Table(
     sa.Column("runs", sa.Integer, nullable=False),
     sa.Column("reused", sa.Integer, nullable=False, default=0),
     sa.Column("priority", sa.Integer, nullable=False, default=0),
+    # Of simulators and regimes as JSON, and of the package. Sweeps of earlier schemas have neither.
+    sa.Column("versions", sa.Text, nullable=False, server_default=""),
+    sa.Column("package", sa.Text, nullable=False, server_default=""),
+    sa.Column("owner", sa.Text),  # since schema 3
+    sa.Column("stored_bytes", sa.Integer),  # since schema 3
 )
 _bundles = sa.Table(
     "bundles",
@@ -125,6 +133,10 @@ class SweepRecord:
     runs: int
     reused: int
     priority: int = 0
+    versions: dict[str, int] = field(default_factory=dict)  # of simulators and regimes; empty if unknown
+    package: str = ""  # version of the package that last worked on the sweep; empty if unknown
+    owner: str | None = None  # name of the token that submitted it
+    stored_bytes: int | None = None  # size of its files when they were last measured
 
 
 @dataclass(frozen=True)
@@ -154,26 +166,25 @@ class Ledger:
         url = sa.URL.create("sqlite", database=str(path))
         self.engine = sa.create_engine(url, connect_args={"timeout": 30.0})
         sa.event.listen(self.engine, "connect", _set_pragmas)
+        guard = LedgerGuard(path)
         try:
             with self.engine.connect() as connection:
-                is_ledger = sa.inspect(connection).has_table(_metadata.name)
-                query = sa.select(_metadata.c.value).where(_metadata.c.name == "schema")
-                version = connection.scalar(query) if is_ledger else None
+                version = _read_schema(connection)
         except sa.exc.OperationalError:  # disk full, no permission
             raise
-        except sa.exc.DatabaseError:
+        except (sa.exc.DatabaseError, ValueError):
             raise Damaged(f"{path} is not a ledger: move it away, then run sweep doctor --rebuild") from None
-        if version is not None and int(version) > SCHEMA_VERSION:
+        if version > SCHEMA_VERSION:
             raise TooNew(
-                f"the ledger has schema {version}, but this version reads only {SCHEMA_VERSION} and older"
+                f"the ledger has schema {version}, but this version reads only {SCHEMA_VERSION} and older: "
+                "upgrade sweep-service"
             )
-        if version is None or int(version) < SCHEMA_VERSION:
-            with self.engine.begin() as connection:
-                _schema.create_all(connection)
-                if version == "1":
-                    _migrate_from_1(connection)
-                row = {"name": "schema", "value": str(SCHEMA_VERSION)}
-                connection.execute(_metadata.insert().prefix_with("OR REPLACE").values(row))
+        if version < SCHEMA_VERSION:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # one process migrates, others wait for it
+                _migrate(connection)
+                connection.commit()
+        guard.attach(self.engine)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -189,16 +200,15 @@ class Ledger:
         self, sweep: SweepRecord, bundles: Iterable[Bundle], counts: Mapping[Status, int] | None = None
     ) -> None:
         """Add a sweep, its bundles and the counts of its stored runs in one transaction."""
-        row = {name: getattr(sweep, name) for name in SweepRecord.__annotations__} | {
-            "state": sweep.state.value
-        }
         with self._transaction(sweep.id) as connection:
-            connection.execute(_sweeps.insert().values(row))
+            connection.execute(_sweeps.insert().values(_to_row(sweep)))
             self._insert(connection, sweep.id, bundles)
             _put_stored(connection, sweep.id, counts or {})
             _add_event(connection, sweep.id, "state", sweep.state.value, sweep.reason)
         extra = {"sweep": sweep.id, "sweep_name": sweep.name, "runs": sweep.runs, "reused": sweep.reused}
-        log.info("sweep %s is %s", sweep.id, sweep.state, extra={"event": "sweep_added", **extra})
+        name = f" ({sweep.name})" if sweep.name else ""
+        text = f"sweep {sweep.id}{name} is {sweep.state}: {sweep.runs} runs"
+        log.info("%s", text, extra={"event": "sweep_added", **extra})
 
     def replace_bundles(self, sweep_id: str, bundles: Iterable[Bundle]) -> None:
         """Replace all bundles that are not merged."""
@@ -240,7 +250,7 @@ class Ledger:
         Parameters
         ----------
         key
-            Digest of the canonical spec.
+            Digest of the canonical spec and of the versions.
         states
             Only sweeps in one of these states.
         name
@@ -264,17 +274,47 @@ class Ledger:
         with self.engine.connect() as connection:
             return [_to_record(row) for row in connection.execute(query).mappings()]
 
-    def set_state(self, sweep_id: str, state: State, reason: str = "") -> None:
-        """Set the state, append an event in the same transaction, and log it."""
+    def set_state(
+        self, sweep_id: str, state: State, reason: str = "", stored_bytes: int | None = None
+    ) -> None:
+        """Set the state, and the size if given; append an event in the same transaction, and log it."""
+        size = {} if stored_bytes is None else {"stored_bytes": stored_bytes}
         with self._transaction(sweep_id) as connection:
             connection.execute(
                 _sweeps.update()
                 .where(_sweeps.c.id == sweep_id)
-                .values(state=state.value, reason=reason, updated=utc_now())
+                .values(state=state.value, reason=reason, updated=utc_now(), **size)
             )
             _add_event(connection, sweep_id, "state", state.value, reason)
-        extra = {"event": "sweep_state", "sweep": sweep_id, "state": state.value, "reason": reason}
-        log.info("sweep %s is %s%s", sweep_id, state, f": {reason}" if reason else "", extra=extra)
+        _log_state(sweep_id, state, reason)
+
+    def set_versions(self, sweep_id: str, versions: Mapping[str, int], package: str) -> None:
+        """Record the versions with which a sweep goes on."""
+        with self._transaction(sweep_id) as connection:
+            connection.execute(
+                _sweeps.update()
+                .where(_sweeps.c.id == sweep_id)
+                .values(versions=json.dumps(versions), package=package)
+            )
+
+    def restart(self, sweep: SweepRecord, bundles: Iterable[Bundle], counts: Mapping[Status, int]) -> None:
+        """Replace the row of a sweep, all of its bundles and the counts of its stored runs."""
+        with self._transaction(sweep.id) as connection:
+            connection.execute(
+                _sweeps.update()
+                .where(_sweeps.c.id == sweep.id)
+                .values({**_to_row(sweep), "updated": utc_now()})
+            )
+            connection.execute(_bundles.delete().where(_bundles.c.sweep == sweep.id))
+            self._insert(connection, sweep.id, bundles)
+            _put_stored(connection, sweep.id, counts)
+            _add_event(connection, sweep.id, "state", sweep.state.value, sweep.reason)
+        _log_state(sweep.id, sweep.state, sweep.reason)
+
+    def set_stored_bytes(self, sweep_id: str, size: int) -> None:
+        """Store the measured size of the files of a sweep."""
+        with self._transaction(sweep_id) as connection:
+            connection.execute(_sweeps.update().where(_sweeps.c.id == sweep_id).values(stored_bytes=size))
 
     def events(self, sweep_id: str, after: int = 0) -> list[Event]:
         """Return the events of a sweep after an event id, oldest first."""
@@ -317,7 +357,7 @@ class Ledger:
         )
         with self.engine.connect() as connection:
             rows = [row for row in connection.execute(query) if row.key not in exclude]
-        return [Bundle.from_json(row.jobs, row.cost, row.work) for row in rows[:limit]]
+        return [_to_bundle(row.key, row.jobs, row.cost, row.work) for row in rows[:limit]]
 
     def bundle(self, sweep_id: str, key: str) -> Bundle:
         query = sa.select(_bundles.c.jobs, _bundles.c.cost).where(
@@ -355,7 +395,16 @@ class Ledger:
             connection.execute(
                 _bundles.update().where(_bundles.c.sweep == sweep_id).values(_status_columns({}))
             )
-            _put_stored(connection, sweep_id, counts)
+            is_stored = (_bundles.c.sweep == sweep_id) & (_bundles.c.key == STORED_KEY)
+            update = _bundles.update().where(is_stored).values(_status_columns(counts))
+            if connection.execute(update).rowcount == 0:
+                _put_stored(connection, sweep_id, counts)
+
+    def set_stored_cost(self, sweep_id: str, cost: float, seconds: float) -> None:
+        """Set the predicted and measured seconds of the runs that were stored before any bundle."""
+        is_stored = (_bundles.c.sweep == sweep_id) & (_bundles.c.key == STORED_KEY)
+        with self._transaction(sweep_id) as connection:
+            connection.execute(_bundles.update().where(is_stored).values(cost=cost, seconds=seconds))
 
     def count_attempt(self, sweep_id: str, key: str, error: str) -> int:
         """Count a failed attempt at a bundle; return the number of failed attempts so far."""
@@ -383,6 +432,12 @@ class Ledger:
                 connection.execute(table.delete().where(table.c.sweep == sweep_id))
             connection.execute(_sweeps.delete().where(_sweeps.c.id == sweep_id))
         log.info("sweep %s is removed", sweep_id, extra={"event": "sweep_removed", "sweep": sweep_id})
+
+    def find_damage(self) -> list[str]:
+        """Return what SQLite's own check of the file finds."""
+        with self.engine.connect() as connection:
+            rows = [str(row[0]) for row in connection.execute(sa.text("PRAGMA integrity_check"))]
+        return [row for row in rows if row != "ok"]
 
     def totals(self, sweep_id: str) -> dict[str, Any]:
         """Return costs and seconds by progress, bundles left, and runs by status."""
@@ -440,6 +495,35 @@ def _add_event(connection: sa.Connection, sweep_id: str, kind: str, state: str, 
     connection.execute(_events.insert().values(row))
 
 
+def _log_state(sweep_id: str, state: State, reason: str) -> None:
+    extra = {"event": "sweep_state", "sweep": sweep_id, "state": state.value, "reason": reason}
+    log.info("sweep %s is %s%s", sweep_id, state, f": {reason}" if reason else "", extra=extra)
+
+
+def _read_schema(connection: sa.Connection) -> int:
+    """Return the schema version of a database, 0 if it has no tables yet."""
+    if not sa.inspect(connection).has_table(_metadata.name):
+        return 0
+    return int(connection.scalar(sa.select(_metadata.c.value).where(_metadata.c.name == "schema")) or 0)
+
+
+def _migrate(connection: sa.Connection) -> None:
+    """Create the tables, or convert those of an earlier schema."""
+    version = _read_schema(connection)  # again, because another process may have migrated meanwhile
+    if version >= SCHEMA_VERSION:
+        return
+    _schema.create_all(connection)
+    columns = {column["name"] for column in sa.inspect(connection).get_columns(_sweeps.name)}
+    for name in ("versions", "package"):  # new in schema 3
+        if name not in columns:
+            connection.exec_driver_sql(f"ALTER TABLE sweeps ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
+    add_missing_columns(connection, _sweeps)
+    if version == 1:
+        _migrate_from_1(connection)
+    row = {"name": "schema", "value": str(SCHEMA_VERSION)}
+    connection.execute(_metadata.insert().prefix_with("OR REPLACE").values(row))
+
+
 def _migrate_from_1(connection: sa.Connection) -> None:
     """Add what schema 1 lacked: events, and counts of reused runs."""
     for row in connection.execute(sa.select(_sweeps)).mappings().all():
@@ -456,13 +540,28 @@ def utc_now(offset: timedelta = timedelta()) -> str:
     return (datetime.now(UTC) + offset).isoformat(timespec="milliseconds")
 
 
+def _to_row(sweep: SweepRecord) -> dict[str, Any]:
+    values = {name: getattr(sweep, name) for name in SweepRecord.__annotations__}
+    return {**values, "state": sweep.state.value, "versions": json.dumps(sweep.versions)}
+
+
+def _to_bundle(key: str, jobs: str, cost: float, work_class: str) -> Bundle:
+    bundle = Bundle.from_json(jobs, cost, work_class)
+    if bundle.key != key:
+        raise StoreGone(f"the ledger is damaged: {RESTORE_LEDGER}")
+    return bundle
+
+
 def _to_record(row: Any) -> SweepRecord:
+    if row["state"] not in set(State):
+        raise StoreGone(f"the ledger is damaged: {RESTORE_LEDGER}")
     return SweepRecord(
-        **{name: row[name] for name in SweepRecord.__annotations__} | {"state": State(row["state"])}
+        **{name: row[name] for name in SweepRecord.__annotations__}
+        | {"state": State(row["state"]), "versions": json.loads(row["versions"] or "{}")}
     )
 
 
 def _set_pragmas(connection: Any, record: Any) -> None:
     """Configure SQLite so that readers never wait for the writer and commits survive a power failure."""
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("synchronous=FULL", "journal_mode=WAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")

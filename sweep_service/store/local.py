@@ -9,48 +9,98 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from zarr.storage import LocalStore
+from zarr.core.buffer import Buffer
+from zarr.storage import LocalStore, MemoryStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
-from sweep_service.store.files import make_folder, sync
+from sweep_service.store.checked import CheckedReads, seal_root
+from sweep_service.store.files import make_folder, sync, sync_all
 from sweep_service.store.objects import PARTIAL, WriteGuard, check_name, is_folder_name, no_guard
 
 MAX_PARTIAL_AGE_SECONDS = 86400.0  # after which a partial file of another machine is removed
 
 
-class LocalChunks(LocalStore):
-    """A local zarr store that records what was written, because zarr renames files but never syncs them."""
+class LocalChunks(CheckedReads, LocalStore):
+    """A local zarr store that records what was written, because zarr renames files but never syncs them.
+
+    A file that is renamed before it is synced may be empty after a power failure, also where it replaced a
+    file with older values. So changes of a stored dataset are made in a `batch`.
+    """
 
     def __init__(self, root: Path, *, read_only: bool = False, write_guard: WriteGuard = no_guard) -> None:
         super().__init__(root, read_only=read_only)
         self.write_guard = write_guard
-        self.written: set[str] = set()
+        self.written: dict[str, str] = {}  # names of files by key; temporary ones in a batch
+        self.folders: set[Path] = set()  # in which names were added or removed
+        self.is_batch = False
+
+    @property
+    def dataset_name(self) -> str:
+        return self.root.name.removesuffix(PARTIAL)
 
     async def set(self, key: str, value: Any) -> None:
         self.write_guard()  # if the disk is gone, zarr would create all folders again
-        await super().set(key, value)
-        self.written.add(key)
+        name = f"{key}{PARTIAL}" if self.is_batch else key
+        await super().set(name, seal_root(key, value))
+        self.written[key] = name
+        self._record_folders(key)
 
     async def delete(self, key: str) -> None:
         """Delete a chunk; zarr does so if it contains only fill values."""
         self.write_guard()
+        self._discard(key)
         await super().delete(key)
+        self._record_folders(key)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Write under temporary names; at the end sync all content, then rename it, then sync the names.
+
+        Reads return the old content until then. If a write fails, the old content stays.
+        """
+        self.is_batch = True
+        try:
+            yield
+            self.sync()
+        finally:
+            self.is_batch = False
+            for key in list(self.written):
+                self._discard(key)
 
     def sync(self) -> None:
         """Flush everything written since the last call to disk."""
-        folders: set[Path] = set()
-        for key in self.written:
-            path = Path(self.root) / key
-            sync(path)
-            folders.update(path.parents[: len(Path(key).parts)])
-        for folder in folders:
-            sync(folder)
+        sync_all([self.root / name for name in self.written.values()])
+        for key, name in self.written.items():
+            if name != key:
+                os.replace(self.root / name, self.root / key)
         self.written.clear()
+        sync_all(
+            [folder for folder in self.folders if folder.is_dir()]
+        )  # zarr deletes chunks that never existed
+        self.folders.clear()
+
+    def _discard(self, key: str) -> None:
+        """Forget what was written for a key, and remove its temporary file."""
+        name = self.written.pop(key, key)
+        if name != key:
+            (self.root / name).unlink(missing_ok=True)
+
+    def _record_folders(self, key: str) -> None:
+        self.folders.update((self.root / key).parents[: len(Path(key).parts)])
+
+
+def _with_folders(root: Path, names: Iterable[str]) -> set[Path]:
+    """Return the paths of files below a root, and of all folders up to the root that contain them."""
+    paths: set[Path] = set()
+    for name in names:
+        path = root / name
+        paths.update((path, *path.parents[: len(Path(name).parts)]))
+    return paths
 
 
 class LocalObjects:
@@ -62,6 +112,8 @@ class LocalObjects:
 
     def prepare(self) -> None:
         make_folder(self.root)
+        for folder in (self.root, self.root.parent):  # an earlier process may have died before it synced them
+            sync(folder)
 
     def list(self, prefix: str = "") -> Iterator[str]:
         folder, _, stem = prefix.rpartition(
@@ -78,6 +130,14 @@ class LocalObjects:
             files = path.rglob("*") if path.is_dir() else [path]
             names += [file.relative_to(self.root).as_posix() for file in files if file.is_file()]
         return iter(sorted(name for name in names if not name.endswith(PARTIAL)))
+
+    def size(self, folder: str) -> int:
+        total = 0
+        for parent, _, names in os.walk(self._path(folder)):
+            for name in names:
+                with suppress(FileNotFoundError):  # replaced or removed meanwhile
+                    total += os.stat(os.path.join(parent, name)).st_size
+        return total
 
     def get(self, name: str) -> bytes:
         path = self._path(name)
@@ -113,11 +173,16 @@ class LocalObjects:
         finally:
             partial.unlink(missing_ok=True)
 
-    def delete(self, name: str) -> None:
-        path = self._path(name)
-        if not path.is_dir():
-            with suppress(NotADirectoryError):
-                path.unlink(missing_ok=True)
+    def delete(self, *names: str) -> None:
+        folders: set[Path] = set()
+        for path in map(self._path, names):
+            if not path.is_dir():
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    path.unlink()
+                    folders.add(path.parent)
+        for folder in folders:
+            with suppress(FileNotFoundError):  # removed by `clear` meanwhile
+                sync(folder)
 
     def clear(self, folder: str) -> None:
         path = self._path(folder)
@@ -126,6 +191,7 @@ class LocalObjects:
             if removed.exists():  # left by an interrupted call
                 shutil.rmtree(removed, ignore_errors=True)
             os.replace(path, removed)
+            sync(path.parent)
         shutil.rmtree(removed, ignore_errors=True)
 
     def list_top(self) -> set[str]:
@@ -145,14 +211,23 @@ class LocalObjects:
         return LocalChunks(self._path(name), write_guard=lambda: self.write_guard())
 
     @contextmanager
-    def creating_dataset(self, name: str) -> Iterator[LocalChunks]:
+    def creating_dataset(self, name: str) -> Iterator[MemoryStore]:
+        """Collect the files of a new dataset, which are few and small, and write them all at once."""
         self._check_root()
+        files: dict[str, Buffer] = {}
+        yield MemoryStore(files)
+        self.write_guard()
         path = self._path(name)
         partial = path.with_name(path.name + PARTIAL)
-        store = LocalChunks(partial, write_guard=lambda: self.write_guard())
-        yield store
-        store.sync()
-        os.replace(partial, path)
+        try:
+            for file, content in files.items():
+                (partial / file).parent.mkdir(parents=True, exist_ok=True)
+                (partial / file).write_bytes(seal_root(file, content).to_bytes())
+            sync_all(_with_folders(partial, files))
+            os.replace(partial, path)
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
         sync(path.parent)
 
     def _check_root(self) -> None:

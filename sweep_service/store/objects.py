@@ -1,7 +1,7 @@
 """The interface of object stores: named bytes that survive a crash.
 
-Names are relative paths with slashes. `put` and `create` are atomic and durable: after a crash an object
-exists completely or not at all, and a write that returned is never lost.
+Names are relative paths with slashes. Changes are atomic and durable: after a crash or a power failure an
+object exists completely or not at all, and a write or a removal that returned is never undone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def no_guard() -> None:
     """No-op guard, the default when no lock is held."""
 
 
-# A zarr store (zarr.abc.store.Store) with a method `sync`, which flushes everything written to disk.
+# A zarr store (zarr.abc.store.Store) with a method `sync`, which flushes everything written to disk, and a
+# context manager `batch`, which makes all changes durable at its end and never leaves a chunk torn.
 Chunks: TypeAlias = Any
 
 
@@ -40,6 +41,9 @@ class Objects(Protocol):
     def list(self, prefix: str = "") -> Iterator[str]:
         """Iterate over the names that begin with the prefix, in order."""
 
+    def size(self, folder: str) -> int:
+        """Return the total bytes of everything below a folder."""
+
     def get(self, name: str) -> bytes:
         """Return the content; raise NotFound if the object does not exist."""
 
@@ -51,8 +55,8 @@ class Objects(Protocol):
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless it exists; of several concurrent callers, exactly one gets True."""
 
-    def delete(self, name: str) -> None:
-        """Remove an object if it exists."""
+    def delete(self, *names: str) -> None:
+        """Remove those of these objects that exist."""
 
     def clear(self, folder: str) -> None:
         """Remove everything below a folder. A dataset becomes unreadable at once, before its chunks go."""

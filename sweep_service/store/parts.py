@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,17 @@ from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.jobs import Failure, Job, Result, failed_result
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS, Kind
+from sweep_service.planning.versions import job_versions
 
 
 @dataclass(frozen=True)
 class Part:
-    """Numbers and values of the runs of a bundle, by kind, and the failures."""
+    """Numbers and values of the runs of a bundle, by kind, the failures, and the versions of the code."""
 
     numbers: dict[Kind, AnyArray]
     values: dict[Kind, dict[str, AnyArray]]
     failures: tuple[Failure, ...]
+    versions: dict[str, int] = field(default_factory=dict)  # empty in parts written before they were recorded
 
     @classmethod
     def of(cls, plan: SweepPlan, jobs: Sequence[Job], results: Sequence[Result]) -> Part:
@@ -38,7 +40,8 @@ class Part:
                     name: np.concatenate([result.values[name] for _, result in pairs])
                     for name in plan.schema.variables[kind]
                 }
-        return cls(numbers, values, tuple(failure for result in results for failure in result.failures))
+        failures = tuple(failure for result in results for failure in result.failures)
+        return cls(numbers, values, failures, job_versions(plan.grid, jobs))
 
     @classmethod
     def failed(cls, plan: SweepPlan, jobs: Sequence[Job], error: str) -> Part:
@@ -47,9 +50,8 @@ class Part:
 
     def pack(self) -> bytes:
         arrays: dict[str, Any] = {
-            "failures": np.frombuffer(
-                json.dumps([asdict(failure) for failure in self.failures]).encode(), np.uint8
-            )
+            "failures": _to_bytes([asdict(failure) for failure in self.failures]),
+            "versions": _to_bytes(self.versions),
         }
         for kind, numbers in self.numbers.items():
             arrays[f"{kind}//numbers"] = numbers
@@ -81,6 +83,9 @@ class Part:
     def _read(cls, content: bytes) -> Part:
         arrays = read_arrays(content)
         failures = tuple(Failure(**failure) for failure in json.loads(arrays.pop("failures").tobytes()))
+        versions = json.loads(arrays.pop("versions").tobytes()) if "versions" in arrays else {}
+        if not isinstance(versions, dict):
+            raise ValueError("its versions are not a mapping")
         numbers: dict[Kind, AnyArray] = {}
         values: dict[Kind, dict[str, AnyArray]] = {}
         for kind in KINDS:
@@ -91,4 +96,9 @@ class Part:
                     for name, array in arrays.items()
                     if name.startswith(f"{kind}/")
                 }
-        return cls(numbers, values, failures)
+        return cls(numbers, values, failures, versions)
+
+
+def _to_bytes(value: Any) -> AnyArray:
+    """Return JSON as an array, so that it can be stored beside other arrays."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)

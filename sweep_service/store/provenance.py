@@ -12,6 +12,7 @@ from typing import Any
 
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.versions import engine_versions, sweep_key
 from sweep_service.store.ledger import utc_now
 from sweep_service.version import __version__
 
@@ -20,21 +21,33 @@ PACKAGES = ("numpy", "scipy", "numba", "xarray", "zarr")
 
 def collect_provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) -> dict[str, Any]:
     """Return attributes of a new dataset: spec, versions of code and packages, time of creation."""
-    environment = {
+    return {
+        "title": spec.name or "sweep",
+        "spec": spec.model_dump_json(),
+        **collect_versions(grid),
+        "created": utc_now(),
+        **({"extends": extends} if extends else {}),
+    }
+
+
+def collect_versions(grid: Grid) -> dict[str, Any]:
+    """Return the attributes that depend on the code: the key, and versions of code and packages."""
+    return {
+        "key": sweep_key(grid),
+        "versions": json.dumps(engine_versions(grid)),
+        "sweep_service_version": __version__,
+        "git": git_state(),
+        "environment": json.dumps(_environment()),
+    }
+
+
+@cache  # reading the versions takes longer than everything else here
+def _environment() -> dict[str, str]:
+    return {
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
         **{name: version(name) for name in PACKAGES},
-    }
-    return {
-        "title": spec.name or "sweep",
-        "spec": spec.model_dump_json(),
-        "key": grid.key.digest,
-        "sweep_service_version": __version__,
-        "git": git_state(),
-        "environment": json.dumps(environment),
-        "created": utc_now(),
-        **({"extends": extends} if extends else {}),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -28,6 +28,7 @@ from obstore.store import S3Store
 from zarr.storage import ObjectStore
 
 from sweep_service.errors import InvalidInput, NotFound, StoreGone
+from sweep_service.store.checked import CheckedReads, seal_root
 from sweep_service.store.objects import ROOT, WriteGuard, check_name, is_folder_name, no_guard
 
 if TYPE_CHECKING:
@@ -126,6 +127,11 @@ class Bucket:
             for page in obstore.list(self.store, prefix=folder or None):
                 yield from (meta["path"] for meta in page)
 
+    def size(self, folder: str) -> int:
+        """Return the total bytes of the objects below a folder."""
+        with translate_errors(folder):
+            return sum(meta["size"] for page in obstore.list(self.store, prefix=folder) for meta in page)
+
     def list_top(self, folder: str = "") -> tuple[list[str], list[str]]:
         """Return the names of objects and of folders directly below a folder."""
         with translate_errors(folder):
@@ -133,7 +139,7 @@ class Bucket:
         return [meta["path"] for meta in listing["objects"]], list(listing["common_prefixes"])
 
 
-class S3Chunks(ObjectStore[S3Store]):
+class S3Chunks(CheckedReads, ObjectStore[S3Store]):
     """A zarr store in a bucket, where a write that returned is durable."""
 
     def __init__(
@@ -145,14 +151,20 @@ class S3Chunks(ObjectStore[S3Store]):
     def with_read_only(self, read_only: bool = False) -> S3Chunks:
         return type(self)(self.store, read_only=read_only, write_guard=self.write_guard)
 
-    async def get(self, key: str, prototype: BufferPrototype, byte_range: Any = None) -> Buffer | None:
+    @property
+    def dataset_name(self) -> str:
+        return str(self.store.prefix).rpartition("/")[2]
+
+    async def _get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: Any = None
+    ) -> Buffer | None:
         with translate_errors(key):
-            return await super().get(key, prototype, byte_range)
+            return await super()._get(key, prototype, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
         self.write_guard()
         with translate_errors(key):
-            await super().set(key, value)
+            await super().set(key, seal_root(key, value))
 
     async def delete(self, key: str) -> None:
         self.write_guard()
@@ -165,6 +177,10 @@ class S3Chunks(ObjectStore[S3Store]):
 
     def sync(self) -> None:
         """Do nothing: writes are durable."""
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Do nothing: writes are atomic and durable."""
+        return nullcontext()
 
 
 class S3Objects:
@@ -192,6 +208,9 @@ class S3Objects:
                     names += self.bucket.names(name)
         return iter(sorted(names))
 
+    def size(self, folder: str) -> int:
+        return self.bucket.size(check_name(folder))
+
     def get(self, name: str) -> bytes:
         return self.bucket.fetch(check_name(name)).content
 
@@ -206,9 +225,10 @@ class S3Objects:
         self.write_guard()
         return self.bucket.create(check_name(name), content) is not None
 
-    def delete(self, name: str) -> None:
+    def delete(self, *names: str) -> None:
         self.write_guard()
-        self.bucket.delete([check_name(name)])
+        if names:
+            self.bucket.delete([check_name(name) for name in names])
 
     def clear(self, folder: str) -> None:
         self.write_guard()

@@ -118,9 +118,9 @@ def test_export_of_datasets_opened_in_every_way(stored, tmp_path):
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "export"])
 def test_every_method_on_datasets_opened_in_every_way(stored, name):
     """Dask arrays, as `xr.open_zarr` makes them by default, give the same results as plain ones."""
-    which, part, words = CALLS.get(name, ("grid", {}, {}))
+    which, part, options = CALLS.get(name, ("grid", {}, {}))
     dataset = stored[which].sel(part)
-    result, lazy = (getattr(opened.sweep, name)(**words) for opened in (dataset, dataset.chunk()))
+    result, lazy = (getattr(opened.sweep, name)(**options) for opened in (dataset, dataset.chunk()))
     if name.startswith("plot_"):
         assert result.axes
         assert lazy.axes

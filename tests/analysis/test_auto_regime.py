@@ -28,8 +28,8 @@ def test_follows_the_rule_at_every_point(init):
     result = find_auto_regimes(dataset)
     assert result.sizes == {name: len(values) for name, values in AXES.items()}
     for at in np.ndindex(result.shape):
-        place = dict(zip(AXES, at, strict=True))
-        at_point = result.isel(place)
+        position = dict(zip(AXES, at, strict=True))
+        at_point = result.isel(position)
         values = {name: at_point[name].item() for name in AXES} | {"k": 2, "activation": "erf", "init": init}
         point = Point.parse(values)
         assert at_point.item() == choose_regime(point, point.start(0)).regime, values
@@ -53,10 +53,10 @@ def test_points_may_have_texts(tmp_path):
 
 
 def test_many_points_need_few_evaluations(monkeypatch):
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        auto_regime, "choose_regime", lambda *given: asked.append(given) or choose_regime(*given)
+        auto_regime, "choose_regime", lambda *given: calls.append(given) or choose_regime(*given)
     )
     axes = {"d": np.arange(10, 210), "p": [4], "gamma": np.geomspace(1e-3, 1.0, 50)}
     assert find_auto_regimes(make_dataset(flat, axes, times=np.array([0.0, 1.0]))).size == 10_000
-    assert len(asked) <= 4
+    assert len(calls) <= 4

@@ -123,8 +123,8 @@ def test_points_have_their_coordinates(points):
     for curve in result[2:]:
         status = points.ode_status.sel(regime=curve["regime"]).values[points.d.values == curve["at"]["d"]]
         assert curve["runs"] == int(status.item() == Status.DONE)
-        there = [not np.isnan(curve[name]).any() for name in ("mean", "low", "high")]
-        assert there == [curve["runs"] == 1] * 3
+        has_values = [not np.isnan(curve[name]).any() for name in ("mean", "low", "high")]
+        assert has_values == [curve["runs"] == 1] * 3
     (sgd, *_) = compute_curves(points, d=8)["curves"]
     np.testing.assert_array_equal(sgd["mean"], points.sgd_risk.values[1, 0, 0])
 
@@ -173,11 +173,11 @@ def test_band_agrees_with_numpy():
     values = rng.normal(size=(30, 7))
     values[rng.random(values.shape) < 0.4] = np.nan
     values[0], values[1, 1:] = np.nan, np.nan
-    there = ~np.isnan(values).all(axis=1)
+    has_values = ~np.isnan(values).all(axis=1)
     mean, low, high = module._mean_and_band(values)
-    np.testing.assert_allclose(mean[there], np.nanmean(values[there], axis=1), rtol=1e-13)
-    np.testing.assert_allclose(low[there], np.nanpercentile(values[there], 16, axis=1), rtol=1e-13)
-    np.testing.assert_allclose(high[there], np.nanpercentile(values[there], 84, axis=1), rtol=1e-13)
+    np.testing.assert_allclose(mean[has_values], np.nanmean(values[has_values], axis=1), rtol=1e-13)
+    np.testing.assert_allclose(low[has_values], np.nanpercentile(values[has_values], 16, axis=1), rtol=1e-13)
+    np.testing.assert_allclose(high[has_values], np.nanpercentile(values[has_values], 84, axis=1), rtol=1e-13)
     assert np.isnan([mean[0], low[0], high[0]]).all()
 
 

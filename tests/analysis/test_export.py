@@ -110,17 +110,19 @@ def assert_table(frame, expected):
     """Check the rows of each kind in the order of runs and times, and that no column is empty."""
     used = {"source"}
     for kind in ("sgd", "ode"):
-        mine = {str(name): array for name, array in expected.data_vars.items() if str(name).startswith(kind)}
+        arrays = {
+            str(name): array for name, array in expected.data_vars.items() if str(name).startswith(kind)
+        }
         lines = frame[frame["source"] == kind]
-        if not mine:
+        if not arrays:
             assert len(lines) == 0
             continue
         longest = max(
-            (array for array in mine.values() if array.dims[-1] in ("time", "seed", "repeat")),
+            (array for array in arrays.values() if array.dims[-1] in ("time", "seed", "repeat")),
             key=lambda a: a.ndim,
         )
         assert len(lines) == longest.size
-        for name, array in mine.items():
+        for name, array in arrays.items():
             if set(array.dims) - set(longest.dims):
                 assert name.removeprefix(f"{kind}_") not in frame
                 continue
@@ -128,9 +130,9 @@ def assert_table(frame, expected):
             used.add(column)
             values = array.broadcast_like(longest).transpose(*longest.dims).values.reshape(-1)
             if "flag_meanings" in array.attrs:
-                words = [*array.attrs["flag_meanings"].split(), None]
+                meanings = [*array.attrs["flag_meanings"].split(), None]
                 assert [None if pd.isna(word) else word for word in lines[column]] == [
-                    words[n] for n in values
+                    meanings[n] for n in values
                 ]
             else:
                 np.testing.assert_array_equal(lines[column].to_numpy(dtype=float), values)
@@ -196,8 +198,8 @@ def test_table_is_written_block_by_block(stored, tmp_path, monkeypatch, name):
     export(stored, tmp_path / "out", name)
     READERS[name](tmp_path / "out", stored)
     if name == "parquet":
-        about = pq.ParquetFile(tmp_path / "out").metadata
-        assert max(about.row_group(n).num_rows for n in range(about.num_row_groups)) <= 50
+        metadata = pq.ParquetFile(tmp_path / "out").metadata
+        assert max(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)) <= 50
 
 
 def test_json_is_written_piece_by_piece(stored, tmp_path, monkeypatch):

@@ -63,8 +63,8 @@ def phase_diagram(*args, **where):
 
 def mean_of(numbers):
     """Mean of the values that are not NaN, and their number."""
-    there = numbers[~np.isnan(numbers)]
-    return (float(np.mean(there)), len(there)) if len(there) else (np.nan, 0)
+    finite = numbers[~np.isnan(numbers)]
+    return (float(np.mean(finite)), len(finite)) if len(finite) else (np.nan, 0)
 
 
 def expected(dataset, name, at, times):
@@ -116,8 +116,8 @@ def test_axis_may_be_reduced(wild, how):
     parts = [labelled_diagram(wild, "gamma", "d", activation="square", p=p) for p in (2, 4)]
     both = np.stack([part.values for part in parts])
     assert np.isnan(both).any()
-    there = np.ma.masked_invalid(both)
-    expected = (np.ma.median if how == "median" else getattr(np.ma, how))(there, axis=0).filled(np.nan)
+    masked = np.ma.masked_invalid(both)
+    expected = (np.ma.median if how == "median" else getattr(np.ma, how))(masked, axis=0).filled(np.nan)
     np.testing.assert_allclose(result.values, expected, rtol=1e-13)
     np.testing.assert_array_equal(result["runs"], sum(part["runs"] for part in parts))
     assert np.isnan(result["standard_error"]).all() == (how != "mean")
@@ -151,10 +151,10 @@ def test_mean_over_an_axis_with_missing_runs():
     for at, seeds in enumerate(([0, 1], [2, 3], [4, 5])):
         dataset["sgd_status"][{"gamma": at}] = Status.PENDING
         dataset["sgd_status"][{"gamma": at, "seed": seeds}] = Status.DONE
-    there = each.where(dataset["sgd_status"].isel(repeat=0) == Status.DONE)
-    errors = there.std("seed", ddof=1) / np.sqrt(2)
+    done = each.where(dataset["sgd_status"].isel(repeat=0) == Status.DONE)
+    errors = done.std("seed", ddof=1) / np.sqrt(2)
     result = labelled_diagram(dataset, "p", "d", gamma="mean")
-    np.testing.assert_allclose(result, there.mean("seed").mean("gamma").transpose("d", "p"), rtol=1e-12)
+    np.testing.assert_allclose(result, done.mean("seed").mean("gamma").transpose("d", "p"), rtol=1e-12)
     wanted = ((errors**2).sum("gamma") ** 0.5 / 3).transpose("d", "p")
     np.testing.assert_allclose(result["standard_error"], wanted, rtol=1e-9)
     dataset["sgd_status"][{"gamma": 0, "seed": 0, "d": 0}] = Status.FAILED
@@ -253,13 +253,13 @@ def test_points_are_listed(points):
     assert result["x"] == {"name": "d", "long_name": "input dimension", "units": "1"}
     assert "values" not in result["value"]
     assert result["at"] == {"delta": 0.5, "noise": 0.1}
-    here = np.flatnonzero(points.noise.values == 0.1)
-    assert len(result["points"]) == len(here) == 6
+    selected = np.flatnonzero(points.noise.values == 0.1)
+    assert len(result["points"]) == len(selected) == 6
     late = points.time.values >= 2.0
-    for row, place in zip(result["points"], here, strict=True):
-        assert row["x"] == points.d.values[place]
-        assert row["y"] == points.kappa.values[place]
-        mean, runs = mean_of(np.mean(points.sgd_risk.values[place][..., late], axis=-1).reshape(-1))
+    for row, index in zip(result["points"], selected, strict=True):
+        assert row["x"] == points.d.values[index]
+        assert row["y"] == points.kappa.values[index]
+        mean, runs = mean_of(np.mean(points.sgd_risk.values[index][..., late], axis=-1).reshape(-1))
         assert row["runs"] == runs == 4
         np.testing.assert_allclose(row["value"], mean, rtol=1e-13)
     json.dumps(result)
@@ -268,8 +268,8 @@ def test_points_are_listed(points):
 def test_points_of_a_theory(points):
     result = phase_diagram(points, "d", "p", "ode_risk", noise=0, time=4)
     assert result["at"]["regime"] == "classical"
-    here = np.flatnonzero(points.noise.values == 0.0)
-    values = points.ode_risk.values[here, 0, :, -1].mean(axis=-1)
+    selected = np.flatnonzero(points.noise.values == 0.0)
+    values = points.ode_risk.values[selected, 0, :, -1].mean(axis=-1)
     np.testing.assert_allclose([row["value"] for row in result["points"]], values, rtol=1e-13)
 
 
@@ -288,7 +288,7 @@ def test_points_with_equal_x_and_y_are_rejected(points):
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "value", "where", "field", "words"),
+    ("x", "y", "value", "where", "field", "message"),
     [
         ("gama", "d", "sgd_risk", {}, "x", "did you mean 'gamma'?"),
         ("gamma", "seed", "sgd_risk", {}, "y", "activation, d, gamma, p"),
@@ -311,11 +311,11 @@ def test_points_with_equal_x_and_y_are_rejected(points):
         ),
     ],
 )
-def test_invalid_diagrams_are_rejected(wild, x, y, value, where, field, words):
+def test_invalid_diagrams_are_rejected(wild, x, y, value, where, field, message):
     with pytest.raises(InvalidInput) as error:
         phase_diagram(wild, x, y, value, **where)
     assert error.value.field == field
-    assert words in str(error.value)
+    assert message in str(error.value)
 
 
 def test_values_that_need_missing_variables_are_not_available(wild, half):

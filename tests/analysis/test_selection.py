@@ -108,8 +108,8 @@ def test_selected_values(product, name, wanted, expected):
 
 def test_single_time_selects_the_nearest_sample(product):
     times = product.time.values
-    for wanted, place in ((0, 0), ("10", -1), (9e9, -1), (-3, 0), (times[3] * 1.01, 3)):
-        assert select(product, {"time": wanted}).time.values.tolist() == [times[place]]
+    for wanted, index in ((0, 0), ("10", -1), (9e9, -1), (-3, 0), (times[3] * 1.01, 3)):
+        assert select(product, {"time": wanted}).time.values.tolist() == [times[index]]
     assert select(product, {"time": [0.0, 1e-9, 10]}).time.values.tolist() == [0.0, 10.0]
     assert select(product, {"time": "5:"}).time.values.tolist() == [10.0]
 
@@ -151,7 +151,7 @@ def test_consecutive_indices_become_a_slice(product, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted", "words"),
+    ("name", "wanted", "phrases"),
     [
         ("gama", 0.1, ("selection", "did you mean 'gamma'?")),
         ("sgd_risk", 0.1, ("selection",)),
@@ -189,11 +189,11 @@ def test_consecutive_indices_become_a_slice(product, monkeypatch):
         ("activation", ["erf", None], ("activation",)),
     ],
 )
-def test_errors_name_what_is_available(product, name, wanted, words):
+def test_errors_name_what_is_available(product, name, wanted, phrases):
     with pytest.raises(InvalidInput) as error:
         select(product, {name: wanted})
-    for word in words:
-        assert word in str(error.value)
+    for phrase in phrases:
+        assert phrase in str(error.value)
 
 
 def test_many_values_are_counted_instead_of_listed(points):

@@ -42,9 +42,9 @@ CASES = {
 def test_suggested_view_can_be_drawn(tmp_path, name):
     spec, view = CASES[name]
     dataset = compute_dataset(tmp_path, {**BASE, **spec})
-    result, words = suggest_view(dataset)
+    result, options = suggest_view(dataset)
     assert result == view
-    figure = VIEWS[result].plot(dataset, **words)
+    figure = VIEWS[result].plot(dataset, **options)
     assert figure.axes
     if name == "many curves":
-        assert len(words["gamma"]) == MAX_SUGGESTED_CURVES
+        assert len(options["gamma"]) == MAX_SUGGESTED_CURVES

@@ -18,9 +18,9 @@ def no_settings_from_outside():
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)  # tests of other folders check what is flushed
 def no_waiting_for_the_disk():
-    """Skip fsync, because tests need not survive a power failure."""
+    """Skip fsync, because these tests need not survive a power failure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
         yield

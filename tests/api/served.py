@@ -184,7 +184,7 @@ def parse_events(lines):
             fields = {}
 
 
-def assert_problem(response, status, *words, field=None, without=()):
+def assert_problem(response, status, *phrases, field=None, without=()):
     """Assert that a response is a problem (RFC 9457) with these words, and repeats none of `without`."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == MEDIA_TYPE
@@ -196,9 +196,9 @@ def assert_problem(response, status, *words, field=None, without=()):
     if field is not None:
         assert problem["field"] == field
         assert problem["allowed"] in problem["detail"]
-    for word in words:
-        assert word in problem["detail"], problem
+    for phrase in phrases:
+        assert phrase in problem["detail"], problem
     shown = response.text.replace(problem["request_id"], "")
-    for word in ("Traceback", 'File \\"', *without):
-        assert word not in shown
+    for phrase in ("Traceback", 'File \\"', *without):
+        assert phrase not in shown
     return problem

@@ -28,7 +28,7 @@ def stored(bucket):
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory):
+def local_dataset(tmp_path_factory):
     """The same sweep in a folder."""
     with serving(tmp_path_factory.mktemp("here")) as service:
         sweep_id = service.complete(SMALL_SPEC)
@@ -36,9 +36,9 @@ def here(tmp_path_factory):
             yield dataset.load()
 
 
-def test_dataset_in_bucket_opens_by_url(bucket, stored, here):
-    with xr.open_zarr(f"{bucket.url}/v1/sweeps/{stored}/zarr", chunks=None) as there:
-        xr.testing.assert_equal(there.load().drop_vars(TIMING), here.drop_vars(TIMING))
+def test_dataset_in_bucket_opens_by_url(bucket, stored, local_dataset):
+    with xr.open_zarr(f"{bucket.url}/v1/sweeps/{stored}/zarr", chunks=None) as remote_dataset:
+        xr.testing.assert_equal(remote_dataset.load().drop_vars(TIMING), local_dataset.drop_vars(TIMING))
 
 
 def test_object_in_bucket_has_ranges_and_etags(bucket, stored):
@@ -63,17 +63,17 @@ def test_only_objects_of_the_dataset_are_served(bucket, stored, path):
     assert_problem(bucket.get(f"/v1/sweeps/{stored}/zarr/{path}"), 404)
 
 
-def test_exports_and_figures_from_bucket(bucket, stored, here, tmp_path):
+def test_exports_and_figures_from_bucket(bucket, stored, local_dataset, tmp_path):
     sweep = bucket.get(f"/v1/sweeps/{stored}").json()
     assert sweep["state"] == "completed"
     contents = bucket.get(f"/v1/sweeps/{stored}/contents").json()
-    assert contents["times"] == [0.0, float(here.time[-1])]
+    assert contents["times"] == [0.0, float(local_dataset.time[-1])]
     assert bucket.get(f"/v1/sweeps/{stored}/curves").status_code == 200
     (tmp_path / "all.nc").write_bytes(
         bucket.get(f"/v1/sweeps/{stored}/data", params={"format": "netcdf"}).content
     )
     with xr.open_dataset(tmp_path / "all.nc") as dataset:
-        assert dataset.sizes == here.sizes
+        assert dataset.sizes == local_dataset.sizes
 
 
 def test_sweep_is_removed_from_bucket(bucket):

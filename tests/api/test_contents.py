@@ -48,17 +48,17 @@ def test_contents_list_valid_query_options(service, sweep_id, stored):
             == 200
         )
     for value in content["values"]:
-        asked = {"x": "gamma", "y": "d", "value": value["name"]}
-        assert service.get(f"/v1/sweeps/{sweep_id}/phase-diagram", params=asked).status_code == 200, value[
+        query = {"x": "gamma", "y": "d", "value": value["name"]}
+        assert service.get(f"/v1/sweeps/{sweep_id}/phase-diagram", params=query).status_code == 200, value[
             "name"
         ]
     for view in (*content["views"], content["suggestion"]["view"]):
-        words = (
+        options = (
             content["suggestion"]["words"]
             if view == content["suggestion"]["view"]
             else {"d": 5, "gamma": 0.1}
         )
-        answer = service.get(f"/v1/sweeps/{sweep_id}/figures/{view}", params=words)
+        answer = service.get(f"/v1/sweeps/{sweep_id}/figures/{view}", params=options)
         assert answer.status_code == 200 or "must" in answer.json()["detail"], (view, answer.text)
 
 
@@ -117,11 +117,11 @@ def test_map_counts_every_status(service):
     }  # fmt: skip
     sweep_id = service.complete(spec)
     content = service.get(f"/v1/sweeps/{sweep_id}/map").json()
-    counts = {label: sum(some) for label, some in content["counts"].items()}
+    counts = {label: sum(numbers) for label, numbers in content["counts"].items()}
     assert counts == service.sweep(sweep_id)["counts"]
     assert counts["diverged"] > 0
     assert set(counts) <= {status.label for status in Status}
-    assert all(sum(some) == content["runs"] for some in zip(*content["counts"].values(), strict=True))
+    assert all(sum(numbers) == content["runs"] for numbers in zip(*content["counts"].values(), strict=True))
 
 
 # ---- the list by name
@@ -155,13 +155,13 @@ def test_cluster_without_dask(held):
     until(lambda: held.executor.tasks())
     content = held.get("/v1/cluster").json()
     assert (content["address"], content["threads"], content["workers"], content["refused"]) == ("", 1, [], [])
-    mine = next(queue for queue in content["queue"] if queue["id"] == sweep_id)
-    assert (mine["name"], mine["state"], mine["bundles_under_way"]) == (
+    entry = next(queue for queue in content["queue"] if queue["id"] == sweep_id)
+    assert (entry["name"], entry["state"], entry["bundles_under_way"]) == (
         "waits",
         "running",
-        mine["bundles_left"],
+        entry["bundles_left"],
     )
-    assert mine["core_seconds_left"] > 0
+    assert entry["core_seconds_left"] > 0
 
 
 @pytest.mark.timeout(180)

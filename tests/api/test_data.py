@@ -23,23 +23,23 @@ def netcdf(content):
 def of_json(content):
     result = json.loads(content, parse_constant=pytest.fail)
     dataset = xr.Dataset.from_dict(result)
-    return dataset.map(lambda one: one.astype(float) if one.dtype == object else one)
+    return dataset.map(lambda array: array.astype(float) if array.dtype == object else array)
 
 
-def assert_same(theirs, mine):
-    if mine.dtype.kind in "fiu":
-        np.testing.assert_array_equal(theirs, mine)
+def assert_same(received, stored):
+    if stored.dtype.kind in "fiu":
+        np.testing.assert_array_equal(received, stored)
     else:
-        assert [str(text) for text in theirs.ravel()] == [str(text) for text in mine.ravel()]
+        assert [str(text) for text in received.ravel()] == [str(text) for text in stored.ravel()]
 
 
 def as_table(stored, kind):
     """Return the table of CSV and Parquet for one kind: a row for each run and time."""
     prefix = f"{kind}_"
-    longest, mine = stored[f"{prefix}risk"].dims, [name for name in stored if name.startswith(prefix)]
-    some = [name for name in mine if set(stored[name].dims) <= set(longest)]
-    frame = stored[some].to_dataframe(dim_order=list(longest)).reset_index()
-    frame = frame.rename(columns={name: name.removeprefix(prefix) for name in some})
+    longest, names = stored[f"{prefix}risk"].dims, [name for name in stored if name.startswith(prefix)]
+    columns = [name for name in names if set(stored[name].dims) <= set(longest)]
+    frame = stored[columns].to_dataframe(dim_order=list(longest)).reset_index()
+    frame = frame.rename(columns={name: name.removeprefix(prefix) for name in columns})
     frame["status"] = [Status(int(value)).label for value in frame["status"]]
     return frame.assign(source=kind)
 
@@ -79,14 +79,14 @@ def test_tables_have_one_row_per_run_and_time(get, stored, kind):
     else:
         table = pq.read_table(io.BytesIO(content)).to_pandas()
     for source in ("sgd", "ode"):
-        mine = as_table(stored, source)
-        theirs = table[table.source == source].reset_index(drop=True)
-        assert len(theirs) == len(mine) == stored[f"{source}_risk"].size
-        for name in mine.columns:
-            if mine[name].dtype.kind == "f":  # CSV has all digits
-                np.testing.assert_array_equal(theirs[name].to_numpy(float), mine[name].to_numpy())
+        expected = as_table(stored, source)
+        received = table[table.source == source].reset_index(drop=True)
+        assert len(received) == len(expected) == stored[f"{source}_risk"].size
+        for name in expected.columns:
+            if expected[name].dtype.kind == "f":  # CSV has all digits
+                np.testing.assert_array_equal(received[name].to_numpy(float), expected[name].to_numpy())
             else:
-                assert list(theirs[name]) == list(mine[name]), name
+                assert list(received[name]) == list(expected[name]), name
 
 
 SELECTIONS = {

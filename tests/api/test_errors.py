@@ -8,7 +8,8 @@ import pytest
 
 from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.errors import Damaged, InUse, TooNew
-from sweep_service.planning.spec import MAX_SPEC_BYTES, MAX_VALUES, MAX_YAML_BYTES
+from sweep_service.planning.axes import MAX_VALUES
+from sweep_service.planning.spec_text import MAX_SPEC_BYTES, MAX_YAML_BYTES
 from tests.api.served import JSON, YAML, assert_problem, gated, serving
 from tests.specs import SMALL_SPEC, distinct_spec
 

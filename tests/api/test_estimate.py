@@ -27,9 +27,10 @@ def test_estimate_changes_nothing(gate, path):
 def test_estimate_and_dry_run_agree(service, sweep_id):
     """Both take stored runs into account."""
     spec = {**SMALL_SPEC, "seeds": {"init": 3, "repeat": 2}}
-    one = service.post("/v1/estimate", json=spec).json()
-    assert one == service.post("/v1/sweeps?dry_run=true", json=spec).json()
-    assert (one["runs"], one["reused"], one["copies"]) == (36, 20, 6)  # the regime does not depend on d
+    estimate = service.post("/v1/estimate", json=spec).json()
+    assert estimate == service.post("/v1/sweeps?dry_run=true", json=spec).json()
+    # Copies: the regime does not depend on d.
+    assert (estimate["runs"], estimate["reused"], estimate["copies"]) == (36, 20, 6)
     assert "Location" not in service.post("/v1/sweeps?dry_run=true", json=spec).headers
 
 

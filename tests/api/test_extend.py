@@ -33,10 +33,10 @@ def test_empty_extension_returns_the_sweep_itself(service, sweep_id):
 
 def test_extension_with_key_is_executed_once(held):
     sweep_id, key = held.submit(distinct_spec(430)), {"Idempotency-Key": "wider"}
-    one = held.post(f"/v1/sweeps/{sweep_id}/extend", json={"seeds": 3}, headers=key)
+    first = held.post(f"/v1/sweeps/{sweep_id}/extend", json={"seeds": 3}, headers=key)
     again = held.post(f"/v1/sweeps/{sweep_id}/extend", json={"seeds": 3}, headers=key)
-    assert (one.status_code, again.status_code) == (202, 202)
-    assert one.json()["id"] == again.json()["id"]
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.json()["id"] == again.json()["id"]
     other = held.submit(distinct_spec(431))
     assert_problem(held.post(f"/v1/sweeps/{other}/extend", json={"seeds": 3}, headers=key), 409)
 

@@ -132,8 +132,8 @@ def test_triangle_is_a_phase_diagram(service):
     assert content["form"] == "triangle"
     assert all(abs(point["u_d"] + point["u_p"] + point["u_gamma"] - 1) < 1e-9 for point in content["points"])
     for name in ("figures/triangle", "phase-diagram"):
-        words = query if name == "phase-diagram" else {"value": "discrepancy"}
-        answer = service.get(f"/v1/sweeps/{sweep_id}/{name}", params={**words, "format": "png"})
+        options = query if name == "phase-diagram" else {"value": "discrepancy"}
+        answer = service.get(f"/v1/sweeps/{sweep_id}/{name}", params={**options, "format": "png"})
         assert answer.content.startswith(b"\x89PNG")
 
 
@@ -241,12 +241,12 @@ def test_views_limit_size_of_json(get, view, monkeypatch):
     """One limit for all views; curves have their own, which is checked before reading."""
     monkeypatch.setattr("sweep_service.analysis.curves.MAX_STORED_NUMBERS", 3)
     monkeypatch.setattr("sweep_service.analysis.views.MAX_JSON_NUMBERS", 3)
-    words = {**QUERIES[view], "p": "4"}  # not cached
+    options = {**QUERIES[view], "p": "4"}  # not cached
     assert_problem(
-        get(f"figures/{view}", **words), 422, "must be at most 3 numbers: select some of", field=view
+        get(f"figures/{view}", **options), 422, "must be at most 3 numbers: select some of", field=view
     )
     if view != "curves":
-        assert get(f"figures/{view}", **words, format="svg").status_code == 200
+        assert get(f"figures/{view}", **options, format="svg").status_code == 200
 
 
 def test_catalogue_lists_every_view(service):

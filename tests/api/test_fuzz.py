@@ -114,8 +114,8 @@ def test_thousands_of_random_documented_requests(document, operation, stored):
 # ---- undocumented routes: pages, static files, the Zarr store, the dashboard
 
 
-def every_route(found):
-    for route in found:
+def every_route(routes):
+    for route in routes:
         inner = getattr(route, "original_router", None) or getattr(route, "app", None)
         if hasattr(inner, "routes"):
             yield from every_route(inner.routes)

@@ -97,6 +97,20 @@ def test_default_log_format_depends_on_terminal(monkeypatch, wish, terminal, is_
     assert stream.getvalue().startswith("{") is is_json
 
 
+@pytest.mark.parametrize(
+    ("log_format", "log_requests", "is_logged"),
+    [("text", None, False), ("text", True, True), ("json", None, True), ("json", False, False)],
+)
+def test_requests_are_logged_by_default_only_as_json(written, log_format, log_requests, is_logged):
+    """A person wants to see sweeps, workers and warnings."""
+    logs.configure_logging(log_format, log_requests)
+    logging.getLogger(logs.ACCESS_LOGGER).info("request", extra={"event": "request", "status": 200})
+    logging.getLogger("sweep_service.store.ledger").info("a sweep is queued", extra={"event": "sweep_added"})
+    text = written()
+    assert ("request" in text) is is_logged
+    assert "a sweep is queued" in text
+
+
 def test_events_of_sweep_are_logged(held, caplog):
     """With stable event names."""
     caplog.set_level(logging.INFO)
@@ -107,22 +121,23 @@ def test_events_of_sweep_are_logged(held, caplog):
     held.wait_until_ended(sweep_id)
     held.delete(f"/v1/sweeps/{sweep_id}")
 
-    def told():
+    def logged_events():
         return [vars(record) for record in caplog.records if getattr(record, "sweep", "") == sweep_id]
 
-    until(lambda: told()[-1]["event"] == "sweep_removed")
-    first, *rest, _ = told()
+    until(lambda: logged_events()[-1]["event"] == "sweep_removed")
+    first, *rest, _ = logged_events()
     assert (first["event"], first["sweep_name"], first["runs"]) == ("sweep_added", "a name", 4)
+    assert first["message"].endswith(" (a name) is queued: 4 runs")
     assert {event["event"] for event in rest} == {"sweep_state"}
     assert [event["state"] for event in rest] == ["paused", "queued", "running", "completed"]
-    asked = [vars(record) for record in caplog.records if getattr(record, "event", "") == "request"]
-    assert {"request_id", "method", "path", "status", "ms"} <= set(asked[0])
+    requests = [vars(record) for record in caplog.records if getattr(record, "event", "") == "request"]
+    assert {"request_id", "method", "path", "status", "ms"} <= set(requests[0])
 
 
 def test_documentation_lists_every_log_event():
     """And no others."""
     sources = [file for part in ("api", "workers", "sweep_service") for file in (ROOT / part).rglob("*.py")]
-    there = {name for file in sources for name in re.findall(r'"event": "(\w+)"', file.read_text("utf-8"))}
+    logged = {name for file in sources for name in re.findall(r'"event": "(\w+)"', file.read_text("utf-8"))}
     text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Logs\n")[2]
     table = re.findall(r"^\| (`.*?) \|", text.partition("\n## ")[0], re.MULTILINE)[1:]
-    assert set(re.findall(r"`(\w+)`", "".join(table))) == there
+    assert set(re.findall(r"`(\w+)`", "".join(table))) == logged

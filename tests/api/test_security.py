@@ -44,9 +44,9 @@ def look(locked):
         yield client
 
 
-def routes(found):
+def routes(entries):
     """Return all routes, including those of included routers."""
-    for route in found:
+    for route in entries:
         inner = getattr(route, "original_router", None) or getattr(route, "app", None)
         if hasattr(inner, "routes"):
             yield from routes(inner.routes)
@@ -317,12 +317,12 @@ def test_own_origin_may_act_and_others_may_read(service):
 
 def test_no_cors_headers(service):
     """A preflight request of a browser."""
-    asked = {
+    preflight = {
         "Origin": "http://evil.example", "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization, content-type",
     }  # fmt: skip
     for _, path in sorted(set(doors_of(service.app))):
-        answer = service.options(path, headers=asked)
+        answer = service.options(path, headers=preflight)
         assert answer.status_code in (404, 405), path
         assert not [name for name in answer.headers if name.startswith("access-control")]
 

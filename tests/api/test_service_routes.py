@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sweep_service.analysis.export import FORMATS
-from sweep_service.api.conductor_thread import MAX_SLOW_REQUESTS
+from sweep_service.api.conductor_thread import MAX_SLOW_REQUESTS_PER_CLIENT
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.execution.conductor import Conductor
@@ -53,18 +53,18 @@ def test_slow_requests_do_not_starve_fast_ones(tmp_path, monkeypatch):
     with serving(tmp_path) as service, ThreadPoolExecutor(60) as pool:
         sweep_id = service.complete(distinct_spec(1))
         monkeypatch.setattr(Submission, "summarise_cost", slow)
-        asked = [
+        slow_requests = [
             pool.submit(service.post, "/v1/estimate", json=distinct_spec(n), timeout=60) for n in range(60)
         ]
         try:
-            for _ in range(MAX_SLOW_REQUESTS):
+            for _ in range(MAX_SLOW_REQUESTS_PER_CLIENT):
                 assert started.acquire(timeout=30)
             for path in ("/readyz", "/v1/sweeps", f"/v1/sweeps/{sweep_id}/spec", "/metrics"):
                 assert service.get(path, timeout=30).status_code == 200, path
             assert not started.acquire(timeout=0)
         finally:
             let.set()
-        assert {future.result().status_code for future in asked} == {422}
+        assert {future.result().status_code for future in slow_requests} == {422}
 
 
 def test_unfinished_response_does_not_delay_exit():
@@ -209,7 +209,9 @@ def test_sweep_waits_while_disk_is_full(held, monkeypatch):
     until(lambda: "waiting for room" in held.get("/readyz").json()["waiting"])
     assert "waiting for room" in held.sweep(sweep_id)["reason"]
     assert numbers(held)["sweep_waiting", ()] == 1
-    assert_problem(held.post("/v1/sweeps", json=distinct_spec(3)), 422, field="bytes")
+    assert_problem(held.post("/v1/sweeps", json=distinct_spec(3)), 507, field="bytes")
+    estimate = held.post("/v1/estimate", json=distinct_spec(3)).json()
+    assert "free disk space" in estimate["refused"]
     monkeypatch.undo()
     held.executor.let()
     assert held.wait_until_ended(sweep_id)["counts"] == {"done": 4}
@@ -219,7 +221,7 @@ def test_sweep_waits_while_disk_is_full(held, monkeypatch):
 def test_failing_step_does_not_stop_service(held, monkeypatch):
     """Its details are in the log only."""
 
-    def broken(*words, **options):
+    def broken(*arguments, **options):
         raise RuntimeError("odd")
 
     monkeypatch.setattr(Conductor, "tick", broken)

@@ -96,7 +96,7 @@ def test_priority_is_stored_and_validated(held):
 def test_pages_list_every_sweep_once_while_others_are_added(tmp_path):
     with serving(tmp_path, executor=gated) as service:
         service.executor.let(takes=False)
-        there = [service.submit(distinct_spec(number)) for number in range(7)]
+        ids = [service.submit(distinct_spec(number)) for number in range(7)]
         seen, cursor, number = [], {}, 100
         while True:
             page = service.get("/v1/sweeps", params={"limit": 2, **cursor}).json()
@@ -104,12 +104,12 @@ def test_pages_list_every_sweep_once_while_others_are_added(tmp_path):
             if page["next"] is None:
                 break
             cursor = {"cursor": page["next"]}
-            there.append(service.submit(distinct_spec(number := number + 1)))
-        assert seen == there[:7][::-1]
+            ids.append(service.submit(distinct_spec(number := number + 1)))
+        assert seen == ids[:7][::-1]
         everything = service.get("/v1/sweeps", params={"limit": 500}).json()
-        assert [sweep["id"] for sweep in everything["sweeps"]] == there[::-1]
+        assert [sweep["id"] for sweep in everything["sweeps"]] == ids[::-1]
         assert everything["next"] is None
-        exactly = service.get("/v1/sweeps", params={"limit": len(there)}).json()
+        exactly = service.get("/v1/sweeps", params={"limit": len(ids)}).json()
         assert exactly["next"] is None  # no empty page follows
         last = service.get("/v1/sweeps", params={"limit": 1, **cursor}).json()["sweeps"]
         service.delete(f"/v1/sweeps/{last[0]['id']}")

@@ -52,8 +52,11 @@ def test_objects_are_sent_unchanged(service, root, base):
 
 
 def test_dataset_opens_by_url(service, root, base):
-    with xr.open_zarr(root, chunks=None) as local, xr.open_zarr(f"{service.url}{base}", chunks=None) as there:
-        xr.testing.assert_identical(there.load(), local.load())
+    with (
+        xr.open_zarr(root, chunks=None) as local,
+        xr.open_zarr(f"{service.url}{base}", chunks=None) as remote,
+    ):
+        xr.testing.assert_identical(remote.load(), local.load())
 
 
 def test_head_equals_headers_of_get(service, base, chunk):
@@ -138,11 +141,11 @@ def test_known_etag_gives_not_modified(service, base, chunk):
 
 
 def test_if_range_of_another_version_gives_whole_object(service, root, base, chunk):
-    whole, about = (root / chunk).read_bytes(), service.get(f"{base}/{chunk}").headers
+    whole, headers = (root / chunk).read_bytes(), service.get(f"{base}/{chunk}").headers
     wanted = {"Range": "bytes=2-3"}
-    same = service.get(f"{base}/{chunk}", headers={**wanted, "If-Range": about["etag"]})
+    same = service.get(f"{base}/{chunk}", headers={**wanted, "If-Range": headers["etag"]})
     assert (same.status_code, same.content) == (206, whole[2:4])
-    for other in ('"other"', f"W/{about['etag']}", about["last-modified"], "odd"):
+    for other in ('"other"', f"W/{headers['etag']}", headers["last-modified"], "odd"):
         answer = service.get(f"{base}/{chunk}", headers={**wanted, "If-Range": other})
         assert (answer.status_code, answer.content) == (200, whole)
 

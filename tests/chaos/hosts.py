@@ -15,8 +15,8 @@ CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def ip(*words):
-    subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True)
+def ip(*arguments):
+    subprocess.run(["ip", *map(str, arguments)], check=True, capture_output=True, text=True)
 
 
 class Hosts:
@@ -74,12 +74,15 @@ class Hosts:
     @contextmanager
     def inside(self, name):
         """Move this thread to the host: new sockets belong to its network."""
-        with open("/proc/thread-self/ns/net") as here, open(f"/run/netns/{self.space(name)}") as there:
-            _enter(there)
+        with (
+            open("/proc/thread-self/ns/net") as own_namespace,
+            open(f"/run/netns/{self.space(name)}") as namespace,
+        ):
+            _enter(namespace)
             try:
                 yield
             finally:
-                _enter(here)
+                _enter(own_namespace)
 
 
 WAYS = {

@@ -51,8 +51,8 @@ class Proxy:
             self.refused += 1
             if mode == "busy":
                 seen = b""
-                while b"\r\n\r\n" not in seen and (some := line.recv(65536)):
-                    seen += some
+                while b"\r\n\r\n" not in seen and (received := line.recv(65536)):
+                    seen += received
                 line.sendall(ANSWER)
                 line.shutdown(socket.SHUT_WR)
             while line.recv(65536):  # the body, or forever
@@ -66,8 +66,8 @@ class Proxy:
 
 def pump(source, sink):
     with suppress(OSError):
-        while some := source.recv(65536):
-            sink.sendall(some)
+        while received := source.recv(65536):
+            sink.sendall(received)
     hang_up(sink)
 
 

@@ -16,21 +16,36 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "SWEEP_TEST_MARK"  # in the environment of every process, to find those that are left
 NOT_OURS = ("SWEEP_", "DASK_")
-# Workers log a line for every task, and save checkpoints at the given interval.
-PRELOAD = """
-import json, os, time
-def dask_setup(worker):
-    import sweep_service.simulators.run as running
-    import sweep_service.execution.task as tasks
-    running.CHECKPOINT_INTERVAL_SECONDS = float(os.environ.get("SAVE_EVERY", "30"))
-    plain, tell = tasks.run_task, os.open(os.environ["TASKS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    def told(task, stopped=None):
-        about = {"worker": worker.name, "sweep": task.sweep_id, "bundle": task.bundle.key}
+# sitecustomize.py of every process: when the module of tasks is imported, workers get another interval
+# between checkpoints and log a line at the begin and the end of every task. Not earlier, because its imports
+# take seconds.
+SITE = """
+import importlib.util, json, os, sys, time
+
+class OnImport:
+    def find_spec(self, name, path=None, target=None):
+        if name != "sweep_service.execution.task":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (load(module), patch(module))
+        return spec
+
+def patch(tasks):
+    import sweep_service.simulators.run as simulation
+    simulation.CHECKPOINT_INTERVAL_SECONDS = float(os.environ.get("SAVE_EVERY", "30"))
+    run, log = tasks.run_task, os.open(os.environ["TASKS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    def run_and_log(task, stopped=None):
+        from distributed import get_worker
+        about = {"worker": get_worker().name, "sweep": task.sweep_id, "bundle": task.bundle.key}
         for what in ("begun", "ended"):
             if what == "ended":
-                plain(task, stopped)
-            os.write(tell, (json.dumps({**about, "what": what, "time": time.time()}) + "\\n").encode())
-    tasks.run_task = told
+                run(task, stopped)
+            os.write(log, (json.dumps({**about, "what": what, "time": time.time()}) + "\\n").encode())
+    tasks.run_task = run_and_log
+
+sys.meta_path.insert(0, OnImport())
 """
 
 
@@ -38,7 +53,7 @@ def dask_setup(worker):
 class Kept:
     """A process and its command."""
 
-    words: list
+    command: list
     env: dict = field(default_factory=dict)
     process: subprocess.Popen | None = None
     starts: int = 0
@@ -59,14 +74,14 @@ class Supervisor:
         self.kept, self.lock, self.closing = dict[str, Kept](), threading.Lock(), threading.Event()
         self.temporary = self.cwd / "tmp"
         self.temporary.mkdir(parents=True)
-        (self.cwd / "preload.py").write_text(PRELOAD)
+        (self.cwd / "sitecustomize.py").write_text(SITE)
         self.thread = threading.Thread(target=self._watch, daemon=True)
         self.thread.start()
 
-    def keep(self, name, *words, before=(), env=None):
+    def keep(self, name, *arguments, before=(), env=None):
         """Start a Python command; `before` is put before the interpreter."""
         with self.lock:
-            self.kept[name] = Kept([*before, sys.executable, *map(str, words)], env or {})
+            self.kept[name] = Kept([*before, sys.executable, *map(str, arguments)], env or {})
             self._start(name)
 
     def scheduler(self, host="127.0.0.1", port=8786, **options):
@@ -79,13 +94,14 @@ class Supervisor:
         """Start a worker with a nanny, which restarts its process when it is killed."""
         self.keep(
             name, "-m", "distributed.cli.dask_worker", scheduler, "--host", host, "--nthreads", "1",
-            "--no-dashboard", "--name", name, "--preload", self.cwd / "preload.py", **options,
+            "--no-dashboard", "--name", name, **options,
         )  # fmt: skip
 
-    def service(self, scheduler, port, **options):
+    def service(self, port, *cluster, **options):
+        """Start a service; `cluster` is `--scheduler ADDRESS` or `--workers NUMBER`."""
         self.keep(
-            "service", "-m", "sweep_service.cli", "serve", "--data", self.data, "--port", port,
-            "--scheduler", scheduler, **options,
+            "service", "-m", "sweep_service.cli", "serve", "--data", self.data, "--port", port, *cluster,
+            **options,
         )  # fmt: skip
 
     @property
@@ -103,13 +119,13 @@ class Supervisor:
         kept = self.kept[name]
         plain = {key: value for key, value in os.environ.items() if not key.startswith(NOT_OURS)}
         env = {
-            **plain, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "TASKS": str(self.tasks),
-            "TMPDIR": str(self.temporary), "DASK_TEMPORARY_DIRECTORY": str(self.temporary),
-            MARK: self.mark, **kept.env,
+            **plain, "PYTHONPATH": f"{self.cwd}{os.pathsep}{ROOT}", "OPENBLAS_NUM_THREADS": "1",
+            "TASKS": str(self.tasks), "TMPDIR": str(self.temporary),
+            "DASK_TEMPORARY_DIRECTORY": str(self.temporary), MARK: self.mark, **kept.env,
         }  # fmt: skip
         with self.log(name).open("ab") as output:
             kept.process = subprocess.Popen(
-                kept.words, cwd=self.cwd, env=env, stdout=output, stderr=output, start_new_session=True
+                kept.command, cwd=self.cwd, env=env, stdout=output, stderr=output, start_new_session=True
             )
         kept.starts += 1
 
@@ -122,12 +138,12 @@ class Supervisor:
 
     def everyone(self):
         """Find every process with our mark in its environment."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def stop(self, seconds=30.0):
         """Ask all processes to end; return those that did not end."""

@@ -19,6 +19,7 @@ from sweep_service.cli.answers import DONE, FAILED, INTERRUPTED
 from sweep_service.faults import FAULT_POINTS
 from sweep_service.workers.worker_check import NONCE
 from tests.cli.commands import fork_server, run_command, until
+from tests.hold import Hold
 
 SPEC = {
     "axes": {"d": [5, 8], "p": [3, 4], "gamma": 0.2, "regime": ["classical_noise", "high_dimensional"]},
@@ -101,8 +102,8 @@ def computed(cwd):
 
 
 def dataset(cwd, answer):
-    with xr.open_zarr(cwd / answer.json["path"], chunks=None) as found:
-        return found.load().drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore")
+    with xr.open_zarr(cwd / answer.json["path"], chunks=None) as opened:
+        return opened.load().drop_vars(["sgd_seconds", "ode_seconds"], errors="ignore")
 
 
 @cache
@@ -118,26 +119,26 @@ def undisturbed(reuse, failing):
 
 def assert_as_if_nothing_had_happened(cwd, answer, reuse=False, failing=False, lost=0):
     """Check the dataset, the ledger and the folder; `lost` jobs may have been computed twice."""
-    about, wanted, jobs = undisturbed(reuse, failing)
+    expected, wanted, jobs = undisturbed(reuse, failing)
     assert answer.code == (FAILED if failing else DONE), answer.err
     assert answer.err == ""
     for name in ("state", "counts", "runs", "reused", "bundles_left", "key", "reason"):
-        assert answer.json[name] == about[name], name
+        assert answer.json[name] == expected[name], name
     xr.testing.assert_equal(dataset(cwd, answer), wanted)
-    found = computed(cwd)
-    assert set(found) == set(jobs)
-    assert sum((found - jobs).values()) <= lost
+    computed_jobs = computed(cwd)
+    assert set(computed_jobs) == set(jobs)
+    assert sum((computed_jobs - jobs).values()) <= lost
     assert_tidy(cwd / "sweep-data", 1 + reuse)
 
 
 def assert_tidy(data, sweeps):
     """Check that no file of a dead process is left, and no file of an unknown sweep."""
-    endings = (".partial", ".npz", ".checkpoint", ".crumb", ".unowned")
+    endings = (".partial", ".npz", ".checkpoint", ".crumb", ".unowned", ".restart")
     assert [path for path in data.rglob("*") if path.name.endswith(endings)] == []
     with closing(sqlite3.connect(data / "ledger.sqlite")) as ledger:
         known = {name for (name,) in ledger.execute("select id from sweeps")}
-    there = {path.name.partition(".")[0] for path in (data / "sweeps").iterdir()}
-    assert there - {NONCE} == known  # read by the worker check
+    stored = {path.name.partition(".")[0] for path in (data / "sweeps").iterdir()}
+    assert stored - {NONCE} == known  # read by the worker check
     assert len(known) == sweeps
 
 
@@ -202,36 +203,36 @@ def test_run_killed_at_random_times_continues(tmp_path, round):
 def test_other_commands_killed_at_random_times_can_be_repeated(tmp_path, command, round):
     """The commands can be repeated, and nothing is left half done."""
     assert run(tmp_path, fault="merge:removed#2").code < 0
-    (one,) = run_command(tmp_path, "list", "--json").json
+    (sweep,) = run_command(tmp_path, "list", "--json").json
     text = {"axes": {"gamma": [0.4]}} if command == "extend" else ""
-    words = [command, one["id"], *(["-", "--serial"] if command == "extend" else [])]
-    child = fork_server().start(tmp_path, *words, "--json", text=text)
+    arguments = [command, sweep["id"], *(["-", "--serial"] if command == "extend" else [])]
+    child = fork_server().start(tmp_path, *arguments, "--json", text=text)
     clock.sleep(float(np.random.default_rng(round).uniform(0.0, 0.3)))
     child.kill()
     child.wait()
-    answer = run_command(tmp_path, *words, "--json", text=text)
+    answer = run_command(tmp_path, *arguments, "--json", text=text)
     assert answer.code == DONE or (command == "rm" and "no sweep begins" in answer.err), answer.err
     if command == "rm":  # the next command that changes the folder cleans up
         assert run(tmp_path).code == DONE
     assert_tidy(tmp_path / "sweep-data", {"cancel": 1, "rm": 1, "extend": 2}[command])
     if command == "cancel":
-        about = run_command(tmp_path, "show", one["id"], "--json").json
+        shown = run_command(tmp_path, "show", sweep["id"], "--json").json
         again = run(tmp_path)
-        assert about["state"] == "cancelled"
+        assert shown["state"] == "cancelled"
         assert "pending" not in again.json["counts"]
 
 
-@pytest.mark.parametrize("point", [point for point in FAULT_POINTS if point not in RUNNING])
+@pytest.mark.parametrize("point", [point for point in FAULT_POINTS if point.partition(":")[0] in COMMANDS])
 def test_command_killed_at_any_fault_point_can_be_repeated(tmp_path, point):
     assert run(tmp_path, fault="merge:removed#2").code < 0
-    (one,) = run_command(tmp_path, "list", "--json").json
+    (sweep,) = run_command(tmp_path, "list", "--json").json
     command = COMMANDS[point.partition(":")[0]]
-    words = [command, one["id"], *(["--serial"] if command == "retry" else []), "--json"]
+    arguments = [command, sweep["id"], *(["--serial"] if command == "retry" else []), "--json"]
     if command == "retry":
-        assert run_command(tmp_path, "cancel", one["id"]).code == DONE
-    killed = run_command(tmp_path, *words, env={"SWEEP_FAULT": point})
+        assert run_command(tmp_path, "cancel", sweep["id"]).code == DONE
+    killed = run_command(tmp_path, *arguments, env={"SWEEP_FAULT": point})
     assert killed.code == -signal.SIGKILL
-    again = run_command(tmp_path, *words)
+    again = run_command(tmp_path, *arguments)
     assert again.code == DONE or (command == "rm" and "no sweep begins" in again.err), again.err
     if command == "rm":  # the next command that changes the folder cleans up
         assert run(tmp_path).code == DONE
@@ -240,7 +241,7 @@ def test_command_killed_at_any_fault_point_can_be_repeated(tmp_path, point):
         _, wanted, _ = undisturbed(False, False)
         xr.testing.assert_equal(dataset(tmp_path, again), wanted)
     elif command == "cancel":
-        assert "pending" not in run_command(tmp_path, "show", one["id"], "--json").json["counts"]
+        assert "pending" not in run_command(tmp_path, "show", sweep["id"], "--json").json["counts"]
 
 
 LONG = {
@@ -250,10 +251,20 @@ LONG = {
     "seeds": 1,
     "time": {"max": 100.0, "samples": 4},
 }  # 1.2 million steps
-OFTEN = """
+# The process sends itself a signal after its second checkpoint.
+SIGNALLED = """
+import os
 import sweep_service.simulators.run as r
+import sweep_service.execution.task as tasks
 r.CHECKPOINT_INTERVAL_SECONDS = 0.05
 r.SLICE_SECONDS = 0.02
+save, saves = tasks.ObjectCheckpoint.save, []
+def saved(self, content):
+    save(self, content)
+    saves.append(None)
+    if len(saves) == 2:
+        os.kill(os.getpid(), {number})
+tasks.ObjectCheckpoint.save = saved
 """
 STEPS = """
 import sweep_service.simulators.run as r
@@ -278,15 +289,12 @@ def long_result():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_long_run_continues_from_its_checkpoint(tmp_path, number):
-    child = fork_server().start(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=OFTEN + STEPS)
-    saved = lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.checkpoint"))  # noqa: E731
-    until(saved)
-    child.kill(number)
-    answer = child.wait()
+    before = SIGNALLED.format(number=int(number)) + STEPS
+    answer = run_command(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=before)
     if number == signal.SIGINT:
         assert answer.code == INTERRUPTED
         assert answer.json["state"] == "paused"
-    assert saved()
+    assert list(tmp_path.glob("sweep-data/sweeps/*.parts/*.checkpoint"))
     again = run_command(tmp_path, "run", "-", "--serial", "--json", text=LONG, before=STEPS)
     assert again.code == DONE, again.err
     xr.testing.assert_equal(dataset(tmp_path, again), long_result())
@@ -297,8 +305,9 @@ def test_long_run_continues_from_its_checkpoint(tmp_path, number):
 
 
 def test_killed_process_releases_its_folder_at_once(tmp_path):
-    child = fork_server().start(tmp_path, "run", "-", "--serial", text=LONG)
-    until(lambda: list(tmp_path.glob("sweep-data/sweeps/*.parts/*.crumb")))
+    hold = Hold(tmp_path, "task:computed")
+    child = fork_server().start(tmp_path, "run", "-", "--serial", text=SPEC, env=hold.environment)
+    until(hold.count)
     child.kill()
     child.wait()
     answer = run_command(tmp_path, "cancel", "2", "--json")

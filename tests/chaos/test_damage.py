@@ -37,8 +37,8 @@ def shortened(path):
 
 
 def chunk(stem, name):
-    found = [path for path in stem.with_name(f"{stem.name}.zarr").joinpath(name).rglob("*") if path.is_file()]
-    return min(path for path in found if path.name != "zarr.json")
+    paths = [path for path in stem.with_name(f"{stem.name}.zarr").joinpath(name).rglob("*") if path.is_file()]
+    return min(path for path in paths if path.name != "zarr.json")
 
 
 def metadata(stem):
@@ -46,9 +46,9 @@ def metadata(stem):
 
 
 def without_an_array(stem):
-    found = json.loads(metadata(stem).read_text("utf-8"))
-    del found["consolidated_metadata"]["metadata"]["sgd_risk"]
-    metadata(stem).write_text(json.dumps(found), "utf-8")
+    content = json.loads(metadata(stem).read_text("utf-8"))
+    del content["consolidated_metadata"]["metadata"]["sgd_risk"]
+    metadata(stem).write_text(json.dumps(content), "utf-8")
 
 
 DAMAGES = {
@@ -80,10 +80,10 @@ def test_damaged_sweep_fails_alone(tmp_path, what):
         for _ in range(12):  # with both sweeps
             conductor.step()
         assert conductor.ledger.sweep(other.id).state is State.COMPLETED
-        found = conductor.ledger.sweep(hurt.id)
-        assert found.state is State.FAILED
-        assert hurt.id in found.reason
-        assert "cannot be read: " in found.reason
+        record = conductor.ledger.sweep(hurt.id)
+        assert record.state is State.FAILED
+        assert hurt.id in record.reason
+        assert "cannot be read: " in record.reason
     with conducting(tmp_path) as conductor:  # and does not prevent a start
         assert conductor.ledger.sweep(hurt.id).state is State.FAILED
         conductor.remove(hurt.id)
@@ -111,5 +111,5 @@ def test_reading_a_damaged_sweep_names_the_damage(tmp_path):
         sweep, _ = conductor.submit(spec())
         conductor.run(sweep.id)
         damage(conductor, sweep.id, "statuses")
-        with pytest.raises(Damaged, match=rf"{sweep.id}.zarr/sgd_status cannot be read"):
+        with pytest.raises(Damaged, match=rf"{sweep.id}.zarr/sgd_status/c/0/0/0/0/0 cannot be read"):
             conductor.counts(sweep.id)

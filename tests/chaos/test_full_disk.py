@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time as clock
 from contextlib import suppress
 
 import pytest
@@ -14,6 +13,7 @@ from tests.chaos.test_crashes import SPEC, assert_tidy, dataset, undisturbed
 from tests.cli.commands import fork_server, run_command, until
 
 # The disk is full from the third job on. With `min_free_bytes` 0, the check before a tick does not see it.
+# The file `waiting` shows that the conductor has noticed.
 FILL = """
 import os
 import sweep_service.execution.task as tasks
@@ -33,6 +33,11 @@ def filling(*given):
                 pass
     return whole(*given)
 tasks.compute = filling
+describe = conducting.Conductor._describe_wait
+def noticed(*given):
+    open({waiting!r}, "w").close()
+    return describe(*given)
+conducting.Conductor._describe_wait = noticed
 """
 NO_ROOM = {"no room to begin": (4 << 20, 65536), "no room to write": (0, 512)}
 
@@ -42,26 +47,26 @@ def disk(tmp_path):
     """A disk of 8 MB in memory."""
     if not sys.platform.startswith("linux"):
         pytest.skip("tmpfs is of Linux")
-    there = tmp_path / "disk"
-    there.mkdir()
+    mount_point = tmp_path / "disk"
+    mount_point.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", there], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", mount_point], capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"mounting is not permitted here: {mounted.stderr.strip()}")
-    yield there
-    subprocess.run(["umount", there], check=True)
+    yield mount_point
+    subprocess.run(["umount", mount_point], check=True)
 
 
-def begun(disk, kind, *words):
-    """Start a run that fills the disk; its output goes elsewhere."""
+def begun(disk, kind, *arguments):
+    """Start a run that fills the disk, and wait until it waits for space; its output goes elsewhere."""
     least, block = NO_ROOM[kind]
-    before = FILL.format(min_free_bytes=least, block=block, filler=str(disk / "filler"))
+    files = {"filler": str(disk / "filler"), "waiting": str(disk.parent / "waiting")}
+    before = FILL.format(min_free_bytes=least, block=block, **files)
     child = fork_server().start(
-        disk.parent, "run", "-", "--serial", "--data", disk / "data", *words, text=SPEC, before=before
+        disk.parent, "run", "-", "--serial", "--data", disk / "data", *arguments, text=SPEC, before=before
     )
-    until((disk / "filler").exists)
-    clock.sleep(1.0)
+    until((disk.parent / "waiting").exists)
     return child
 
 
@@ -100,12 +105,12 @@ def test_waiting_sweep_can_be_interrupted(disk):
 
 
 def test_new_sweep_on_a_full_disk_is_refused_in_one_line(disk):
-    words = ["run", "-", "--serial", "--data", disk / "data"]
-    assert run_command(disk.parent, *words, text=SPEC).code == DONE
+    command = ["run", "-", "--serial", "--data", disk / "data"]
+    assert run_command(disk.parent, *command, text=SPEC).code == DONE
     with open(disk / "filler", "wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
-    answer = run_command(disk.parent, *words, text={**SPEC, "seeds": 3})
+    answer = run_command(disk.parent, *command, text={**SPEC, "seeds": 3})
     assert answer.code == REFUSED, answer
     assert len(answer.err.splitlines()) == 1
     (disk / "filler").unlink()

@@ -29,18 +29,18 @@ def conducting(root):
 
 
 def stored(conductor, sweep):
-    with xr.open_zarr(conductor.folder.dataset_path(sweep), chunks=None) as found:
-        return found.load()
+    with xr.open_zarr(conductor.folder.dataset_path(sweep), chunks=None) as dataset:
+        return dataset.load()
 
 
 def begun(conductor):
     """Return a partly merged sweep and its tasks in order."""
     sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
-    some = conductor.ledger.pending_bundles(sweep.id, 100)
+    bundles = conductor.ledger.pending_bundles(sweep.id, 100)
     for _ in range(3):
         conductor.tick()
-    assert 0 < conductor.ledger.totals(sweep.id)["bundles_left"] < len(some)
-    return sweep.id, [Task(str(conductor.folder.root), sweep.id, bundle) for bundle in some]
+    assert 0 < conductor.ledger.totals(sweep.id)["bundles_left"] < len(bundles)
+    return sweep.id, [Task(str(conductor.folder.root), sweep.id, bundle) for bundle in bundles]
 
 
 def write_late(conductor, tasks):
@@ -61,23 +61,23 @@ def test_parts_after_the_end_are_removed_and_change_nothing(tmp_path, end, start
     with conducting(tmp_path) as conductor:
         sweep, tasks = begun(conductor)
         END[end](conductor, sweep)
-        before = None if end == "deleted" else stored(conductor, sweep)
-        there, state = files(conductor, sweep), [one.state for one in conductor.ledger.sweeps()]
+        dataset = None if end == "deleted" else stored(conductor, sweep)
+        files_before, states = files(conductor, sweep), [record.state for record in conductor.ledger.sweeps()]
         write_late(conductor, tasks)
-        assert files(conductor, sweep) != there
+        assert files(conductor, sweep) != files_before
         if started == "while it runs":
             conductor.tick()
-            assert files(conductor, sweep) != there  # not at every tick, because listing is slow
+            assert files(conductor, sweep) != files_before  # not at every tick, because listing is slow
             conductor.settings = replace(conductor.settings, tidy_interval_seconds=-1.0)
             conductor.tick()
-            assert files(conductor, sweep) == there
+            assert files(conductor, sweep) == files_before
     with conducting(tmp_path) as conductor:
         conductor.tick()
-        assert files(conductor, sweep) == there
-        assert [one.state for one in conductor.ledger.sweeps()] == state
+        assert files(conductor, sweep) == files_before
+        assert [record.state for record in conductor.ledger.sweeps()] == states
         assert conductor.unknown_sweeps() == []
-        if before is not None:
-            xr.testing.assert_identical(stored(conductor, sweep), before)
+        if dataset is not None:
+            xr.testing.assert_identical(stored(conductor, sweep), dataset)
 
 
 def test_repeated_parts_are_merged_to_the_same_values(tmp_path):

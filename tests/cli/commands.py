@@ -17,6 +17,7 @@ from pathlib import Path
 
 import sweep_service
 from sweep_service.cli.answers import REFUSED
+from tests.hold import Hold
 from tests.specs import SMALL_SPEC
 
 ROOT = str(Path(sweep_service.__file__).resolve().parents[1])
@@ -173,9 +174,12 @@ compute.integrate_run = broken
 """
 
 
-def wait_until_computing(cwd):
-    """Wait until a task of the sweep has started."""
-    until(lambda: list(Path(cwd).glob("sweep-data/sweeps/*.parts/*.crumb")))
+def start_held(cwd, *argv, run="sgd-0", **options):
+    """Start a command and wait until it computes a run, where it stays until it is stopped."""
+    hold = Hold(Path(cwd), f"run:{run}")
+    child = fork_server().start(cwd, *argv, env=hold.environment, **options)
+    until(lambda: hold.has(child.pid))
+    return child
 
 
 def run_command(cwd, *argv, **options):
@@ -194,14 +198,14 @@ def list_files(folder):
     return sorted(path.name for path in Path(folder).iterdir() if not path.name.startswith(".child-"))
 
 
-def assert_refused(answer, *words):
+def assert_refused(answer, *phrases):
     """Assert that a command was refused with one line that contains the words."""
     assert answer.code == REFUSED, answer
     assert answer.out == ""
     assert len(answer.err.splitlines()) == 1, answer.err
     assert answer.err.startswith("sweep: ")
-    for word in words:
-        assert word in answer.err
+    for phrase in phrases:
+        assert phrase in answer.err
 
 
 COMMANDS = {

@@ -18,10 +18,9 @@ from tests.cli.commands import (
     SERVICE_COMMANDS,
     SLOW_COMMANDS,
     assert_refused,
-    fork_server,
     list_files,
     run_command,
-    wait_until_computing,
+    start_held,
 )
 from tests.specs import LONG_SPEC, SMALL_SPEC
 
@@ -103,9 +102,8 @@ def test_wrong_command_line_is_a_usage_error(tmp_path):
 
 
 def test_second_process_is_refused_while_the_folder_is_in_use(tmp_path):
-    child = fork_server().start(tmp_path, "run", "-", "--json", text=LONG_SPEC)
+    child = start_held(tmp_path, "run", "-", "--json", text=LONG_SPEC)
     try:
-        wait_until_computing(tmp_path)
         assert_refused(run_command(tmp_path, "run", "-", text=SMALL_SPEC), f"in use by process {child.pid}")
         assert_refused(run_command(tmp_path, "cancel", "2"), "in use")
         (sweep,) = run_command(tmp_path, "list", "--json").json  # readers need no lock
@@ -131,7 +129,7 @@ def test_unusable_data_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "completion"),
+    ("arguments", "completion"),
     [
         (["show", ""], "{id}"),
         (["show", "--data", "sweep-data", "2"], "{id}"),
@@ -142,8 +140,8 @@ def test_unusable_data_folder_is_refused(tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_shell_completes_ids_presets_and_commands(stored_sweep, words, completion):
+def test_shell_completes_ids_presets_and_commands(stored_sweep, arguments, completion):
     cwd, sweep_id = stored_sweep
-    shell = {"COMP_WORDS": " ".join(["sweep", *words]), "COMP_CWORD": str(len(words))}
+    shell = {"COMP_WORDS": " ".join(["sweep", *arguments]), "COMP_CWORD": str(len(arguments))}
     answer = run_command(cwd, env={"_SWEEP_COMPLETE": "complete_bash", **shell})
     assert (answer.code, answer.out.strip()) == (DONE, completion.format(id=sweep_id))

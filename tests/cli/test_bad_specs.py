@@ -1,11 +1,11 @@
-"""Invalid specs are refused with one line, and no files are left."""
+"""Invalid specs are refused with one line for each error, and no files are left."""
 
 import json
 
 import pytest
 
 from sweep_service.cli.answers import DONE, REFUSED
-from sweep_service.planning.spec import MAX_SPEC_BYTES
+from sweep_service.planning.spec_text import MAX_SPEC_BYTES
 from tests.cli.commands import assert_refused, list_files, run_command
 from tests.specs import SMALL_SPEC
 
@@ -30,9 +30,10 @@ INVALID_SPECS = {
     "an empty axis": (changed_axes(gamma=[]), "axes.gamma", "0 values"),
     "a value twice": (changed_axes(gamma=[0.1, 0.1]), "axes.gamma"),
     "NaN": (changed_axes(gamma=float("nan")), "axes.gamma = nan"),
-    "infinity": (changed_axes(gamma=[1.0, float("inf")]), "axes.gamma = inf"),
+    "infinity": (changed_axes(gamma=[1.0, float("inf")]), "axes.gamma[1] = inf"),
     "a billion points": (
-        changed_axes(**{name: {"lin": [100, 9e4, 1000]} for name in ("d", "p", "gamma")}), "1000000000 points"
+        changed_axes(**{name: {"lin": [100, 2e4, 1000]} for name in ("d", "p", "gamma")}),
+        "points = 1000000000: must be at most 200000",
     ),
     "ten billion runs": (changed_spec(seeds={"init": 100_000, "repeat": 100_000}), "runs"),
     "infinitely many steps": (changed_axes(gamma=1e-320), ""),
@@ -53,11 +54,37 @@ INVALID_SPECS = {
 def test_invalid_spec_is_refused_and_leaves_no_files(tmp_path, name, command):
     if command == "estimate" and name in ("a million core hours", "infinitely many steps"):
         pytest.skip("an estimate reports the cost")
-    text, *words = INVALID_SPECS[name]
+    text, *phrases = INVALID_SPECS[name]
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (20, 20))"  # no refusal may take long
     answer = run_command(tmp_path, command, "-", "--json", text=text, before=limit)
-    assert_refused(answer, *words)
+    assert_refused(answer, *phrases)
     assert list_files(tmp_path) == []
+
+
+def test_all_errors_are_printed_one_per_line(tmp_path):
+    (tmp_path / "spec.yaml").write_text(
+        "axes:\n  d: null\n  p: [4, -1]\n  lr: 0.1\nfixed: {k: 2}\ntime: {max: 1}\n", "utf-8"
+    )
+    for command in ("run", "estimate"):
+        answer = run_command(tmp_path, command, "spec.yaml")
+        assert (answer.code, answer.out) == (REFUSED, "")
+        lines = answer.err.splitlines()
+        assert [line.partition(" =")[0] for line in lines[:3]] == [
+            "sweep: line 2, column 6: axes.d",
+            "sweep: line 3, column 10: axes.p[1]",
+            "sweep: line 4, column 3: axes (key)",
+        ]
+        assert lines[0].endswith("must be a whole number >= 1 and <= 1e+12")
+        assert "did you mean 'gamma', the learning rate?" in lines[2]
+        assert lines[3:] == ["sweep: line 1, column 1: axes.gamma = None: is required, in axes or fixed"]
+    assert list_files(tmp_path) == ["spec.yaml"]
+
+
+def test_number_of_printed_errors_is_bounded(tmp_path):
+    answer = run_command(tmp_path, "estimate", "-", text=changed_axes(gamma=[-1.0] * 1000))
+    assert answer.code == REFUSED
+    assert len(answer.err.splitlines()) == 21
+    assert answer.err.splitlines()[-1] == "sweep: only the first 20 errors are listed"
 
 
 @pytest.mark.parametrize("name", ["a negative gamma", "a million core hours", "ten billion runs"])

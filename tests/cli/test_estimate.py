@@ -8,7 +8,7 @@ import pytest
 from sweep_service import text
 from sweep_service.cli.answers import DONE, REFUSED
 from sweep_service.presets import PRESETS, read_preset_text
-from tests.cli.commands import list_files, run_command
+from tests.cli.commands import assert_refused, list_files, run_command
 from tests.cli.test_bad_specs import changed_axes
 from tests.specs import SMALL_SPEC
 
@@ -56,11 +56,13 @@ def test_many_points_are_announced(tmp_path):
     many = {
         **SMALL_SPEC,
         "axes": {"d": {"lin": [100, 5099, 5000]}, "p": 4, "gamma": [0.1, 0.2]},
-        "seeds": 10000,
+        "time": {"max": 1e12, "samples": 3},
     }
-    answer = run_command(tmp_path, "run", "-", text=many)  # refused early, because of the number of runs
+    answer = run_command(tmp_path, "run", "-", text=many)
     assert answer.code == REFUSED
-    assert answer.err.startswith("preparing 10000 points\nsweep: runs")
+    assert answer.err.startswith("preparing 10000 points\nsweep: core_hours")
+    answer = run_command(tmp_path, "run", "-", text={**many, "seeds": 10000})
+    assert_refused(answer, "runs = ")  # by counting, so nothing is prepared
     assert list_files(tmp_path) == []
 
 

@@ -15,15 +15,14 @@ from tests.cli.commands import (
     fork_server,
     list_files,
     run_command,
+    start_held,
     until,
-    wait_until_computing,
 )
 from tests.specs import LONG_SPEC
 
 
 def test_cancelled_sweep_is_not_reported_as_done(tmp_path):
-    child = fork_server().start(tmp_path, "run", "-", "--json", text=LONG_SPEC)
-    wait_until_computing(tmp_path)
+    child = start_held(tmp_path, "run", "-", "--json", text=LONG_SPEC)
     child.kill(signal.SIGINT)
     assert child.wait().code == INTERRUPTED
     sweep_id = run_command(tmp_path, "list", "--json").json[0]["id"]
@@ -38,8 +37,7 @@ def test_cancelled_sweep_is_not_reported_as_done(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 def test_interrupted_run_is_paused_and_says_how_to_continue(tmp_path, number, as_json):
-    child = fork_server().start(tmp_path, "run", "-", *["--json"] * as_json, text=LONG_SPEC)
-    wait_until_computing(tmp_path)
+    child = start_held(tmp_path, "run", "-", *["--json"] * as_json, text=LONG_SPEC)
     child.kill(number)
     answer = child.wait()
     assert answer.code == INTERRUPTED
@@ -54,12 +52,12 @@ def test_interrupted_run_is_paused_and_says_how_to_continue(tmp_path, number, as
 
 @pytest.mark.slow
 def test_interrupted_run_is_continued_by_spec_or_id(tmp_path):
+    spec = {**LONG_SPEC, "time": {"max": 1.0, "samples": 4}}
     for argv in (["run", "-"], ["retry", "2"]):
-        child = fork_server().start(tmp_path, "run", "-", text=LONG_SPEC)
-        wait_until_computing(tmp_path)
+        child = start_held(tmp_path, "run", "-", text=spec)
         child.kill(signal.SIGINT)
         assert child.wait().code == INTERRUPTED
-        assert run_command(tmp_path, *argv, "--json", text=LONG_SPEC).json["state"] == "completed"
+        assert run_command(tmp_path, *argv, "--json", text=spec).json["state"] == "completed"
         assert run_command(tmp_path, "rm", "2").code == DONE
 
 
@@ -103,7 +101,7 @@ def wait(*_, **__):
 """
 BLOCKED_FUNCTIONS = {
     "run": "import sweep_service.planning.grids as g\ng.Grid.points = property(wait)",
-    "estimate": "import sweep_service.execution.submission as s\ns.Submission.prepare = wait",
+    "estimate": "import sweep_service.execution.submission as s\ns.Submission.summarise_cost = wait",
     "doctor": "import sweep_service.doctor.calibration as c\nc.measure = wait",
     "list": "import sweep_service.store.folder as f\nf.DataFolder.has_ledger = wait",
 }
@@ -124,8 +122,7 @@ def test_command_that_computes_nothing_ends_at_once(tmp_path, name):
 
 def test_second_interrupt_ends_the_process(tmp_path):
     before = WAIT + "import sweep_service.execution.conductor as c\nc.Conductor.pause = wait"
-    child = fork_server().start(tmp_path, "run", "-", text=LONG_SPEC, before=before)
-    wait_until_computing(tmp_path)
+    child = start_held(tmp_path, "run", "-", text=LONG_SPEC, before=before)
     child.kill(signal.SIGINT)
     until((tmp_path / "busy").exists)
     child.kill(signal.SIGINT)
@@ -136,8 +133,7 @@ def test_second_interrupt_ends_the_process(tmp_path):
 def test_command_that_hangs_after_an_interrupt_is_ended(tmp_path):
     """For example because the store does not respond."""
     before = WAIT + "import sweep_service.execution.conductor as c\nc.Conductor.pause = wait"
-    child = fork_server().start(tmp_path, "run", "-", text=LONG_SPEC, before=before)
-    wait_until_computing(tmp_path)
+    child = start_held(tmp_path, "run", "-", text=LONG_SPEC, before=before)
     began = clock.monotonic()
     child.kill(signal.SIGTERM)
     assert child.wait().code == INTERRUPTED
@@ -148,11 +144,8 @@ def test_command_that_hangs_after_an_interrupt_is_ended(tmp_path):
 def test_interrupted_extension_is_reported_in_json(tmp_path):
     short = {**LONG_SPEC, "time": {"max": 1e-3, "samples": 2}}
     sweep_id = run_command(tmp_path, "run", "-", "--json", text=short).json["id"]
-    slow = "import sweep_service.execution.task as t\nplain = t.compute\nimport time\n"
-    slow += "t.compute = lambda *a: (open('busy', 'w').close(), time.sleep(0.5), plain(*a))[2]\n"
     change = {"axes": {"gamma": [0.01]}}
-    child = fork_server().start(tmp_path, "extend", sweep_id, "-", "--json", text=change, before=slow)
-    until((tmp_path / "busy").exists)
+    child = start_held(tmp_path, "extend", sweep_id, "-", "--json", text=change, run="sgd-1")
     child.kill(signal.SIGINT)
     answer = child.wait()
     assert answer.code == INTERRUPTED

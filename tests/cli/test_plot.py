@@ -23,7 +23,7 @@ f.figure_of = lambda preset: failing
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "view"),
+    ("name", "options", "view"),
     [
         ("out.png", [], "phase-diagram"),
         ("out.svg", ["curves", "d=5"], "curves"),
@@ -31,9 +31,9 @@ f.figure_of = lambda preset: failing
         ("OUT.PNG", ["collapse", "gamma=0.1"], "collapse"),
     ],
 )
-def test_view_is_written_to_a_file(stored_sweep, tmp_path, name, words, view):
+def test_view_is_written_to_a_file(stored_sweep, tmp_path, name, options, view):
     cwd, sweep_id = stored_sweep
-    answer = run_command(cwd, "plot", sweep_id[:10], tmp_path / name, *words, "--json")
+    answer = run_command(cwd, "plot", sweep_id[:10], tmp_path / name, *options, "--json")
     assert answer.code == DONE, answer.err
     assert answer.json["view"] == view
     assert answer.json["id"] == sweep_id
@@ -44,7 +44,7 @@ def test_view_is_written_to_a_file(stored_sweep, tmp_path, name, words, view):
 def test_refused_view_leaves_no_files(stored_sweep, tmp_path):
     cwd, sweep_id = stored_sweep
     out = tmp_path / "out.png"
-    for words, message in (
+    for options, message in (
         (["odd"], "must be one of"),
         (["x=d"], "need a view"),
         (["curves", "d"], "must have the form x=gamma"),
@@ -54,7 +54,7 @@ def test_refused_view_leaves_no_files(stored_sweep, tmp_path):
         (["plane"], "scaling"),
         (["triangle"], "triangle"),
     ):
-        answer = run_command(cwd, "plot", sweep_id, out, *words)
+        answer = run_command(cwd, "plot", sweep_id, out, *options)
         assert_refused(answer, message)
     assert_refused(run_command(cwd, "plot", sweep_id, tmp_path / "out.gif"), "png")
     assert_refused(run_command(cwd, "plot", sweep_id, tmp_path / "no" / "out.png"), "No such file")

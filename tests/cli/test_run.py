@@ -88,7 +88,7 @@ def test_unreachable_scheduler_is_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("argv", "words"),
+    ("argv", "phrases"),
     [
         (["--workers", "2", "--serial"], ("--workers = 2", "--serial")),
         (["--workers", "2", "--scheduler", "tcp://x:1"], ("--workers = 2", "--scheduler")),
@@ -99,9 +99,9 @@ def test_unreachable_scheduler_is_waited_for(tmp_path):
     ids=lambda value: " ".join(value),
 )
 @pytest.mark.parametrize("command", ["run", "extend", "retry"])
-def test_conflicting_or_invalid_executors_are_refused(tmp_path, command, argv, words):
+def test_conflicting_or_invalid_executors_are_refused(tmp_path, command, argv, phrases):
     answer = run_command(tmp_path, *COMMANDS[command], *argv, text=SMALL_SPEC, serial=False)
-    assert_refused(answer, *words)
+    assert_refused(answer, *phrases)
     assert list_files(tmp_path) == []
 
 

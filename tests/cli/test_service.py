@@ -17,13 +17,14 @@ from tests.cli.commands import (
     run_command,
     until,
 )
+from tests.hold import Hold
 from tests.service import breakable_environment, free_port, start_service
 from tests.specs import LONG_SPEC, SMALL_SPEC
 
 TOKEN = "let-me-in"
 LOCAL_COMMANDS = ("run", "rerun", "presets", "doctor", "certificates")
 REMOTE_COMMANDS = {
-    **{name: words for name, words in COMMANDS.items() if name not in LOCAL_COMMANDS},
+    **{name: arguments for name, arguments in COMMANDS.items() if name not in LOCAL_COMMANDS},
     "submit": ["submit", "-"],
     "watch": ["watch", "ID"],
 }
@@ -104,7 +105,8 @@ def test_service_and_folder_give_the_same_answers(run_remote, sweep_id, service)
     assert [sweep["id"] for sweep in sweeps] == [
         sweep["id"] for sweep in run_command(folder, "list", "--data", "data", "--json").json
     ]
-    assert re.search(rf"^{sweep_id} +completed +100 % +24 +small$", run_remote("list").out, re.MULTILINE)
+    row = rf"^{sweep_id} +completed +100 % +24 +[0-9.]+ kB +small$"
+    assert re.search(row, run_remote("list").out, re.MULTILINE)
     assert re.search(
         rf"^url +{service.url}/v1/sweeps/{sweep_id}$", run_remote("show", sweep_id).out, re.MULTILINE
     )
@@ -232,7 +234,7 @@ def test_folder_in_use_names_the_service(run_remote, sweep_id, service):
 
 def test_service_that_cannot_start_says_why(tmp_path, service):
     data, port = service.log.with_name("data"), service.url.rpartition(":")[2]
-    for argv, words in (
+    for argv, phrases in (
         (["--port", port], ("host, port", "in use")),
         (["--port", "77777"], ("port",)),
         (["--host", "0.0.0.0"], ("SWEEP_TOKENS",)),
@@ -241,19 +243,19 @@ def test_service_that_cannot_start_says_why(tmp_path, service):
         (["--log", "loud"], ("log", "'json' or 'text'")),
         (["--scheduler", "tcp://x:1", "--workers", "2"], ("--workers = 2", "--scheduler")),
     ):
-        assert_refused(run_command(tmp_path, "serve", *argv), *words)
+        assert_refused(run_command(tmp_path, "serve", *argv), *phrases)
 
 
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT], ids=["SIGTERM", "SIGINT"]
 )
 def test_service_stops_on_a_signal_while_it_is_watched(tmp_path, number):
-    port = free_port()
-    first = start_service(tmp_path / "data", port)
+    port, hold = free_port(), Hold(tmp_path, "run:sgd-0")  # so that the sweep does not end before the signal
+    first = start_service(tmp_path / "data", port, env=hold.environment)
     try:
-        env, spec = {"SWEEP_URL": first.url}, {**LONG_SPEC, "seeds": 2, "time": {"max": 100.0, "samples": 4}}
+        env, spec = {"SWEEP_URL": first.url}, {**LONG_SPEC, "seeds": 2, "time": {"max": 1.0, "samples": 4}}
         watching = fork_server().start(tmp_path, "submit", "-", "--watch", text=spec, env=env)
-        until(lambda: list((tmp_path / "data").glob("sweeps/*.parts/*.crumb")))
+        until(hold.count)
         first.process.send_signal(number)
         assert first.process.wait(20) == 0
         until(lambda: f"waiting for the service at {first.url}" in watching.text("err"))

@@ -19,6 +19,7 @@ from sweep_service.errors import (
     Conflict,
     Denied,
     InvalidInput,
+    InvalidSpec,
     NotFound,
     SweepError,
     TooManySweeps,
@@ -298,7 +299,12 @@ def test_errors_of_the_service_are_raised_as_errors_of_the_package(client, sweep
         client.sweep(UNKNOWN_ID)
     with pytest.raises(InvalidInput) as error:
         client.submit({**SMALL_SPEC, "axes": {**SMALL_SPEC["axes"], "gamma": -0.1}})
-    assert (error.value.field, str(error.value)) == ("gamma", f"gamma: {error.value.allowed}")
+    assert (error.value.field, str(error.value)) == ("axes.gamma", f"axes.gamma: {error.value.allowed}")
+    with pytest.raises(InvalidSpec) as error:
+        client.estimate("axes: {d: 0, p: 4, gamma: 1}\nfixed: {k: 2}\ntime: 5\n")
+    first, second = str(error.value).splitlines()
+    assert first.startswith("line 1, column 11: axes.d: must be a whole number")
+    assert second.startswith("line 3, column 7: time: must be a mapping")
     with pytest.raises(InvalidInput, match="did you mean"):
         client.estimate("axs: {}")
     with pytest.raises(InvalidInput, match="at most"):

@@ -219,3 +219,14 @@ def test_events_are_parsed_from_any_blocks():
 def test_stream_without_events_times_out():
     with pytest.raises(TimeoutError):
         list(_iter_lines([b": still there\n\n"], clock.monotonic() - 1.0))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_service_of_this_machine_is_reached_without_proxy(fake_service, monkeypatch, host):
+    """HTTP_PROXY is for other hosts; the proxy of this test does not answer."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    fake_service.responses[:] = [(200, "application/json", b'{"status": "ok"}')]
+    url = f"http://{host}:{fake_service.server_port}"
+    with closing(Connection(url, None, retry_seconds=0.0)) as connection:
+        assert connection.request_json("GET", "/healthz") == {"status": "ok"}

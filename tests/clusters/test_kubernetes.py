@@ -19,8 +19,13 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
 FILES = sorted(FOLDER.glob("*.yaml"))
 KUSTOMIZATION = "kustomization.yaml"
-ALL = [one for file in FILES if file.name != KUSTOMIZATION for one in yaml.safe_load_all(file.read_text())]
-PODS = {one["metadata"]["name"]: one for one in ALL if one["kind"] == "Deployment"}
+ALL = [
+    manifest
+    for file in FILES
+    if file.name != KUSTOMIZATION
+    for manifest in yaml.safe_load_all(file.read_text())
+]
+PODS = {manifest["metadata"]["name"]: manifest for manifest in ALL if manifest["kind"] == "Deployment"}
 MANUAL_SECRETS = {"sweep-tokens", "sweep-certificates"}  # created as in docs/operations.md
 COMMANDS = {
     ("sweep", "serve"): typer.main.get_command(app).commands["serve"],
@@ -38,8 +43,8 @@ def spec(name):
 
 
 def container(name):
-    (found,) = spec(name)["containers"]
-    return found
+    (result,) = spec(name)["containers"]
+    return result
 
 
 def labels(name):
@@ -103,10 +108,10 @@ def test_volumes_and_their_sources_exist(name):
             assert volume["persistentVolumeClaim"]["claimName"] in named("PersistentVolumeClaim")
         elif "secret" in volume:
             assert volume["secret"]["secretName"] in MANUAL_SECRETS
-    places = [mount["mountPath"] for mount in mounts]
+    paths = [mount["mountPath"] for mount in mounts]
     for variable, value in environment(name).items():
         if value.startswith("/"):
-            assert any(Path(place) in (Path(value), *Path(value).parents) for place in places), variable
+            assert any(Path(path) in (Path(value), *Path(value).parents) for path in paths), variable
 
 
 def environment(name):
@@ -117,10 +122,10 @@ def environment(name):
             items |= named("ConfigMap")[source["configMapRef"]["name"]]["data"]
         else:
             assert source["secretRef"]["optional"] or source["secretRef"]["name"] in MANUAL_SECRETS
-    for one in container(name).get("env", ()):
-        items[one["name"]] = one.get("value", "")
-        if "valueFrom" in one:
-            assert one["valueFrom"]["secretKeyRef"]["name"] in MANUAL_SECRETS
+    for variable in container(name).get("env", ()):
+        items[variable["name"]] = variable.get("value", "")
+        if "valueFrom" in variable:
+            assert variable["valueFrom"]["secretKeyRef"]["name"] in MANUAL_SECRETS
     return items
 
 
@@ -173,7 +178,9 @@ def test_data_folder_has_one_service():
     claims = named("PersistentVolumeClaim")
     assert claims["sweep-data"]["spec"]["accessModes"] == ["ReadWriteMany"]
     assert claims["sweep-state"]["spec"]["accessModes"] == ["ReadWriteOnce"]
-    probes = {name: one["httpGet"]["path"] for name, one in container("sweep-api").items() if "Probe" in name}
+    probes = {
+        name: probe["httpGet"]["path"] for name, probe in container("sweep-api").items() if "Probe" in name
+    }
     assert probes == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
 
 
@@ -192,7 +199,7 @@ def test_no_container_is_root_or_writes_to_image(name):
 
 def allowed():
     """Return (from, to, port) of allowed connections; None means any."""
-    found, closed = set(), set()
+    connections, closed = set(), set()
     for policy in named("NetworkPolicy").values():
         targets = chosen(policy["spec"]["podSelector"])
         assert policy["spec"]["policyTypes"] == ["Ingress"]
@@ -202,9 +209,11 @@ def allowed():
                 None
             ]
             ports = [document["port"] for document in rule.get("ports", ())] or [None]
-            found |= {(source, target, port) for source in sources for target in targets for port in ports}
+            connections |= {
+                (source, target, port) for source in sources for target in targets for port in ports
+            }
     assert closed == set(PODS)  # pods without a policy accept all connections
-    return found
+    return connections
 
 
 def test_only_service_is_reachable_from_outside():
@@ -217,8 +226,8 @@ def test_only_service_is_reachable_from_outside():
 
 
 def test_autoscaler_scales_workers():
-    (one,) = named("HorizontalPodAutoscaler").values()
-    assert one["spec"]["scaleTargetRef"]["name"] == "sweep-worker"
+    (autoscaler,) = named("HorizontalPodAutoscaler").values()
+    assert autoscaler["spec"]["scaleTargetRef"]["name"] == "sweep-worker"
     assert "cpu" in container("sweep-worker")["resources"]["requests"]  # utilisation is relative to it
 
 

@@ -71,10 +71,10 @@ def seen_by_dask(exports):
 
 
 def test_job_script(script, certificates, tmp_path):
-    asked = ["--partition", "short", "--account", "physics", "--cores", "4", "--memory", "8GB",
+    arguments = ["--partition", "short", "--account", "physics", "--cores", "4", "--memory", "8GB",
              "--walltime", "1-02:00:00", "--directive=--constraint=avx2", "--host", "127.0.0.1",
              "--port", "0", "--logs", str(tmp_path / "logs")]  # fmt: skip
-    with dask.config.set(DASK_SETTINGS), script.cluster(script.arguments().parse_args(asked)) as cluster:
+    with dask.config.set(DASK_SETTINGS), script.cluster(script.arguments().parse_args(arguments)) as cluster:
         text, address = cluster.job_script(), cluster.scheduler_address
     assert is_shell(text).stderr == ""
     lines = text.splitlines()
@@ -84,13 +84,19 @@ def test_job_script(script, certificates, tmp_path):
     assert f"export DASK_CONFIG={certificates}" in lines
     command = lines[-1]
     assert address.startswith("tls://127.0.0.1:")
-    for words in (f" {address} ", "--nthreads 1 ", "--nworkers 4 ", "--lifetime 93300s", "--protocol tls://"):
-        assert words in f"{command} "
+    for option in (
+        f" {address} ",
+        "--nthreads 1 ",
+        "--nworkers 4 ",
+        "--lifetime 93300s",
+        "--protocol tls://",
+    ):
+        assert option in f"{command} "
     items = seen_by_dask([line for line in lines if line.startswith("export ")])
     expected = {name: value for name, value in DASK_SETTINGS.items() if "nanny" not in name}
-    told = partial(dask.config.get, config={"distributed": items})
-    assert {name: told(name) for name in expected} == expected
-    assert told("distributed.comm.require-encryption")
+    setting = partial(dask.config.get, config={"distributed": items})
+    assert {name: setting(name) for name in expected} == expected
+    assert setting("distributed.comm.require-encryption")
 
 
 @pytest.mark.parametrize(

@@ -44,17 +44,20 @@ TIMEOUT_SECONDS = 600.0  # for containers on a busy machine
 @cache
 def compose():
     """Return the command, `docker compose` or `docker-compose`."""
-    for words in (["docker", "compose"], ["docker-compose"]):
-        if shutil.which(words[0]) and not subprocess.run([*words, "version"], capture_output=True).returncode:
-            return words
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if (
+            shutil.which(command[0])
+            and not subprocess.run([*command, "version"], capture_output=True).returncode
+        ):
+            return command
     return None
 
 
 def config(**env):
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SWEEP_", "AWS_"))}
     with NamedTemporaryFile() as empty:  # instead of the user's .env
-        words = [*compose(), "--file", ROOT / "docker-compose.yml", "--env-file", empty.name, "config"]
-        return subprocess.run(words, env={**plain, **env}, capture_output=True, text=True)
+        command = [*compose(), "--file", ROOT / "docker-compose.yml", "--env-file", empty.name, "config"]
+        return subprocess.run(command, env={**plain, **env}, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -69,32 +72,50 @@ class TestWritten:
     """Without a Docker engine."""
 
     def test_stack_does_not_start_without_tokens(self):
-        for env in ({}, {"SWEEP_TOKENS": ""}):
-            result = config(**env)
-            assert result.returncode != 0
-            assert "openssl rand" in result.stderr
+        result = config()
+        assert result.returncode != 0
+        assert "openssl rand" in result.stderr
+
+    def test_tokens_may_come_from_a_file(self, tmp_path):
+        """With neither a file nor SWEEP_TOKENS the service itself refuses: tests/api/test_tokens.py."""
+        (tmp_path / "tokens").write_text(TOKEN)
+        result = config(SWEEP_TOKENS="", SWEEP_TOKENS_FILE=str(tmp_path / "tokens"))
+        assert result.returncode == 0, result.stderr
+        stack = yaml.safe_load(result.stdout)
+        assert stack["secrets"]["tokens"]["file"] == str(tmp_path / "tokens")
+        assert stack["services"]["api"]["environment"]["SWEEP_TOKENS_FILE"] == "/run/secrets/tokens"
+        assert TOKEN not in result.stdout
+
+    def test_memory_and_processes_are_limited(self, services):
+        for name, one in services.items():
+            assert one["mem_limit"], name
+            assert 0 < int(one["pids_limit"]) <= 4096, name
 
     def test_only_service_is_published_on_loopback(self, services):
-        assert [name for name, one in services.items() if one.get("ports")] == ["api"]
+        assert [name for name, service in services.items() if service.get("ports")] == ["api"]
         assert "127.0.0.1" in str(services["api"]["ports"])
-        assert [name for name, one in services.items() if "outside" in (one.get("networks") or ())] == ["api"]
+        assert [
+            name for name, service in services.items() if "outside" in (service.get("networks") or ())
+        ] == ["api"]
 
     @pytest.mark.parametrize("name", ["api", "scheduler", "worker"])
     def test_containers_are_hardened_restarted_and_checked(self, services, name):
-        one = services[name]
-        assert one["read_only"]
-        assert one["cap_drop"] == ["ALL"]
-        assert one["security_opt"] == ["no-new-privileges:true"]
-        assert one["restart"] == "always"
-        assert one["environment"]["DASK_CONFIG"] == "/certificates"
-        assert name == "api" or one["healthcheck"]["test"]  # the image has the check of the service
+        service = services[name]
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["restart"] == "always"
+        assert service["environment"]["DASK_CONFIG"] == "/certificates"
+        assert name == "api" or service["healthcheck"]["test"]  # the image has the check of the service
 
 
-def docker(*words, check=True):
-    return subprocess.run(["docker", *map(str, words)], check=check, capture_output=True, text=True).stdout
+def docker(*arguments, check=True):
+    return subprocess.run(
+        ["docker", *map(str, arguments)], check=check, capture_output=True, text=True
+    ).stdout
 
 
-def about(container):
+def inspect_container(container):
     return json.loads(docker("inspect", container))[0]
 
 
@@ -110,9 +131,9 @@ class Stack:
     """A Compose project with its own names, port and volumes."""
 
     def __init__(self, log, **env):
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
         self.url, self.log = f"http://127.0.0.1:{port}", log
         self.env = {
             **os.environ, "COMPOSE_PROJECT_NAME": f"sweep-{uuid.uuid4().hex[:8]}", "SWEEP_TOKENS": TOKEN,
@@ -123,10 +144,10 @@ class Stack:
     def label(self):
         return f"label=com.docker.compose.project={self.env['COMPOSE_PROJECT_NAME']}"
 
-    def compose(self, *words):
+    def compose(self, *arguments):
         with open(self.log, "ab") as log:
             subprocess.run(
-                [*compose(), "--file", ROOT / "docker-compose.yml", *words], env=self.env, cwd=ROOT,
+                [*compose(), "--file", ROOT / "docker-compose.yml", *arguments], env=self.env, cwd=ROOT,
                 stdout=log, stderr=log, check=True,
             )  # fmt: skip
 
@@ -135,7 +156,9 @@ class Stack:
         return docker("ps", "--all", "--quiet", "--filter", self.label, "--filter", of).split()
 
     def is_healthy(self, *services):
-        states = [about(container)["State"] for name in services for container in self.containers(name)]
+        states = [
+            inspect_container(container)["State"] for name in services for container in self.containers(name)
+        ]
         return all(state["Running"] and state["Health"]["Status"] == "healthy" for state in states)
 
     def client(self):
@@ -168,8 +191,8 @@ def running(log, *services, **env):
     finally:
         result.down()
         for kind in ("container", "volume", "network"):
-            words = ["--all"] if kind == "container" else []
-            assert docker(kind, "ls", *words, "--quiet", "--filter", result.label) == "", kind
+            options = ["--all"] if kind == "container" else []
+            assert docker(kind, "ls", *options, "--quiet", "--filter", result.label) == "", kind
 
 
 @pytest.fixture(scope="module")
@@ -216,13 +239,15 @@ class TestRunning:
     def test_scheduler_is_not_published_and_internal_network_is_closed(self, stack):
         for name, wanted in (("api", ["8000/tcp"]), ("scheduler", []), ("worker", [])):
             for container in stack.containers(name):
-                ports = about(container)["NetworkSettings"]["Ports"]
+                ports = inspect_container(container)["NetworkSettings"]["Ports"]
                 assert [port for port, hosts in ports.items() if hosts] == wanted
         (api,) = stack.containers("api")
-        ((published,),) = [hosts for hosts in about(api)["NetworkSettings"]["Ports"].values() if hosts]
+        ((published,),) = [
+            hosts for hosts in inspect_container(api)["NetworkSettings"]["Ports"].values() if hosts
+        ]
         assert published["HostIp"] == "127.0.0.1"
         for name in ("scheduler", "worker"):
-            (network,) = about(stack.containers(name)[0])["NetworkSettings"]["Networks"]
+            (network,) = inspect_container(stack.containers(name)[0])["NetworkSettings"]["Networks"]
             assert json.loads(docker("network", "inspect", network))[0]["Internal"]
 
     @pytest.mark.parametrize("name", ["api", "scheduler", "worker"])
@@ -232,7 +257,7 @@ class TestRunning:
             status = docker("exec", container, "cat", "/proc/1/status")
             assert "CapEff:\t0000000000000000" in status
             assert "NoNewPrivs:\t1" in status
-            assert about(container)["HostConfig"]["ReadonlyRootfs"]
+            assert inspect_container(container)["HostConfig"]["ReadonlyRootfs"]
 
     def test_dask_traffic_is_encrypted(self, stack):
         (scheduler,) = stack.containers("scheduler")
@@ -266,10 +291,10 @@ class TestRunning:
         assert left > 1, "it was over before it could be disturbed"
 
     def _worker_killed(self, stack, client):
-        one, other = stack.containers("worker")
-        docker("kill", one)
+        killed, other = stack.containers("worker")
+        docker("kill", killed)
         until(lambda: len(client.cluster()["workers"]) == 1)
-        assert about(other)["State"]["Running"]
+        assert inspect_container(other)["State"]["Running"]
         stack.compose("up", "--detach", "--scale", "worker=2", "--no-recreate")
         until(lambda: len(client.cluster()["workers"]) == 2)
 
@@ -283,13 +308,19 @@ class TestRunning:
 
     def _scheduler_restarted(self, stack, client):
         """Workers end when they lose the scheduler, and the engine restarts them."""
-        before = {container: about(container)["RestartCount"] for container in stack.containers("worker")}
+        before = {
+            container: inspect_container(container)["RestartCount"]
+            for container in stack.containers("worker")
+        }
         (scheduler,) = stack.containers("scheduler")
         docker("kill", scheduler)
         until(lambda: client.cluster()["workers"] == [])
         docker("start", scheduler)
         until(lambda: len(client.cluster()["workers"]) == 2)
-        after = {container: about(container)["RestartCount"] for container in stack.containers("worker")}
+        after = {
+            container: inspect_container(container)["RestartCount"]
+            for container in stack.containers("worker")
+        }
         assert sum(after.values()) > sum(before.values())
 
 

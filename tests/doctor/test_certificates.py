@@ -45,11 +45,11 @@ def cluster(folders, tmp_path_factory):
     cwd, port = tmp_path_factory.mktemp("cluster"), free_port()
     with processes(cwd) as started:
         options = {"path": ROOT, "env": {"DASK_CONFIG": str(folders[0])}}
-        for module, *words in (
+        for module, *arguments in (
             ("dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"),
             ("dask_worker", f"127.0.0.1:{port}", "--nthreads", "1", "--no-dashboard"),
         ):
-            started.start("-m", f"distributed.cli.{module}", *words, **options)
+            started.start("-m", f"distributed.cli.{module}", *arguments, **options)
         until(lambda: is_open(port))
         yield port
 

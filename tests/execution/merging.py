@@ -43,10 +43,10 @@ Merger(folder, folder.ledger()).merge("s")
 
 def prepare_sweep(root, spec=BASE, size=5):
     """Make a submitted sweep `s`, with bundles of `size` jobs and a part for each bundle."""
-    asked, folder = SweepSpec.parse(spec), DataFolder(root)
-    plan = SweepPlan(Grid.of(asked))
+    parsed, folder = SweepSpec.parse(spec), DataFolder(root)
+    plan = SweepPlan(Grid.of(parsed))
     folder.objects.prepare()
-    folder.objects.put("s.json", asked.model_dump_json().encode())
+    folder.objects.put("s.json", parsed.model_dump_json().encode())
     folder.put_keys("s", plan.keys)
     folder.create_dataset("s", plan, {})
     jobs = []
@@ -54,22 +54,22 @@ def prepare_sweep(root, spec=BASE, size=5):
         jobs += [
             Job.of(plan.runs.find(f"{kind}-{number}")) for number in CopyGroups(plan.keys[kind]).first_runs()
         ]
-    some = [Bundle(tuple(jobs[at : at + size]), 1.0) for at in range(0, len(jobs), size)]
+    bundles = [Bundle(tuple(jobs[at : at + size]), 1.0) for at in range(0, len(jobs), size)]
     ledger, now = folder.ledger(), utc_now()
-    ledger.add(SweepRecord("s", "", "", State.RUNNING, now, now, None, "", 36, 0), some)
+    ledger.add(SweepRecord("s", "", "", State.RUNNING, now, now, None, "", 36, 0), bundles)
     rng = np.random.default_rng(0)
-    parts = {bundle.key: synthetic(plan, bundle, rng) for bundle in some}
-    return SimpleNamespace(folder=folder, plan=plan, ledger=ledger, bundles=some, parts=parts)
+    parts = {bundle.key: synthetic(plan, bundle, rng) for bundle in bundles}
+    return SimpleNamespace(folder=folder, plan=plan, ledger=ledger, bundles=bundles, parts=parts)
 
 
 def synthetic(plan, bundle, rng):
-    found = [
+    results = [
         scale.make_part(plan, kind, np.concatenate(numbers), rng)
         for kind in ("sgd", "ode")
         if (numbers := [job.numbers(plan.runs) for job in bundle.jobs if job.kind == kind])
     ]
-    numbers = {kind: array for part in found for kind, array in part.numbers.items()}
-    return Part(numbers, {kind: array for part in found for kind, array in part.values.items()}, ())
+    numbers = {kind: array for part in results for kind, array in part.numbers.items()}
+    return Part(numbers, {kind: array for part in results for kind, array in part.values.items()}, ())
 
 
 def put_parts(sweep, keys=None):

@@ -83,14 +83,14 @@ def test_seed_that_raises_fails_alone_in_its_job(monkeypatch):
         return simulate(point, seeds=seeds, **other)
 
     monkeypatch.setattr(compute_module, "run_chains", breaks)
-    found = compute(plan, job)
+    result = compute(plan, job)
     guilty = np.array([False, False, True, True, False, False])
-    assert [(one.kind, one.number) for one in found.failures] == [("sgd", 6 + 2), ("sgd", 6 + 3)]
-    assert {one.error for one in found.failures} == {"ZeroDivisionError: at seed 3"}
-    assert np.all((found.values["status"] == Status.FAILED) == guilty)
-    assert np.all(np.isnan(found.values["risk"][guilty]))
+    assert [(failure.kind, failure.number) for failure in result.failures] == [("sgd", 6 + 2), ("sgd", 6 + 3)]
+    assert {failure.error for failure in result.failures} == {"ZeroDivisionError: at seed 3"}
+    assert np.all((result.values["status"] == Status.FAILED) == guilty)
+    assert np.all(np.isnan(result.values["risk"][guilty]))
     for name in set(calm.values) - {"seconds"}:
-        np.testing.assert_array_equal(found.values[name][~guilty], calm.values[name][~guilty], err_msg=name)
+        np.testing.assert_array_equal(result.values[name][~guilty], calm.values[name][~guilty], err_msg=name)
 
 
 def test_undefined_regime_is_merged_as_skipped(tmp_path):

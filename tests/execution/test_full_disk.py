@@ -107,13 +107,13 @@ class BatchExecutor(SerialExecutor):
         return len(self.queue) < 4
 
     def poll(self):
-        found, tasks_, self.queue = [], self.queue, []
+        receipts, tasks_, self.queue = [], self.queue, []
         for task in tasks_:
             error, self.failed = ("" if self.failed else "KilledWorker: once"), True
             if not error:
                 tasks.run_task(task)
-            found.append(Receipt(task.sweep_id, task.bundle.key, error))
-        return found
+            receipts.append(Receipt(task.sweep_id, task.bundle.key, error))
+        return receipts
 
     def sleep(self, seconds):
         pass
@@ -155,7 +155,7 @@ def test_unwritten_part_with_failed_runs_is_not_kept(conductor, monkeypatch):
             make_spec(seeds={"init": 1, "repeat": 1}, time={"max": 1.0 + kept, "samples": 4})
         )
         (bundle, *_) = [
-            one for one in conductor.ledger.pending_bundles(sweep.id, 9) if one.jobs[0].kind == "sgd"
+            bundle for bundle in conductor.ledger.pending_bundles(sweep.id, 9) if bundle.jobs[0].kind == "sgd"
         ]
         with monkeypatch.context() as patch:
             make_runs_fail(patch, "run_chains", seed)

@@ -30,17 +30,17 @@ print(json.dumps(dict(points=len(plan.grid), seconds=seconds, memory=store.peak_
 def merged(root, content):
     """Merge in a new process; return points, processor seconds, megabytes and counts."""
     command = [sys.executable, "-c", SCALE, str(root), json.dumps(content)]
-    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert found.returncode == 0, found.stderr
-    return json.loads(found.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 @pytest.mark.slow
 def test_hundred_thousand_points_are_merged_and_read_within_limits(tmp_path):
-    found = merged(tmp_path, scale.make_spec(1000, 100))
-    assert found["points"] == 100_000
-    assert found["counts"] == {"done": 200_000}
-    assert found["memory"] < MEMORY_LIMIT_MEGABYTES
+    report = merged(tmp_path, scale.make_spec(1000, 100))
+    assert report["points"] == 100_000
+    assert report["counts"] == {"done": 200_000}
+    assert report["memory"] < MEMORY_LIMIT_MEGABYTES
     path = DataFolder(tmp_path).dataset_path(scale.SWEEP_ID)
     opening = scale.time_interleaved(lambda: xr.open_zarr(path, chunks=None))[0]
     assert opening.seconds < scale.OPEN_LIMIT_SECONDS
@@ -49,7 +49,7 @@ def test_hundred_thousand_points_are_merged_and_read_within_limits(tmp_path):
         scale.time_interleaved(lambda: scale.one_curve(dataset).values)[0].seconds < scale.CURVE_LIMIT_SECONDS
     )
     assert int((dataset.sgd_status == Status.DONE).sum()) == 100_000
-    assert found["seconds"] < scale.MERGE_LIMIT_SECONDS * found["points"]
+    assert report["seconds"] < scale.MERGE_LIMIT_SECONDS * report["points"]
 
 
 @pytest.mark.slow
@@ -58,9 +58,9 @@ def test_wide_runs_are_merged_in_little_memory(tmp_path):
     content = scale.make_spec(50, 100, observables=["risk", "overlaps"], time={"max": 1.0, "samples": 120})
     content["axes"] = {**content["axes"], "p": 8}
     del content["axes"]["regime"]
-    found = merged(tmp_path, content)
-    assert found["counts"] == {"done": 5000}
-    assert found["memory"] < MEMORY_LIMIT_MEGABYTES
+    report = merged(tmp_path, content)
+    assert report["counts"] == {"done": 5000}
+    assert report["memory"] < MEMORY_LIMIT_MEGABYTES
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_run_with_many_copies_is_merged_in_little_memory(tmp_path):
     put_parts(sweep)
     sweep.ledger.close()
     code = MERGE + "from benchmarks.store import peak_megabytes\nprint(peak_megabytes())"
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=ROOT, check=True
     )
-    assert float(found.stdout) < 600.0  # of which imports take 200
+    assert float(process.stdout) < 600.0  # of which imports take 200

@@ -60,9 +60,9 @@ def test_merged_values_equal_those_of_the_parts(sweep):
     dataset = sweep.folder.dataset("s")
     for part in sweep.parts.values():
         for kind, numbers in part.numbers.items():
-            found = dataset.read(kind, numbers, sweep.plan.schema.variables[kind])
+            stored = dataset.read(kind, numbers, sweep.plan.schema.variables[kind])
             for name, array in part.values[kind].items():
-                np.testing.assert_array_equal(found[name], array, err_msg=name)
+                np.testing.assert_array_equal(stored[name], array, err_msg=name)
 
 
 def test_parts_can_be_merged_one_by_one(sweep):
@@ -156,9 +156,9 @@ def test_dataset_does_not_depend_on_the_block_size(sweep, reference, size):
     put_parts(sweep)
     merge(sweep, max_merge_bytes=size)
     assert digest(sweep) == reference.digest
-    found, expected = sweep.ledger.totals("s"), dict(reference.totals)
-    assert found.pop("seconds") == pytest.approx(expected.pop("seconds"))  # summed in another order
-    assert found == expected
+    totals, expected = sweep.ledger.totals("s"), dict(reference.totals)
+    assert totals.pop("seconds") == pytest.approx(expected.pop("seconds"))  # summed in another order
+    assert totals == expected
 
 
 @pytest.mark.parametrize("point", MERGING)
@@ -189,13 +189,11 @@ def test_merge_after_a_death_at_any_point_gives_the_same_dataset(sweep, referenc
 
 def test_death_during_removal_of_parts_counts_no_run_twice(sweep, monkeypatch):
     put_parts(sweep)
-    delete, left = sweep.folder.objects.delete, [2]
+    delete = sweep.folder.objects.delete
 
-    def dies(name):
-        if not left[0]:
-            raise Killed
-        left[0] -= 1
-        delete(name)
+    def dies(*names):
+        delete(*names[:2])
+        raise Killed
 
     merger = Merger(sweep.folder, sweep.ledger)
     with monkeypatch.context() as patch, pytest.raises(Killed):

@@ -186,9 +186,9 @@ def test_damaged_sweep_does_not_stop_others_and_can_be_removed(tmp_path, compute
         other = run_sweep(conductor, spec_with_axes(d=[7, 8]))
         assert other.state is State.COMPLETED
         assert other.reused > 0  # from the undamaged sweep
-        found = conductor.run(hurt.id)
-        assert found.state is State.FAILED
-        assert f"{hurt.id}.zarr cannot be read" in found.reason
+        record = conductor.run(hurt.id)
+        assert record.state is State.FAILED
+        assert f"{hurt.id}.zarr cannot be read" in record.reason
         conductor.remove(hurt.id)
         assert {sweep.id for sweep in conductor.ledger.sweeps()} == {whole.id, other.id}
     assert not list((tmp_path / "sweeps").glob(f"{hurt.id}*"))
@@ -224,7 +224,7 @@ def test_interrupted_removal_is_complete_or_undone(tmp_path, monkeypatch, point)
         patch.setattr(conducting_module, "fault_point", dies)
         conductor.remove(sweep.id)
     with open_conductor(tmp_path) as conductor:
-        left = [one.id for one in conductor.ledger.sweeps()]
+        left = [record.id for record in conductor.ledger.sweeps()]
         assert conductor.rebuild() == []
         if point == "remove:disown":
             xr.testing.assert_identical(load_dataset(conductor, sweep), before)
@@ -239,8 +239,8 @@ def test_start_sends_no_request_for_each_sweep(tmp_path, monkeypatch):
     with open_conductor(tmp_path) as conductor:
         for d in (5, 6, 7):
             run_sweep(conductor, spec_with_axes(d=d))
-    objects, asked = type(conductor.folder.objects), []
+    objects, calls = type(conductor.folder.objects), []
     for name in ("delete", "clear", "put", "get", "exists", "list"):
-        monkeypatch.setattr(objects, name, lambda self, *given, name=name: asked.append((name, given)))
+        monkeypatch.setattr(objects, name, lambda self, *given, name=name: calls.append((name, given)))
     with open_conductor(tmp_path):
-        assert asked == []
+        assert calls == []

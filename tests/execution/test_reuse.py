@@ -104,15 +104,15 @@ def test_reuse_does_not_depend_on_the_block_size(conductor, computed_jobs, monke
     run_sweep(conductor, wanted(d=5, p=[6, 4]))
     run_sweep(conductor, wanted(d=8))
     computed_jobs.clear()
-    found = []
+    datasets = []
     for size in (MAX_MERGE_BYTES, 1):
         conductor.merger.max_merge_bytes = size
         sweep, new = conductor.submit(wanted(d=[5, 8], gamma=[0.5, 0.1]))
         assert (new, sweep.state, sweep.reused) == (True, State.COMPLETED, sweep.runs)
-        found.append(load_dataset(conductor, sweep).drop_attrs())
+        datasets.append(load_dataset(conductor, sweep).drop_attrs())
         conductor.remove(sweep.id)
     assert computed_jobs == []
-    xr.testing.assert_identical(*found)
+    xr.testing.assert_identical(*datasets)
 
 
 def test_failed_runs_are_not_reused(conductor, computed_jobs, monkeypatch):

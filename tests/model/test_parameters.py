@@ -84,7 +84,7 @@ def test_non_default_parameter_changes_keys(supported):
         return stream_key(Point.parse({**POINT, **change}), seed=1, repeat=2)
 
     assert keys() == keys(friction=0.0)
-    assert all(one != other for one, other in zip(keys(), keys(friction=0.5), strict=True))
+    assert all(key != other for key, other in zip(keys(), keys(friction=0.5), strict=True))
     assert stream() == stream(friction=0.0) != stream(friction=0.5)
 
 

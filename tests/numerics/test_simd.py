@@ -61,10 +61,10 @@ def compiled(function):
     return numba.njit(error_model="numpy")(function)
 
 
-def operands(seed, count=64, words=False):
+def operands(seed, count=64, integers=False):
     """Random numbers of many magnitudes, preceded by special values."""
     rng = np.random.default_rng(seed)
-    if words:
+    if integers:
         return rng.integers(0, 2**64, count, dtype=np.uint64)
     drawn = rng.standard_normal(count) * 10.0 ** rng.integers(-8, 8, count)
     drawn[: len(AWKWARD)] = rng.permutation(AWKWARD)
@@ -187,7 +187,7 @@ def test_integer_operations_agree_with_numpy(width):
             store(out, 6 * n + i, x << three)
             store(out, 7 * n + i, x >> forty)
 
-    a, b = operands(0, words=True), operands(1, words=True)
+    a, b = operands(0, integers=True), operands(1, integers=True)
     out = np.empty(8 * a.size, dtype=np.uint64)
     run(a, b, out)
     binary = (operator.add, operator.sub, operator.mul, operator.and_, operator.or_, operator.xor)

@@ -1,4 +1,4 @@
-"""A real Chromium in front of a real service."""
+"""Fixtures that open pages of a real service in a real Chromium."""
 
 import os
 import shutil
@@ -11,64 +11,72 @@ from playwright.sync_api import Error, expect, sync_playwright
 from tests.api.conftest import no_settings_from_outside, no_waiting_for_the_disk  # noqa: F401
 from tests.api.served import gated, serving
 
-MISSING = (
-    "no Chromium here, in which the page is tested: `apt-get install chromium` on Debian, "
+NO_CHROMIUM_MESSAGE = (
+    "no Chromium to test the page in: `apt-get install chromium` on Debian, "
     "`brew install --cask chromium` on macOS"
 )
-# The browser looks for updates and news elsewhere, which has nothing to do with the page.
-QUIET = [
+# Without these options the browser itself sends requests, for example to look for updates.
+BROWSER_ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run",
 ]  # fmt: skip
-PATIENCE = 20_000  # milliseconds: other tests use the machine too
-expect.set_options(timeout=PATIENCE)
+TIMEOUT_MILLISECONDS = 60_000  # long, because other tests use the machine too
+expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 
-def chromium():
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
-    return found
+def find_chromium():
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_CHROMIUM_MESSAGE)
+    return path
 
 
 @pytest.fixture(scope="module")
 def browser():
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
-        yield found
-        found.close()
+        chromium = playwright.chromium.launch(executable_path=find_chromium(), args=BROWSER_ARGUMENTS)
+        yield chromium
+        chromium.close()
 
 
-def _context(browser, url, **options):
+def _new_context(browser, url, **options):
     context = browser.new_context(base_url=url, **{"viewport": {"width": 1280, "height": 900}, **options})
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MILLISECONDS)
     return context
 
 
 @cache
-def _shared(browser, url):
-    """One context for all windows without options: what was loaded and compiled once is kept."""
-    return _context(browser, url)
+def _shared_context(browser, url):
+    """Return one context for all pages without options, so that scripts are loaded and compiled once."""
+    return _new_context(browser, url)
 
 
 @contextmanager
-def window(browser, url, errors=(), **options):
-    """A page that fails its test if it complains, or asks anybody but the service for something."""
-    context = _shared(browser, url) if not options else _context(browser, url, **options)
+def open_page(browser, url, expected_errors=(), **options):
+    """Open a page that fails its test on a console error or a request to anything but the service.
+
+    Console messages that contain one of `expected_errors` are allowed.
+    """
+    context = _shared_context(browser, url) if not options else _new_context(browser, url, **options)
     page = context.new_page()
-    said, elsewhere = [], []
-    page.on("console", lambda one: said.append(one.text) if one.type in ("error", "warning") else None)
-    page.on("pageerror", lambda one: said.append(str(one)))
+    messages, external_urls = [], []
+    page.on(
+        "console",
+        lambda message: messages.append(message.text) if message.type in ("error", "warning") else None,
+    )
+    page.on("pageerror", lambda error: messages.append(str(error)))
     page.on(
         "request",
-        lambda one: None if one.url.startswith((url, "blob:", "data:")) else elsewhere.append(one.url),
+        lambda request: (
+            None if request.url.startswith((url, "blob:", "data:")) else external_urls.append(request.url)
+        ),
     )
     try:
         yield page
-        assert [text for text in said if not any(word in text for word in errors)] == []
-        assert [one for one in elsewhere if not one.startswith((url, "blob:", "data:"))] == []
+        assert [text for text in messages if not any(error in text for error in expected_errors)] == []
+        assert external_urls == []
     finally:
-        with suppress(Error):  # the browser has gone: the test has failed already
+        with suppress(Error):  # if the browser has crashed, the test has failed already
             if options:
                 context.close()
             else:
@@ -79,41 +87,42 @@ def window(browser, url, errors=(), **options):
 
 @pytest.fixture
 def page(browser, service):
-    with window(browser, service.url) as found:
-        yield found
+    with open_page(browser, service.url) as opened:
+        yield opened
 
 
 @pytest.fixture
-def forgiven(browser, service):
-    """A page to which the service says that something is wrong, which the browser notes on its console."""
-    with window(browser, service.url, errors=["422"]) as found:
-        yield found
+def page_with_422(browser, service):
+    """A page that may get responses with status 422, which the browser reports on its console."""
+    with open_page(browser, service.url, expected_errors=["422"]) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("page")) as found:
-        yield found
+    with serving(tmp_path_factory.mktemp("page")) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory):
-    """A service that computes when it is let to."""
-    with serving(tmp_path_factory.mktemp("gated"), executor=gated) as found:
-        yield found
+def gated_service(tmp_path_factory):
+    """A service whose executor computes only as many tasks as a test allows."""
+    with serving(tmp_path_factory.mktemp("gated"), executor=gated) as served:
+        yield served
 
 
 @pytest.fixture
-def held(gate):
-    """What is submitted waits until it is let go; nothing is left of it for the next test."""
-    gate.executor.let(computes=0)
-    yield gate
-    for sweep in gate.conductor_thread.ledger.sweeps():
-        gate.delete(f"/v1/sweeps/{sweep.id}")
-    gate.executor.let()
+def held(gated_service):
+    """The gated service with its executor stopped; afterwards its sweeps are deleted."""
+    gated_service.executor.let(computes=0)
+    yield gated_service
+    for sweep in gated_service.conductor_thread.ledger.sweeps():
+        gated_service.delete(f"/v1/sweeps/{sweep.id}")
+    gated_service.executor.let()
 
 
 @pytest.fixture
-def waiting(browser, held):
-    with window(browser, held.url) as found:
-        yield found
+def held_page(browser, held):
+    """A page of the gated service."""
+    with open_page(browser, held.url) as opened:
+        yield opened

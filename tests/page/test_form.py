@@ -1,4 +1,4 @@
-"""The form and the text of a spec stay equal: no edit of either is lost, however fast they follow."""
+"""Form and text of a spec on the compose page: they stay equal and no quick edit of either is lost."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ from sweep_service.model.observables import OBSERVABLES
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.spec import SweepSpec
 from tests.api.served import until
-from tests.page.test_compose import priced, row, text, written
+from tests.page.test_compose import parameter_row, read_spec, read_tab, wait_for_estimate
 from tests.specs import TINY_SPEC
 
 AXES = {"d": 6, "p": 2, "gamma": 0.1}
@@ -40,27 +40,26 @@ GIVEN = {"kind": "overlaps", "M": [[0.1], [0.2]], "Q": [[1, 0], [0, 1]], "P": [[
         {"axes": {"noise": [0.0, 0.1]}, "triangle": {"delta_t": 0.01, "resolution": 2, "p_multiple_of": "k"}},
         {"fixed": {"k": 2, "regime": "classical"}, "simulate": False},
         {"observables": ["risk", "cosine"]},
-        {"observables": [one.name for one in OBSERVABLES.values() if one.default]},
+        {"observables": [observable.name for observable in OBSERVABLES.values() if observable.default]},
         {"regime_options": {"finite_d_factor": True, "particles": 256}, "axes": {**AXES, "regime": "auto"}},
     ],
     ids=str,
 )  # fmt: skip
-def test_the_form_says_what_a_spec_says(page, change):
-    """Whatever is in a spec, another title leaves it as it is."""
+def test_edit_of_the_title_preserves_the_rest_of_the_spec(page, change):
     spec = {"name": "before", "axes": AXES, "fixed": {"k": 2}, "time": {"max": 1}, **change}
     page.goto("/compose#spec=" + quote(json.dumps(spec)))
     page.get_by_label("Title").fill("after")
-    priced(page)
+    wait_for_estimate(page)
     expected = Grid.of(SweepSpec.parse(spec))
-    for found in (SweepSpec.parse(written(page)), SweepSpec.read(text(page, "YAML"))):
-        assert found.name == "after"
-        assert Grid.of(found).key == expected.key
+    for edited in (SweepSpec.parse(read_spec(page)), SweepSpec.read(read_tab(page, "YAML"))):
+        assert edited.name == "after"
+        assert Grid.of(edited).key == expected.key
 
 
-def test_what_is_typed_is_not_lost_by_leaving(page):
-    """The form reads the text a moment after it is typed; leaving the text before that loses nothing."""
+def test_text_is_applied_when_it_loses_focus(page):
+    """The form reads the text a moment after the last key; losing the focus before loses nothing."""
     page.goto("/compose")
-    priced(page)
+    wait_for_estimate(page)
     spec = json.dumps({**TINY_SPEC, "name": "typed"})
     page.get_by_role("tab", name="JSON").click()
     page.locator("#text").fill(spec)
@@ -72,36 +71,35 @@ def test_what_is_typed_is_not_lost_by_leaving(page):
     expect(page.get_by_label("Title")).to_have_value("again")
 
 
-def test_an_answer_that_comes_late_does_not_undo_what_was_done_since(page):
+def test_late_response_does_not_undo_a_later_edit(page):
     page.goto("/compose")
-    priced(page)
-    late = []
-    page.route("**/v1/spec", lambda route: late.append(route))
+    wait_for_estimate(page)
+    delayed = []
+    page.route("**/v1/spec", lambda route: delayed.append(route))
     page.locator("#text").fill(json.dumps({**TINY_SPEC, "name": "old"}))
-    until(lambda: page.wait_for_timeout(20) or late)
+    until(lambda: page.wait_for_timeout(20) or delayed)
     page.get_by_label("Title").fill("new")
-    late[0].continue_()
+    delayed[0].continue_()
     page.unroute("**/v1/spec")
     page.wait_for_timeout(300)
     expect(page.get_by_label("Title")).to_have_value("new")
-    assert written(page)["name"] == "new"
+    assert read_spec(page)["name"] == "new"
 
 
-def test_a_title_may_look_like_code(page, service):
-    """A text is a text, in Python, YAML and curl."""
+def test_title_is_quoted_in_python_yaml_and_curl(page, service):
     name = 'it\'s "so": true, false, null ü ✓ <b>'
     page.goto("/compose#spec=" + quote(json.dumps({**TINY_SPEC, "name": name, "simulate": False})))
     expect(page.get_by_label("Title")).to_have_value(name)
-    priced(page)
-    submitted = []
-    code = text(page, "Python").partition("client.submit(")[2].rpartition(")\nclient.wait")[0]
-    submitted.append(ast.literal_eval(code))
-    submitted.append(yaml.safe_load(text(page, "YAML")))
-    submitted.append(yaml.safe_load(text(page, "curl").partition("<<'YAML'\n")[2].removesuffix("YAML")))
-    assert [(one["name"], one["simulate"]) for one in submitted] == [(name, False)] * 3
+    wait_for_estimate(page)
+    specs = []
+    code = read_tab(page, "Python").partition("client.submit(")[2].rpartition(")\nclient.wait")[0]
+    specs.append(ast.literal_eval(code))
+    specs.append(yaml.safe_load(read_tab(page, "YAML")))
+    specs.append(yaml.safe_load(read_tab(page, "curl").partition("<<'YAML'\n")[2].removesuffix("YAML")))
+    assert [(spec["name"], spec["simulate"]) for spec in specs] == [(name, False)] * 3
 
 
-def test_another_link_in_the_same_window(page):
+def test_second_link_in_the_same_page_replaces_the_spec(page):
     page.goto("/compose#spec=" + json.dumps({**TINY_SPEC, "name": "one"}))
     expect(page.get_by_label("Title")).to_have_value("one")
     page.goto("/compose#spec=" + json.dumps({**TINY_SPEC, "name": "two"}))
@@ -113,32 +111,32 @@ def test_another_link_in_the_same_window(page):
 
 
 @pytest.mark.parametrize("link", ["%7B", "null", "5", '{"points": 5}', '{"axes": {"gamma": null}}'])
-def test_a_link_that_says_nothing(forgiven, link):
-    forgiven.goto(f"/compose#spec={link}")
-    expect(forgiven.get_by_label("Title")).to_be_visible()
+def test_invalid_link_opens_the_form(page_with_422, link):
+    page_with_422.goto(f"/compose#spec={link}")
+    expect(page_with_422.get_by_label("Title")).to_be_visible()
 
 
-def test_many_letters(page):
-    """A browser allows a page to change its address so often and no more."""
+def test_fast_typing_does_not_exceed_the_limit_of_address_changes(page):
+    """Browsers limit how often a page may change its address."""
     page.goto("/compose")
     page.get_by_label("Title").press_sequentially("a" * 200)
     until(lambda: page.wait_for_timeout(50) or "a" * 200 in page.url)
 
 
-def test_the_focus_stays(page):
+def test_focus_is_kept_or_moves_to_the_next_control(page):
     page.goto("/compose")
-    kind = row(page, "gamma").get_by_role("combobox")
+    kind = parameter_row(page, "gamma").get_by_role("combobox")
     kind.focus()
     kind.select_option("lin")
     expect(kind).to_be_focused()
     page.get_by_label("Add a parameter").select_option("init.scale")
-    expect(row(page, "init.scale").locator("input")).to_be_focused()
-    row(page, "init.scale").get_by_role("button").click()
+    expect(parameter_row(page, "init.scale").locator("input")).to_be_focused()
+    parameter_row(page, "init.scale").get_by_role("button").click()
     expect(page.get_by_label("Add a parameter")).to_be_focused()
     title = page.get_by_label("Title")
     title.fill("ac")
     title.press("ArrowLeft")
     title.press("b")
-    priced(page)
+    wait_for_estimate(page)
     title.press("!")
     expect(title).to_have_value("ab!c")

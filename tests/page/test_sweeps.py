@@ -1,10 +1,10 @@
-"""The list, and what is done with a sweep: pause, resume, cancel, retry, extend, delete, each for real."""
+"""The list of sweeps and the actions of a sweep: pause, resume, cancel, retry, extend and delete."""
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.api.served import until
-from tests.page.conftest import window
+from tests.api.served import serving, until
+from tests.page.conftest import open_page
 from tests.service import breakable_environment, start_service
 from tests.specs import TINY_SPEC, distinct_spec
 
@@ -13,74 +13,89 @@ def item(page, sweep):
     return page.locator(f'.item[data-id="{sweep}"]')
 
 
-def test_an_empty_house_shows_where_to_begin(page):
+def test_empty_list_links_to_presets(page):
     page.goto("/")
     expect(page.get_by_text("No sweeps yet.")).to_be_visible()
     page.get_by_role("link", name="fig2-right").click()
     expect(page.get_by_label("Title")).to_have_value("dimension independence (figure 2, right)")
 
 
-def test_the_list_is_live(waiting, held):
-    waiting.goto("/")
+def test_list_shows_new_sweeps_and_states(held_page, held):
+    held_page.goto("/")
     sweep = held.submit(distinct_spec(1, name="one"))
-    expect(item(waiting, sweep)).to_contain_text("one")
-    expect(item(waiting, sweep).locator(".badge")).to_have_text("running")
+    expect(item(held_page, sweep)).to_contain_text("one")
+    expect(item(held_page, sweep).locator(".badge")).to_have_text("running")
     held.executor.let()
-    expect(item(waiting, sweep).locator(".badge")).to_have_text("completed")
-    expect(item(waiting, sweep)).to_contain_text("100 %")
+    expect(item(held_page, sweep).locator(".badge")).to_have_text("completed")
+    expect(item(held_page, sweep)).to_contain_text("100 %")
 
 
-def test_filters(waiting, held):
+def test_size_and_owner_are_shown(browser, tmp_path):
+    token = "secret-of-alice-1"
+    headers = {"Authorization": f"Bearer {token}"}
+    with serving(tmp_path, tokens=f"alice={token}", headers=headers) as service:
+        sweep = service.complete(TINY_SPEC)
+        kilobytes = float(f"{service.sweep(sweep)['stored_bytes'] / 1000:.2g}")
+        size = f"{kilobytes:g} kB"
+        with open_page(browser, service.url, extra_http_headers=headers) as page:
+            page.goto("/")
+            expect(item(page, sweep)).to_contain_text(f"{size} · by alice")
+            page.goto(f"/sweeps/{sweep}")
+            expect(page.locator("#facts")).to_contain_text(size)
+            expect(page.locator("#facts")).to_contain_text("by alice")
+
+
+def test_filters_are_applied_and_kept_in_the_address(held_page, held):
     first, second = held.submit(distinct_spec(2, name="apple")), held.submit(distinct_spec(3, name="pear"))
     held.client.post(f"/v1/sweeps/{second}/cancel")
-    waiting.goto("/")
-    expect(item(waiting, first)).to_be_visible()
-    waiting.get_by_label("Name or id").fill("PEA")
-    expect(item(waiting, first)).to_have_count(0)
-    expect(item(waiting, second)).to_be_visible()
-    waiting.get_by_label("Name or id").fill("")
-    waiting.get_by_label("State").select_option("cancelled")
-    expect(item(waiting, first)).to_have_count(0)
-    expect(item(waiting, second)).to_be_visible()
-    waiting.reload()  # the address says what is shown
-    expect(waiting.get_by_label("State")).to_have_value("cancelled")
-    expect(item(waiting, first)).to_have_count(0)
-    waiting.get_by_label("Name or id").fill("100% of_nothing")
-    expect(waiting.get_by_text("No matching sweeps.")).to_be_visible()
+    held_page.goto("/")
+    expect(item(held_page, first)).to_be_visible()
+    held_page.get_by_label("Name or id").fill("PEA")
+    expect(item(held_page, first)).to_have_count(0)
+    expect(item(held_page, second)).to_be_visible()
+    held_page.get_by_label("Name or id").fill("")
+    held_page.get_by_label("State").select_option("cancelled")
+    expect(item(held_page, first)).to_have_count(0)
+    expect(item(held_page, second)).to_be_visible()
+    held_page.reload()  # the address contains the filters
+    expect(held_page.get_by_label("State")).to_have_value("cancelled")
+    expect(item(held_page, first)).to_have_count(0)
+    held_page.get_by_label("Name or id").fill("100% of_nothing")
+    expect(held_page.get_by_text("No matching sweeps.")).to_be_visible()
 
 
-def test_pause_resume_cancel_retry(waiting, held):
+def test_sweep_is_paused_resumed_cancelled_and_retried(held_page, held):
     sweep = held.submit(distinct_spec(4, name="steered"))
-    waiting.goto(f"/sweeps/{sweep}")
-    act = lambda name: waiting.locator(f'#actions [data-action="{name}"]').click()  # noqa: E731
-    state = waiting.locator("#state")
-    act("pause")
+    held_page.goto(f"/sweeps/{sweep}")
+    click_action = lambda name: held_page.locator(f'#actions [data-action="{name}"]').click()  # noqa: E731
+    state = held_page.locator("#state")
+    click_action("pause")
     expect(state).to_have_text("paused")
-    act("resume")
+    click_action("resume")
     expect(state).to_have_text("running")
-    act("cancel")
-    waiting.get_by_role("button", name="Back").click()
+    click_action("cancel")
+    held_page.get_by_role("button", name="Back").click()
     assert held.sweep(sweep)["state"] == "running"
-    act("cancel")
-    waiting.get_by_role("button", name="Cancel sweep").click()
+    click_action("cancel")
+    held_page.get_by_role("button", name="Cancel sweep").click()
     expect(state).to_have_text("cancelled")
-    until(lambda: held.sweep(sweep)["counts"] == {"cancelled": 4})  # a moment after its state
-    expect(waiting.locator("#map canvas")).to_have_attribute(
+    until(lambda: held.sweep(sweep)["counts"] == {"cancelled": 4})  # set a moment after the state
+    expect(held_page.locator("#map canvas")).to_have_attribute(
         "aria-label", "Status of 1 points: 4 runs cancelled"
     )
-    act("retry")
+    click_action("retry")
     expect(state).to_have_text("running")
     held.executor.let()
     expect(state).to_have_text("completed")
-    expect(waiting.locator("#bar")).to_have_js_property("value", 1)
+    expect(held_page.locator("#bar")).to_have_js_property("value", 1)
 
 
-def test_extend_and_delete(browser, service):
-    with window(browser, service.url, errors=["404"]) as page:
-        extend_and_delete(page, service)
+def test_sweep_is_extended_and_deleted(browser, service):
+    with open_page(browser, service.url, expected_errors=["404"]) as page:
+        check_extend_and_delete(page, service)
 
 
-def extend_and_delete(page, service):
+def check_extend_and_delete(page, service):
     sweep = service.complete({**TINY_SPEC, "name": "small one"})
     page.goto(f"/sweeps/{sweep}")
     page.get_by_role("button", name="extend small one").click()
@@ -105,10 +120,10 @@ def extend_and_delete(page, service):
 
 
 @pytest.mark.slow
-def test_more_than_a_page_of_them(browser, service):
+def test_older_sweeps_are_loaded_on_request(browser, service):
     for number in range(53):
         service.submit({**distinct_spec(100 + number), "simulate": False, "seeds": 1})
-    with window(browser, service.url) as page:
+    with open_page(browser, service.url) as page:
         page.goto("/")
         expect(page.locator(".item")).to_have_count(50)
         page.get_by_role("button", name="Show older").click()
@@ -117,11 +132,11 @@ def test_more_than_a_page_of_them(browser, service):
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_failures_with_their_capsules(browser, tmp_path):
+def test_failures_are_listed_with_their_rerun_command(browser, tmp_path):
     (tmp_path / "broken").touch()
     service = start_service(tmp_path / "data", env=breakable_environment(tmp_path))
     try:
-        with window(browser, service.url) as page:
+        with open_page(browser, service.url) as page:
             page.goto("/compose")
             page.locator("#text").fill(
                 "name: broken\naxes: {d: 5, p: 2, gamma: [0.1, 0.2], regime: classical}\nfixed: {k: 1}\n"

@@ -1,4 +1,4 @@
-"""What is looked at in a sweep: curves, phase diagram, triangle, figures, data; each has an address."""
+"""Pages of a sweep: curves, phase diagram, triangle, figures and data, each with its own address."""
 
 import re
 
@@ -26,102 +26,106 @@ def corners(service):
     return service.complete(TRIANGLE)
 
 
-def drawn(page, place, times=1):
-    expect(page.locator(place)).to_have_attribute("data-drawn", re.compile(r"\d+"))
-    until(lambda: int(page.locator(place).get_attribute("data-drawn")) >= times)
+def wait_for_chart(page, selector, times=1):
+    """Wait until the chart has been drawn this many times."""
+    expect(page.locator(selector)).to_have_attribute("data-drawn", re.compile(r"\d+"))
+    until(lambda: int(page.locator(selector).get_attribute("data-drawn")) >= times)
 
 
-def traces(page, place="#chart"):
-    """What the plotting library was given."""
+def traces(page, selector="#chart"):
+    """Return the traces given to the plotting library."""
     return page.evaluate(
-        "place => document.querySelector(place).data.map(({name, mode, type, x, y}) =>"
+        "selector => document.querySelector(selector).data.map(({name, mode, type, x, y}) =>"
         " ({name, mode, type, x: x && [...x], y: y && [...y]}))",
-        place,
+        selector,
     )
 
 
-def test_curves(page, service, grid):
+def test_curves_show_served_values_and_keep_options_in_the_address(page, service, grid):
     page.goto(f"/sweeps/{grid}/curves")
-    drawn(page, "#chart")
-    found = traces(page)
+    wait_for_chart(page, "#chart")
     lines, points = (
-        [one for one in found if one["mode"] == mode and one["name"]] for mode in ("lines", "markers")
+        [trace for trace in traces(page) if trace["mode"] == mode and trace["name"]]
+        for mode in ("lines", "markers")
     )
-    assert len(points) == 3  # one for each d
-    assert len(lines) == 6  # and two theories at each
+    assert len(points) == 3  # SGD, for each d
+    assert len(lines) == 6  # two regimes for each d
     answer = service.get(f"/v1/sweeps/{grid}/curves", params={"gamma": 0.3, "d": 5}).json()
-    expected = next(one for one in answer["curves"] if one["source"] == "sgd")["mean"]
-    assert points[0]["y"] == expected[1:]  # t = 0 has no place on a logarithmic axis
+    expected = next(curve for curve in answer["curves"] if curve["source"] == "sgd")["mean"]
+    assert points[0]["y"] == expected[1:]  # a logarithmic axis cannot show t = 0
     before = int(page.locator("#chart").get_attribute("data-drawn"))
     page.locator('[name="gamma"]').select_option("0.9")
-    drawn(page, "#chart", before + 1)
+    wait_for_chart(page, "#chart", before + 1)
     assert "gamma=0.9" in page.url
     page.get_by_label("high dimensional").uncheck()
-    until(lambda: len([one for one in traces(page) if one["mode"] == "lines" and one["name"]]) == 3)
-    shared = page.url
+    until(lambda: len([trace for trace in traces(page) if trace["mode"] == "lines" and trace["name"]]) == 3)
+    address = page.url
     page.goto("/")
-    page.goto(shared)
-    drawn(page, "#chart")
+    page.goto(address)
+    wait_for_chart(page, "#chart")
     expect(page.locator('[name="gamma"]')).to_have_value("0.9")
     expect(page.get_by_label("high dimensional")).not_to_be_checked()
 
 
-def test_a_phase_diagram_and_a_click_on_a_cell(page, service, grid):
+def test_click_on_phase_diagram_cell_shows_its_curves(page, service, grid):
     page.goto(f"/sweeps/{grid}/phase-diagram?x=gamma&y=d&value=sgd_risk")
-    drawn(page, "#chart")
-    assert [one["type"] for one in traces(page)] == ["heatmap"]
+    wait_for_chart(page, "#chart")
+    assert [trace["type"] for trace in traces(page)] == ["heatmap"]
     box = page.locator("#chart .nsewdrag").first.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.1)
     expect(page.locator(".hovertext")).to_contain_text("γ = 0.9")
-    page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.1)  # the last column, on top
+    # The last column, the top row.
+    page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.1)
     expect(page.locator("#cell-caption")).to_contain_text("γ = 0.9, d = 20")
-    drawn(page, "#curves")
+    wait_for_chart(page, "#curves")
     assert "at_gamma=0.9" in page.url
     assert "at_d=20" in page.url
     answer = service.get(f"/v1/sweeps/{grid}/curves", params={"gamma": 0.9, "d": 20}).json()
-    expected = next(one for one in answer["curves"] if one["source"] == "sgd")["mean"]
-    assert next(one for one in traces(page, "#curves") if one["mode"] == "markers")["y"] == expected[1:]
-    page.locator("#cell").get_by_label("d").select_option("5")  # without a mouse
+    expected = next(curve for curve in answer["curves"] if curve["source"] == "sgd")["mean"]
+    points = next(trace for trace in traces(page, "#curves") if trace["mode"] == "markers")
+    assert points["y"] == expected[1:]
+    page.locator("#cell").get_by_label("d").select_option("5")  # the same without a mouse
     expect(page.locator("#cell-caption")).to_contain_text("γ = 0.9, d = 5")
 
 
 @pytest.mark.slow
-def test_every_value_can_be_drawn(page, service, grid):
+def test_every_value_can_be_plotted(page, service, grid):
     page.goto(f"/sweeps/{grid}/phase-diagram")
-    drawn(page, "#chart")
-    names = [one["name"] for one in service.get(f"/v1/sweeps/{grid}/contents").json()["values"]]
+    wait_for_chart(page, "#chart")
+    names = [value["name"] for value in service.get(f"/v1/sweeps/{grid}/contents").json()["values"]]
     assert {"sgd_phase", "discrepancy", "ode_final_risk"} <= set(names)
     for name in names:
         before = int(page.locator("#chart").get_attribute("data-drawn"))
         page.get_by_label("Value").select_option(name)
-        drawn(page, "#chart", before + 1)
+        wait_for_chart(page, "#chart", before + 1)
         expect(page.locator("#problem")).to_be_empty()
         assert f"value={name}" in page.url
 
 
-def test_the_triangle(page, service, corners):
+def test_click_on_triangle_point_shows_its_curves(page, service, corners):
     page.goto(f"/sweeps/{corners}")
     page.get_by_role("link", name="Triangle").click()
-    drawn(page, "#chart")
-    found = page.evaluate(
-        "document.querySelector('#chart').data.flatMap((one) => one.mode === 'markers' ? one.customdata : [])"
+    wait_for_chart(page, "#chart")
+    points = page.evaluate(
+        "document.querySelector('#chart').data"
+        ".flatMap((trace) => trace.mode === 'markers' ? trace.customdata : [])"
     )
-    assert len(found) == len(service.get(f"/v1/sweeps/{corners}/contents").json()["points"])
+    assert len(points) == len(service.get(f"/v1/sweeps/{corners}/contents").json()["points"])
     expect(page.locator("#chart")).to_contain_text("mean field")
     page.locator("#chart .scatterlayer path.point").first.click(force=True)
-    drawn(page, "#curves")
+    wait_for_chart(page, "#curves")
     expect(page.locator("#cell-caption")).to_contain_text(re.compile(r"d = .*p = .*γ = "))
     assert "point=" in page.url
 
 
-def test_a_sweep_without_a_triangle_has_no_such_room(page, grid):
+def test_sweep_without_triangle_has_no_triangle_page(page, grid):
     page.goto(f"/sweeps/{grid}")
     expect(page.get_by_role("link", name="Phase diagram")).to_be_visible()
     expect(page.get_by_role("link", name="Triangle")).to_have_count(0)
 
 
 @pytest.mark.parametrize("sweep", ["grid", pytest.param("corners", marks=pytest.mark.slow)])
-def test_figures(page, service, request, sweep):
+def test_every_view_has_a_figure(page, service, request, sweep):
     sweep = request.getfixturevalue(sweep)
     page.goto(f"/sweeps/{sweep}/figures")
     image = page.locator("#figure")
@@ -136,12 +140,12 @@ def test_figures(page, service, request, sweep):
             )
         )
         assert page.locator("#problem").text_content() == "", view
-        assert image.evaluate("one => one.decode().then(() => one.naturalWidth)") > 300
+        assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 300
         link = page.locator("#links a", has_text="SVG").get_attribute("href")
         assert service.get(link).headers["content-type"] == "image/svg+xml"
 
 
-def test_the_map_leads_to_curves(page, grid):
+def test_map_click_opens_curves(page, grid):
     page.goto(f"/sweeps/{grid}")
     canvas = page.locator("#map canvas")
     expect(canvas).to_have_attribute("aria-label", re.compile("36 runs done|72 runs done|done"))
@@ -150,10 +154,10 @@ def test_the_map_leads_to_curves(page, grid):
     expect(page.locator("#tip")).to_contain_text("done")
     page.mouse.click(box["x"] + box["width"] - 5, box["y"] + 5)
     page.wait_for_url("**/curves?*")
-    drawn(page, "#chart")
+    wait_for_chart(page, "#chart")
 
 
-def test_data_and_two_lines_of_python(page, service, grid, tmp_path):
+def test_data_page_has_runnable_code_spec_and_downloads(page, service, grid, tmp_path):
     page.goto(f"/sweeps/{grid}/data")
     code = page.locator("#python")
     expect(code).to_contain_text("xr.open_zarr")
@@ -166,7 +170,7 @@ def test_data_and_two_lines_of_python(page, service, grid, tmp_path):
     page.locator('#download [name="d"]').select_option("5")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download").click()
-    download.value.save_as(tmp_path / "some.csv")
-    assert (tmp_path / "some.csv").read_text("utf-8").count("\n") > 10
+    download.value.save_as(tmp_path / "export.csv")
+    assert (tmp_path / "export.csv").read_text("utf-8").count("\n") > 10
     page.get_by_role("link", name="Edit as new sweep").click()
     expect(page.get_by_label("Title")).to_have_value("grid")

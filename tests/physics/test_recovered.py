@@ -37,9 +37,9 @@ def test_noise_floor_scales_as_d_to_minus_kappa_plus_delta(tmp_path):
     result = dataset.sweep.exponent("final_risk", along="d")
     # c grows from its value at d = 20 by 1/(1 - 2/60), and with γ/p: a few percent over a decade in d
     np.testing.assert_allclose(result["exponent"], -(result["kappa"] + result["delta"]), atol=0.05)
-    words = dataset.sweep.scaling_phase()
-    assert words["phase"].values.tolist() == ["perfect", "perfect"]
-    assert words["region"].values.tolist() == ["perfect", "perfect"]
+    labels = dataset.sweep.scaling_phase()
+    assert labels["phase"].values.tolist() == ["perfect", "perfect"]
+    assert labels["region"].values.tolist() == ["perfect", "perfect"]
 
 
 @pytest.mark.parametrize("d", [5, 10, 40])

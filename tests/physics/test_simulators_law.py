@@ -277,15 +277,17 @@ PHILOX = [
 ]
 
 
-def words(text):
+def parse_words(text):
     return [int(word, 16) for word in text.split()]
 
 
 @pytest.mark.parametrize(("counter", "key", "expected"), PHILOX)
 def test_philox_agrees_with_test_vectors(counter, key, expected):
-    low, high, purpose, own = words(counter)
-    result = philox(np.uint64(low | high << 32), *(np.uint64(word) for word in (purpose, own, *words(key))))
-    assert [part for word in result for part in divmod(int(word), 1 << 32)] == words(expected)
+    low, high, purpose, own = parse_words(counter)
+    result = philox(
+        np.uint64(low | high << 32), *(np.uint64(word) for word in (purpose, own, *parse_words(key)))
+    )
+    assert [part for word in result for part in divmod(int(word), 1 << 32)] == parse_words(expected)
 
 
 KEYS = [key_of(BASE, repeat=repeat) for repeat in range(8)]

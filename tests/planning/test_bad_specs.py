@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from sweep_service.errors import InvalidInput
-from sweep_service.planning.grids import EXPONENTS, Grid
+from sweep_service.planning.axes import EXPONENTS, MAX_VALUES
+from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
-from sweep_service.planning.spec import MAX_VALUES, Scaling, SweepSpec, Triangle
+from sweep_service.planning.spec import Scaling, SweepSpec, Triangle
 from tests.planning.base_spec import BASE, make_grid, with_axes
 from tests.planning.test_spec import CORE_AXES
 
@@ -65,51 +66,56 @@ BAD = [
     bad("init (key)", "'scale'", init={"kind": "gaussian", "scales": 1}),
     bad("init.shared (key)", "d0", init={"kind": "gaussian", "shared": {"d": 3}}),
     bad("regime_options (key)", "'self_terms'", regime_options={"self_term": True}),
-    bad("points (key)", "'gamma'", axes={}, points=[{"d": 5, "p": 4, "gama": 0.1}]),
+    bad("points[0] (key)", "'gamma'", axes={}, points=[{"d": 5, "p": 4, "gama": 0.1}]),
     # unknown names
     bad("axes.regime", "'classical'", **with_axes(regime="clasical")),
-    bad("axes.regime", "'mean_field'", **with_axes(regime=["classical", "mean_fields"])),
-    bad("axes.regime", "must be", fixed={"k": 2, "regime": 3}),
-    bad("axes.regime", "must be a name", **with_axes(regime=[1])),
-    bad("observables", "'cosine'", observables=["risk", "cosin"]),
+    bad("axes.regime[1]", "'mean_field'", **with_axes(regime=["classical", "mean_fields"])),
+    bad("fixed.regime", "must be one of auto", fixed={"k": 2, "regime": 3}),
+    bad("axes.regime", "must be one of auto", **with_axes(regime=True)),  # `regime: yes` in YAML
+    bad("axes.regime[0]", "must be one of auto", **with_axes(regime=[1])),
+    bad("observables[1]", "'cosine'", observables=["risk", "cosin"]),
     bad("regime_options.qmc_points", "power of two", regime_options={"qmc_points": 100}),
     bad("regime_options.self_terms", "true or false", regime_options={"self_terms": 1}),
     bad("init.kind", "'gaussian'", init={"kind": "gausian"}),
     bad("init.kind", "must be one of", init={}),
-    bad("activation", "'relu'", fixed={"k": 2, "activation": "rellu"}),
-    bad("fixed.activation", "must be a name", fixed={"k": 2, "activation": 1}),
+    bad("fixed.activation", "'relu'", fixed={"k": 2, "activation": "rellu"}),
+    bad("fixed.activation", "must be one of", fixed={"k": 2, "activation": 1}),
     bad("axes.activation", "list of names", **with_axes(activation={"log": [1, 2, 3]})),
     # values out of range
-    bad("gamma", "> 0", **with_axes(gamma=[0.1, -0.1])),
-    bad("gamma", "(at d = 5, p = 4, gamma = -0.1)", **with_axes(gamma=[0.1, -0.1])),
-    bad("gamma", "> 0", **with_axes(gamma=0)),
-    bad("gamma", "> 0", **with_axes(gamma={"lin": [-1, 1, 3]})),
-    bad("noise", ">= 0", fixed={"k": 2, "noise": -1e-9}),
-    *(
-        bad(f"axes.{name}", ">= 1", **with_axes(**{name: value}))
-        for name in "dp"
-        for value in (0, -3, [4, 0])
-    ),
+    bad("axes.gamma[1]", "> 0", **with_axes(gamma=[0.1, -0.1])),
+    bad("axes.gamma", "> 0", **with_axes(gamma=0)),
+    bad("axes.gamma.lin[0]", "> 0", **with_axes(gamma={"lin": [-1, 1, 3]})),
+    bad("fixed.noise", ">= 0", fixed={"k": 2, "noise": -1e-9}),
+    *(bad(f"axes.{name}", ">= 1", **with_axes(**{name: value})) for name in "dp" for value in (0, -3)),
+    *(bad(f"axes.{name}[1]", ">= 1", **with_axes(**{name: [4, 0]})) for name in "dp"),
     bad("fixed.k", ">= 1", fixed={"k": 0}),
-    *(bad("axes.d", "whole number", **with_axes(d=value)) for value in (5.5, [5.5], "5")),
-    bad("axes.d", ">= 1", **with_axes(d={"lin": [0, 4, 5]})),
+    *(bad("axes.d", "whole number >= 1", **with_axes(d=value)) for value in (5.5, "5", None, True)),
+    bad("axes.d[0]", "whole number", **with_axes(d=[5.5])),
+    bad("axes.d[1]", "lists cannot be nested", **with_axes(d=[5, [6, 7]])),
+    bad("axes.d.lin[0]", ">= 1", **with_axes(d={"lin": [0, 4, 5]})),
     bad("d", "k = 6", fixed={"k": 6}, init={"kind": "informed"}),
     bad("d", "(at d = 5, p = 4, gamma = 0.1)", fixed={"k": 6}, init={"kind": "informed"}),
-    bad("p", "<= 20000", **with_axes(p=20_001)),
+    bad("axes.p", "<= 20000", **with_axes(p=20_001)),
     bad("init.scale", "(at d = 5", **with_axes(**{"init.scale": [1.0, -1.0]})),
     bad("init.shared", "{d0: N}", init={"kind": "gaussian", "shared": True}),
     bad("init.M", "shape (4, 2)", init={"kind": "overlaps", "M": [[1.0]], "Q": [[1.0]], "P": [[1.0]]}),
     # not numbers
     *(bad("axes.gamma", "finite number", **with_axes(gamma=x)) for x in NOT_NUMBERS if x != {}),
-    *(bad("axes.gamma", "finite number", **with_axes(gamma=[0.1, x])) for x in NOT_NUMBERS),
-    *(bad("axes.gamma.log", "finite number", **with_axes(gamma={"log": [0.1, x, 3]})) for x in NOT_NUMBERS),
-    *(bad("fixed.noise", "finite number", fixed={"k": 2, "noise": x}) for x in NOT_NUMBERS),
+    *(bad("axes.gamma[1]", "finite number", **with_axes(gamma=[0.1, x])) for x in NOT_NUMBERS),
+    *(
+        bad("axes.gamma.log[1]", "finite number", **with_axes(gamma={"log": [0.1, x, 3]}))
+        for x in NOT_NUMBERS
+    ),
+    *(bad("fixed.noise", "must be a", fixed={"k": 2, "noise": x}) for x in NOT_NUMBERS),
     *(bad("time.max", "must be", time={"max": x}) for x in NOT_NUMBERS),
     *(bad("time.samples", "must be", time={"max": 1.0, "samples": x}) for x in (*NOT_NUMBERS, 1.5)),
     *(bad("init.scale", "finite number", init={"kind": "gaussian", "scale": x}) for x in NOT_NUMBERS),
     *(bad("triangle.delta_t", "must be", **part("triangle", delta_t=x)) for x in NOT_NUMBERS),
     *(bad("scaling.p0", "must be", **part("scaling", p0=x)) for x in NOT_NUMBERS),
-    *(bad("points[1].d", "number", axes={}, points=[POINTS[0], {**POINTS[1], "d": x}]) for x in NOT_NUMBERS),
+    *(
+        bad("points[1].d", "must be a", axes={}, points=[POINTS[0], {**POINTS[1], "d": x}])
+        for x in NOT_NUMBERS
+    ),
     # axes
     *(bad("axes.gamma", f"1 to {MAX_VALUES}", **with_axes(gamma=values)) for values in ([], [1] * 10**6)),
     bad("axes.gamma", "{lin: [a, b, n]} or {log: [a, b, n]}", **with_axes(gamma={})),
@@ -118,9 +124,9 @@ BAD = [
         bad("axes.gamma.log", "[first, last, count]", **with_axes(gamma={"log": x}))
         for x in (1, [1, 2], "abc")
     ),
-    *(bad("axes.gamma.log", "> 0", **with_axes(gamma={"log": [x, 1, 3]})) for x in (0, -1)),
+    *(bad("axes.gamma.log[0]", "> 0", **with_axes(gamma={"log": [x, 1, 3]})) for x in (0, -1)),
     *(
-        bad("axes.gamma.lin", "whole number", **with_axes(gamma={"lin": [1, 2, n]}))
+        bad("axes.gamma.lin[2]", "whole number", **with_axes(gamma={"lin": [1, 2, n]}))
         for n in (0, -1, 1.5, 10**9)
     ),
     *(
@@ -135,31 +141,31 @@ BAD = [
     bad("axes.k", "is required", fixed={}),
     bad("axes", "must be a mapping", axes=[1, 2]),
     bad("fixed", "must be a mapping", fixed=None),
-    bad("fixed.k", "finite number", fixed={"k": [1, 2]}),
+    bad("fixed.k", "use axes for several values", fixed={"k": [1, 2]}),
     # seeds, times, observables and options
     bad("simulate", "leaves nothing to compute", simulate=False),
-    *(bad("simulate", "boolean", simulate=value) for value in (0, "yes", None)),
+    *(bad("simulate", "must be true or false", simulate=value) for value in (0, "yes", None)),
     *(bad("seeds.init", "whole number >= 1", seeds=value) for value in (0, -1, 1.5, True, "3", None)),
     *(bad("seeds.init", "must", seeds=value) for value in ([], [0, 0], [-1], [0.5], ["0"])),
     *(bad("seeds.repeat", "must", seeds={"repeat": value}) for value in (0, [], [1, 1], MAX_VALUES + 1)),
     bad("time", "is required", time=...),
     bad("time.max", "is required", time={}),
-    *(bad("time.max", "greater than 0", time={"max": value}) for value in (0.0, -1.0)),
-    bad("time.max", "less than or equal", time={"max": 1e16}),
+    *(bad("time.max", "> 0", time={"max": value}) for value in (0.0, -1.0)),
+    bad("time.max", "<= 1e+15", time={"max": 1e16}),
     bad("time.min", "<= time.max = 1", time={"max": 1.0, "min": 2.0}),
-    bad("time.min", "greater than 0", time={"max": 1.0, "min": 0.0}),
-    bad("time.samples", "greater than or equal to 1", time={"max": 1.0, "samples": 0}),
-    bad("time.tail", "greater than or equal to 0", time={"max": 1.0, "tail": -1}),
-    *(bad("time", "must be", time=value) for value in (None, 10.0, [0, 1])),
+    bad("time.min", "> 0", time={"max": 1.0, "min": 0.0}),
+    bad("time.samples", ">= 1", time={"max": 1.0, "samples": 0}),
+    bad("time.tail", ">= 0", time={"max": 1.0, "tail": -1}),
+    *(bad("time", "must be a mapping, such as {max: 100}", time=value) for value in (None, 10.0, [0, 1])),
     bad("name", "at most 200 characters", name="x" * 10**6),
-    bad("name", "string", name=3),
-    bad("observables", "must be a valid list", observables="risk"),
-    bad("observables.0", "must be a valid string", observables=[1]),
-    bad("init", "must be", init="gaussian"),
+    bad("name", "must be a text", name=3),
+    bad("observables", "must be a list of names", observables="risk"),
+    bad("observables[0]", "must be a name", observables=[1]),
+    bad("init", "{kind: gaussian}", init="gaussian"),
     # designs
     *(
-        bad(second, f"cannot be combined with {first}", **{**KAPPA, first: one, second: other})
-        for (first, one), (second, other) in [
+        bad(second, f"cannot be combined with {first}", **{**KAPPA, first: first_value, second: second_value})
+        for (first, first_value), (second, second_value) in [
             (("zip", [["d"]]), ("scaling", SCALING["scaling"])),
             (("scaling", SCALING["scaling"]), ("triangle", TRIANGLE["triangle"])),
             (("triangle", TRIANGLE["triangle"]), ("points", POINTS)),
@@ -167,13 +173,20 @@ BAD = [
         ]
     ),
     *(bad(f"axes.{name}", "needs scaling", **with_axes(**{name: [0.5]})) for name in EXPONENTS),
-    bad("axes.kappa", "needs scaling", fixed={"k": 2, "kappa": 0.5}),
-    bad("zip", "'gamma'", zip=[["d", "gama"]], **with_axes(gamma=[0.1, 0.2])),
-    bad("zip", "of equal length", zip=[["d", "gamma"]], **with_axes(gamma=[0.1, 0.2, 0.3])),
-    bad("zip", "must", zip=[["d", "d"]]),
-    bad("zip", "must", zip=[["d"], ["d"]]),
+    bad("fixed.kappa", "needs scaling", fixed={"k": 2, "kappa": 0.5}),
+    bad("zip[0][1]", "'gamma'", zip=[["d", "gama"]], **with_axes(gamma=[0.1, 0.2])),
+    bad(
+        "zip[0]",
+        "of equal length: d has 2, gamma has 3",
+        zip=[["d", "gamma"]],
+        **with_axes(gamma=[0.1, 0.2, 0.3]),
+    ),
+    bad("zip[0][1]", "list of values; a single value", zip=[["d", "gamma"]]),
+    bad("zip[0][1]", "twice", zip=[["d", "d"]]),
+    bad("zip[1][0]", "twice", zip=[["d"], ["d"]]),
     bad("zip", "must", zip=[[]]),
-    bad("zip.0", "must be a valid list", zip=["d"]),
+    bad("zip[0]", "such as [[d, gamma]]", zip=["d"]),
+    bad("zip[0][0]", "must be the name of an axis", zip=[[5]]),
     *(bad(f"axes.{n}", "follows from scaling", **SCALING, axes={**KAPPA["axes"], n: [4]}) for n in "p"),
     bad("fixed.gamma", "follows from scaling", **SCALING, **KAPPA, fixed={"k": 2, "gamma": 1.0}),
     *(
@@ -183,22 +196,25 @@ BAD = [
     bad("axes.k", "is required", **SCALING, **KAPPA, fixed={}),
     bad("axes.kappa", "a value outside (1e-15, 1e15)", **SCALING, axes={**KAPPA["axes"], "kappa": 30}),
     bad("axes.delta", "a value outside (1e-15, 1e15)", **SCALING, axes={**KAPPA["axes"], "delta": -30}),
-    bad("scaling.p0", "greater than 0", **part("scaling", p0=0)),
+    bad("scaling.p_multiple_of", "k or a whole number", **part("scaling", p_multiple_of="x")),
+    bad("scaling.p0", "> 0", **part("scaling", p0=0)),
     bad("scaling.p0", "is required", **KAPPA, scaling={"gamma0": 1}),
     *(bad(f"axes.{n}", "follows from the triangle", **{**TRIANGLE, "axes": {n: [5]}}) for n in CORE_AXES),
     *(bad(f"fixed.{n}", "follows from the triangle", **TRIANGLE, fixed={"k": 2, n: 5}) for n in CORE_AXES),
     bad("axes.k", "is required", **TRIANGLE, fixed={}),
     bad("triangle.delta_t", "must be <", **part("triangle", delta_t=0.9)),
-    bad("triangle.delta_t", "less than 1", **part("triangle", delta_t=1.0)),
-    bad("triangle.resolution", "greater than or equal to 1", **part("triangle", resolution=0)),
-    bad("triangle.gamma_max", "greater than 0", **part("triangle", gamma_max=0.0)),
-    bad("points[1]", "same keys as the first", axes={}, points=[POINTS[0], {"d": 5, "p": 4, "noise": 1}]),
-    bad("points[1]", "same keys as the first", axes={}, points=[POINTS[0], {**POINTS[1], "noise": 1}]),
+    bad("triangle.delta_t", "< 1", **part("triangle", delta_t=1.0)),
+    bad("triangle.resolution", ">= 1", **part("triangle", resolution=0)),
+    bad("triangle.gamma_max", "> 0", **part("triangle", gamma_max=0.0)),
+    bad("points[2].gamma", "is required", axes={}, points=[*POINTS, {"d": 5, "p": 4}]),
+    bad("points[0].gamma", "is required, in points or fixed", axes={}, points=[{"d": 5, "p": 4}]),
+    bad("points[2].noise", "in all points or in none", axes={}, points=[*POINTS, {**POINTS[1], "noise": 1}]),
+    bad("points (key)", "must be in axes or fixed", axes={}, points=[{**POINTS[0], "regime": "auto"}]),
     bad("points[0]", "must be a mapping", axes={}, points=[3]),
     bad("points", "must be a list of 1", axes={}, points=[]),
     bad("axes.d", "cannot be combined with points", points=POINTS),
     bad("points[1].p", ">= 1", axes={}, points=[POINTS[0], {**POINTS[1], "p": 0}]),
-    bad("gamma", "> 0", axes={}, points=[POINTS[0], {**POINTS[1], "gamma": -1}]),
+    bad("points[1].gamma", "> 0", axes={}, points=[POINTS[0], {**POINTS[1], "gamma": -1}]),
 ]
 
 

@@ -33,14 +33,14 @@ def grid(**change):
     return Grid.of(SweepSpec.parse({**BASE, **change}))
 
 
-def estimate_all(one, known):
+def estimate_all(sweep_grid, known):
     """Estimate a sweep of which no run is stored."""
-    plan = SweepPlan(one)
+    plan = SweepPlan(sweep_grid)
     wanted = {kind: CopyGroups(plan.keys[kind]).first_runs() for kind in plan.schema.variables}
     return estimate(plan, wanted, sum(map(len, wanted.values())), known)
 
 
-def found(**change):
+def estimate_spec(**change):
     return estimate_all(grid(**change), Calibration())
 
 
@@ -48,9 +48,9 @@ def found(**change):
 
 
 def test_points_and_runs_are_counted():
-    one = found()
-    assert one.points == 4
-    assert one.runs == 4 * 3 * 2 + 4 * 2 * 3
+    result = estimate_spec()
+    assert result.points == 4
+    assert result.runs == 4 * 3 * 2 + 4 * 2 * 3
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_points_and_runs_are_counted():
     [({"simulate": False}, 24), ({"axes": {"d": 10, "p": 2, "gamma": 0.1}}, 6), ({"seeds": 1}, 4 + 8)],
 )
 def test_only_requested_runs_are_counted(change, runs):
-    assert found(**change).runs == runs
+    assert estimate_spec(**change).runs == runs
 
 
 def test_steps_are_summed_over_chains():
     steps = sum(10.0 / (0.1 / (p * d)) for d in (10, 40) for p in (2, 8)) * 6
-    assert found().sgd_steps == pytest.approx(steps, rel=1e-12)
-    assert found(simulate=False).sgd_steps == 0
+    assert estimate_spec().sgd_steps == pytest.approx(steps, rel=1e-12)
+    assert estimate_spec(simulate=False).sgd_steps == 0
 
 
 @pytest.mark.parametrize(
@@ -74,29 +74,33 @@ def test_steps_are_summed_over_chains():
 )
 def test_bytes_equal_the_size_of_the_arrays(change):
     plan = SweepPlan(grid(**change))
-    variables = [variable for some in plan.schema.variables.values() for variable in some.values()]
+    variables = [
+        variable
+        for variables_of_kind in plan.schema.variables.values()
+        for variable in variables_of_kind.values()
+    ]
     arrays = sum(np.zeros(variable.shape, variable.dtype).nbytes for variable in variables)
-    assert found(**change).bytes == plan.schema.bytes == arrays
+    assert estimate_spec(**change).bytes == plan.schema.bytes == arrays
 
 
 def test_bytes_of_a_small_sweep_equal_a_manual_count():
-    one = found(axes={"d": 10, "p": 2, "gamma": 0.1}, observables=["risk"], seeds=3)
+    result = estimate_spec(axes={"d": 10, "p": 2, "gamma": 0.1}, observables=["risk"], seeds=3)
     # for each run: the risk at six times, seconds, steps, status
-    assert one.bytes == 3 * (6 * 8 + 8 + 8 + 1)
+    assert result.bytes == 3 * (6 * 8 + 8 + 8 + 1)
 
 
 def test_copies_are_computed_once():
-    one = found(init={"kind": "informed", "shared": True}, seeds=2)
+    result = estimate_spec(init={"kind": "informed", "shared": True}, seeds=2)
     # the two regimes do not depend on d: half of 16 runs
-    assert one.copies == 8
-    assert one.reused == 0
-    assert one.runs == 8 + 16
+    assert result.copies == 8
+    assert result.reused == 0
+    assert result.runs == 8 + 16
 
 
 def test_stored_runs_cost_nothing():
     plan = SweepPlan(grid())
     everything = {kind: CopyGroups(plan.keys[kind]).first_runs() for kind in plan.schema.variables}
-    nothing = {kind: some[:0] for kind, some in everything.items()}
+    nothing = {kind: numbers[:0] for kind, numbers in everything.items()}
     full, half, none = (
         estimate(plan, wanted, sum(map(len, everything.values())), Calibration())
         for wanted in (everything, {**everything, "sgd": everything["sgd"][:12]}, nothing)
@@ -114,12 +118,12 @@ def test_core_seconds_equal_the_cost_of_the_bundles():
     plan = SweepPlan(grid())
     wanted = {kind: CopyGroups(plan.keys[kind]).first_runs() for kind in plan.schema.variables}
     total = sum(bundle.cost for bundle in make_bundles(plan, wanted, Calibration()))
-    assert found().core_seconds == pytest.approx(total, rel=1e-9)
+    assert estimate_spec().core_seconds == pytest.approx(total, rel=1e-9)
 
 
 def test_slow_machine_increases_the_cost():
     slow = Calibration({"sgd/S1": 10.0, "sgd/S2": 10.0, "sgd/S3": 10.0})
-    assert estimate_all(grid(), slow).core_seconds > 1.5 * found().core_seconds
+    assert estimate_all(grid(), slow).core_seconds > 1.5 * estimate_spec().core_seconds
 
 
 def test_doctor_measures_every_class_of_work(tmp_path):
@@ -132,9 +136,9 @@ def test_doctor_measures_every_class_of_work(tmp_path):
     assert used | {"of/another"} <= set(factors)
     assert all(math.isfinite(factor) and factor > 0.0 for factor in factors.values())
     assert folder.calibration().factors == factors
-    one = estimate_all(grid(), folder.calibration())
-    assert math.isfinite(one.core_seconds)
-    assert one.core_seconds > 0.0
+    result = estimate_all(grid(), folder.calibration())
+    assert math.isfinite(result.core_seconds)
+    assert result.core_seconds > 0.0
 
 
 POINTS = [
@@ -146,13 +150,13 @@ POINTS = [
 
 
 def test_most_expensive_point_is_named():
-    dearest = found().dearest
+    dearest = estimate_spec().dearest
     assert (dearest["d"], dearest["p"]) == (40, 8)
-    assert 0 < dearest["core_seconds"] <= found().core_seconds
+    assert 0 < dearest["core_seconds"] <= estimate_spec().core_seconds
 
 
 def test_estimate_converts_to_a_dict():
-    content = found().to_dict()
+    content = estimate_spec().to_dict()
     assert set(content) == set(Estimate.__dataclass_fields__)
     assert content["points"] == 4
 
@@ -160,8 +164,8 @@ def test_estimate_converts_to_a_dict():
 # Warnings
 
 
-def axes(regime="classical", **some):
-    return {"axes": {"d": 100, "p": 4, "gamma": 0.1, **some, "regime": regime}}
+def axes(regime="classical", **change):
+    return {"axes": {"d": 100, "p": 4, "gamma": 0.1, **change, "regime": regime}}
 
 
 WARNED = [
@@ -180,25 +184,25 @@ WARNED = [
 
 @pytest.mark.parametrize(("text", "change"), WARNED)
 def test_regime_outside_its_range_gives_a_warning(text, change):
-    (warning,) = [one for one in found(**change).warnings if text in one]
+    (warning,) = [message for message in estimate_spec(**change).warnings if text in message]
     assert "points" not in warning  # a single point is not counted
 
 
 @pytest.mark.parametrize("regime", ["classical", "high_dimensional", "classical_noise"])
 def test_regime_within_its_range_gives_no_warning(regime):
-    assert found(**axes(regime)).warnings == ()
+    assert estimate_spec(**axes(regime)).warnings == ()
 
 
 @pytest.mark.parametrize("regime", [["classical"], ["classical", "high_dimensional"]], ids=["one", "two"])
 def test_warning_counts_its_points(regime):
-    warnings = found(**axes(regime, d=[5, 50, 100], p=2, gamma=2.0)).warnings
-    (steps,) = [one for one in warnings if "δt" in one]
+    warnings = estimate_spec(**axes(regime, d=[5, 50, 100], p=2, gamma=2.0)).warnings
+    (steps,) = [message for message in warnings if "δt" in message]
     assert steps.endswith("(at 1 of 3 points)")
 
 
 def test_warnings_that_differ_only_in_numbers_are_merged():
-    warnings = found(**axes(p=[3, 5, 7, 8])).warnings
-    (uneven,) = [one for one in warnings if "multiple" in one]
+    warnings = estimate_spec(**axes(p=[3, 5, 7, 8])).warnings
+    (uneven,) = [message for message in warnings if "multiple" in message]
     assert uneven.endswith("(at 3 of 4 points)")
 
 
@@ -211,13 +215,13 @@ def test_warnings_that_differ_only_in_numbers_are_merged():
     ],
 )
 def test_point_warnings_do_not_depend_on_the_regimes(text, change, regime):
-    some = {name: value for name, value in axes(regime, **change)["axes"].items() if value is not None}
-    assert any(text in one for one in found(axes=some).warnings)
+    written = {name: value for name, value in axes(regime, **change)["axes"].items() if value is not None}
+    assert any(text in message for message in estimate_spec(axes=written).warnings)
 
 
 def test_runs_of_hours_give_a_warning():
-    warnings = found(axes={"d": 10**5, "p": 1000, "gamma": 0.1}, time={"max": 1e3}).warnings
-    assert any("an SGD run takes" in one and "hours" in one for one in warnings)
+    warnings = estimate_spec(axes={"d": 10**5, "p": 1000, "gamma": 0.1}, time={"max": 1e3}).warnings
+    assert any("an SGD run takes" in message and "hours" in message for message in warnings)
 
 
 # Limits
@@ -249,7 +253,7 @@ def test_free_disk_space_is_a_limit():
 
 
 def test_default_limits_accept_the_base_sweep():
-    found().check_limits(Limits(), free_bytes=1 << 30)
+    estimate_spec().check_limits(Limits(), free_bytes=1 << 30)
 
 
 @pytest.mark.parametrize(
@@ -257,12 +261,11 @@ def test_default_limits_accept_the_base_sweep():
     [
         ({"seeds": {"init": 100_000, "repeat": 100_000}}, "runs"),
         ({"axes": {"d": {"lin": [5, 700, 696]}, "p": {"lin": [1, 300, 300]}, "gamma": 0.1}}, "points"),
+        ({"seeds": 1000, "time": {"max": 1.0, "samples": 100_000}, "observables": ["overlaps"]}, "bytes"),
     ],
 )
-def test_counts_are_checked_before_keys_and_points(change, name, monkeypatch, tmp_path):
-    monkeypatch.setattr(SweepPlan, "keys", property(lambda plan: pytest.fail("keys of too many runs")))
-    monkeypatch.setattr(Grid, "points", ())  # skips the validation of points
-    submission = Submission(SweepSpec.parse({**BASE, **change}))
+def test_counts_are_checked_before_expansion(change, name, monkeypatch):
+    monkeypatch.setattr(Grid, "expand", lambda *given: pytest.fail("expanded"))
     with pytest.raises(LimitExceeded) as info:
-        submission.prepare(DataFolder(tmp_path), None, Limits())
+        Submission(SweepSpec.parse({**BASE, **change}), Limits(bytes=1 << 20))
     assert info.value.field == name

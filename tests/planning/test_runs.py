@@ -29,12 +29,15 @@ def grid(**change):
     return Grid.of(SweepSpec.parse({**BASE, **change}))
 
 
-def labelled(found):
+def labelled(sweep_grid):
     """Return run keys by kind, values of the point, seed, and repeat or regime."""
-    plan, keys = SweepPlan(found), {}
-    points = [tuple(sorted({**found.fixed, **found.row(index)}.items())) for index in range(len(found))]
-    sgd = itertools.product(points, found.seeds, found.repeats) if found.simulate else ()
-    ode = itertools.product(points, found.regimes, found.seeds)
+    plan, keys = SweepPlan(sweep_grid), {}
+    points = [
+        tuple(sorted({**sweep_grid.fixed, **sweep_grid.row(index)}.items()))
+        for index in range(len(sweep_grid))
+    ]
+    sgd = itertools.product(points, sweep_grid.seeds, sweep_grid.repeats) if sweep_grid.simulate else ()
+    ode = itertools.product(points, sweep_grid.regimes, sweep_grid.seeds)
     for kind, labels in (("sgd", list(sgd)), ("ode", list(ode))):
         assert len(labels) == plan.runs.count(kind) == len(plan.keys[kind])
         keys |= {(kind, *label): bytes(key) for label, key in zip(labels, plan.keys[kind], strict=True)}
@@ -45,11 +48,11 @@ def keys_of(kind="ode", regime="classical", point=None, init=None, options=None,
     """Return the key of a single run."""
     point = {"d": 8, "p": 4, "gamma": 0.1, **(point or {})}
     fixed = {"k": 2, "noise": 0.1, **{name: point.pop(name) for name in list(point) if name not in "dpgamma"}}
-    found = grid(
+    sweep_grid = grid(
         axes={**point, "regime": regime}, fixed=fixed, seeds=[seed], init=init or BASE["init"],
         regime_options=options or {},
     )  # fmt: skip
-    return bytes(run_keys(found)[kind][0])
+    return bytes(run_keys(sweep_grid)[kind][0])
 
 
 # Numbers
@@ -73,11 +76,11 @@ def test_runs_are_numbered_with_the_last_index_fastest():
 @pytest.mark.parametrize("kind", ["sgd", "ode"])
 def test_numbers_and_tables_are_inverse(kind):
     runs, chance = SweepPlan(grid()).runs, np.random.default_rng(0)
-    some = chance.permutation(runs.count(kind))[:17]
-    table = runs.table(kind, some)
-    np.testing.assert_array_equal(runs.numbers(kind, table), some)
-    np.testing.assert_array_equal(runs.numbers(kind, table[5:9]), some[5:9])
-    for row, number in enumerate(some):
+    numbers = chance.permutation(runs.count(kind))[:17]
+    table = runs.table(kind, numbers)
+    np.testing.assert_array_equal(runs.numbers(kind, table), numbers)
+    np.testing.assert_array_equal(runs.numbers(kind, table[5:9]), numbers[5:9])
+    for row, number in enumerate(numbers):
         assert runs.find(f"{kind}-{number}") == table.run(row)
 
 
@@ -144,9 +147,9 @@ def test_constant_axis_keeps_run_keys():
         axes={**BASE["axes"], "noise": [0.1, 0.2], "init.epsilon": [0.1]}, fixed={"k": 2}, init=PLANTED
     )
     without = grid(init=PLANTED)
-    some = {bytes(key) for key in run_keys(with_axis)["sgd"]}
-    assert {bytes(key) for key in run_keys(without)["sgd"]} < some
-    assert not some & set(plain.values())
+    keys = {bytes(key) for key in run_keys(with_axis)["sgd"]}
+    assert {bytes(key) for key in run_keys(without)["sgd"]} < keys
+    assert not keys & set(plain.values())
 
 
 PLANTED = {"kind": "planted", "shared": True}
@@ -156,8 +159,10 @@ PLANTED = {"kind": "planted", "shared": True}
 
 
 def test_sgd_keys_differ_for_every_point_seed_and_repeat():
-    found = grid(axes={**BASE["axes"], "noise": [0.0, 0.1], "activation": ["erf", "relu"]}, fixed={"k": 2})
-    keys = run_keys(found)["sgd"]
+    sweep_grid = grid(
+        axes={**BASE["axes"], "noise": [0.0, 0.1], "activation": ["erf", "relu"]}, fixed={"k": 2}
+    )
+    keys = run_keys(sweep_grid)["sgd"]
     assert len(np.unique(keys)) == len(keys) == 8 * 4 * 6
 
 
@@ -191,8 +196,8 @@ def test_seed_changes_the_key(kind):
 @pytest.mark.parametrize("change", [{"max": 2.0}, {"min": 0.2}, {"samples": 4}, {"tail": 2}], ids=repr)
 @pytest.mark.parametrize("kind", ["sgd", "ode"])
 def test_times_change_the_key(kind, change):
-    one, other = grid(), grid(time={**BASE["time"], **change})
-    assert not np.any(run_keys(one)[kind] == run_keys(other)[kind])
+    first, second = grid(), grid(time={**BASE["time"], **change})
+    assert not np.any(run_keys(first)[kind] == run_keys(second)[kind])
 
 
 @pytest.mark.parametrize("observables", [["risk"], ["overlaps"], ["cosine", "off_diagonal_rms"]], ids=repr)
@@ -210,12 +215,12 @@ def test_regime_options_change_only_ode_keys(option):
 @pytest.mark.parametrize("change", [{"gamma": 0.3}, {"noise": 0.3}, {"activation": "relu"}], ids=repr)
 def test_points_with_equal_starts_and_different_dynamics_have_different_keys(change):
     base = {"d": 8, "p": 4, "gamma": 0.1, "k": 2, "noise": 0.1, "activation": "erf"}
-    one, other = (
+    first, second = (
         grid(axes={"regime": "high_dimensional"}, fixed=values, init={"kind": "gaussian"}).point(0)
         for values in (base, {**base, **change})
     )
-    assert one.init.key(one.shape, 3) == other.init.key(other.shape, 3)
-    np.testing.assert_array_equal(one.start(3).overlaps.Q, other.start(3).overlaps.Q)
+    assert first.init.key(first.shape, 3) == second.init.key(second.shape, 3)
+    np.testing.assert_array_equal(first.start(3).overlaps.Q, second.start(3).overlaps.Q)
     for kind in ("sgd", "ode"):
         assert keys_of(kind, "high_dimensional", change) != keys_of(kind, "high_dimensional")
 
@@ -271,17 +276,19 @@ GIVEN = {
 
 @pytest.mark.parametrize("regime", [name for name, (ignored, _) in ONCE.items() if "d" in ignored])
 def test_given_overlaps_are_one_start_for_every_d(regime):
-    found = grid(axes={"d": [8, 12, 40], "p": 3, "gamma": [0.1, 0.2], "regime": regime}, init=GIVEN, seeds=1)
-    keys = {kind: keys.reshape(3, 2) for kind, keys in run_keys(found).items()}
+    sweep_grid = grid(
+        axes={"d": [8, 12, 40], "p": 3, "gamma": [0.1, 0.2], "regime": regime}, init=GIVEN, seeds=1
+    )
+    keys = {kind: keys.reshape(3, 2) for kind, keys in run_keys(sweep_grid).items()}
     assert np.all(keys["ode"] == keys["ode"][0])
     assert len(np.unique(keys["sgd"])) == 6
     if regime == "mean_field_projected":  # defined only for starts in the span of the teacher
         return
-    one, other = (
-        integrate(found.point(index), times=[0.0, 2.0], regime=regime, overlaps=True) for index in (0, 4)
+    first, second = (
+        integrate(sweep_grid.point(index), times=[0.0, 2.0], regime=regime, overlaps=True) for index in (0, 4)
     )
-    for variable in one.data_vars:
-        np.testing.assert_array_equal(one[variable], other[variable], err_msg=variable)
+    for variable in first.data_vars:
+        np.testing.assert_array_equal(first[variable], second[variable], err_msg=variable)
 
 
 @pytest.mark.parametrize("name", ["M", "Q", "P"])
@@ -313,11 +320,11 @@ def test_regimes_have_different_keys():
 def test_equal_ode_keys_mean_equal_values(regime, name, finite_d):
     options = {"finite_d_factor": finite_d}
     base = {"d": 8, "p": 4, "gamma": 0.1, "k": 2, "noise": 0.1, "init": BASE["init"]}
-    one, other = (
+    first, second = (
         integrate(point, times=[0.0, 0.5, 2.0], regime=regime, regime_options=options, overlaps=True)
         for point in (base, {**base, name: OTHER[name]})
     )
-    equal = all(np.array_equal(one[variable], other[variable]) for variable in one.data_vars)
+    equal = all(np.array_equal(first[variable], second[variable]) for variable in first.data_vars)
     same = keys_of(regime=regime, options=options, point={name: OTHER[name]}) == keys_of(
         regime=regime, options=options
     )
@@ -338,10 +345,11 @@ def test_copies_cover_every_run_exactly_once(names, order):
     assert sorted(numbers.tolist()) == list(range(len(names)))
     assert [names[first[row]] for row in rows] == [names[number] for number in numbers]
 
-    some = np.array(order.sample(first.tolist(), len(first) // 2), dtype=np.int64)  # any subset in any order
-    rows, numbers = copies.expand(some)
-    assert [names[some[row]] for row in rows] == [names[number] for number in numbers]
-    wanted = {names[number] for number in some}
+    # Any subset in any order.
+    subset = np.array(order.sample(first.tolist(), len(first) // 2), dtype=np.int64)
+    rows, numbers = copies.expand(subset)
+    assert [names[subset[row]] for row in rows] == [names[number] for number in numbers]
+    wanted = {names[number] for number in subset}
     assert sorted(numbers.tolist()) == [number for number, name in enumerate(names) if name in wanted]
 
 

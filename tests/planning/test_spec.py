@@ -11,8 +11,10 @@ from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.model.observables import OBSERVABLES
+from sweep_service.planning.axes import Spaced
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.spec import MAX_SPEC_BYTES, Spaced, SweepSpec, Time
+from sweep_service.planning.spec import SweepSpec, Time
+from sweep_service.planning.spec_text import MAX_SPEC_BYTES
 from tests.planning.base_spec import BASE, make_grid, with_axes
 
 CORE_AXES = {"d": 6, "p": 4, "gamma": 0.1}
@@ -58,36 +60,36 @@ EXAMPLE_DATA = {
 def test_documented_example_is_parsed(form, as_bytes):
     text = EXAMPLE if form == "yaml" else json.dumps(EXAMPLE_DATA)
     spec = SweepSpec.read(text.encode() if as_bytes else text)
-    found = Grid.of(spec)
+    grid = Grid.of(spec)
     assert spec.name == "dimension independence"
-    assert found.is_product
-    assert dict(found.axes) == {"d": [5, 20, 100], "p": [10], "gamma": np.geomspace(0.01, 1.0, 5).tolist()}
-    assert found.fixed == {"k": 5, "noise": 1e-3, "activation": "erf", "teacher_activation": "erf"}
-    assert found.init == {"kind": "informed", "shared": True}
-    assert found.regimes == ("classical", "high_dimensional")
-    assert found.simulate
-    assert found.seeds == tuple(range(8))
-    assert found.repeats == (0,)
-    assert found.observables == ("risk", "cosine")
-    assert not found.overlaps
-    assert found.options == RegimeOptions()
-    np.testing.assert_array_equal(found.times, [0.0, *np.geomspace(1e-2, 1e3, 120)])
-    assert len(found) == 15
+    assert grid.is_product
+    assert dict(grid.axes) == {"d": [5, 20, 100], "p": [10], "gamma": np.geomspace(0.01, 1.0, 5).tolist()}
+    assert grid.fixed == {"k": 5, "noise": 1e-3, "activation": "erf", "teacher_activation": "erf"}
+    assert grid.init == {"kind": "informed", "shared": True}
+    assert grid.regimes == ("classical", "high_dimensional")
+    assert grid.simulate
+    assert grid.seeds == tuple(range(8))
+    assert grid.repeats == (0,)
+    assert grid.observables == ("risk", "cosine")
+    assert not grid.overlaps
+    assert grid.options == RegimeOptions()
+    np.testing.assert_array_equal(grid.times, [0.0, *np.geomspace(1e-2, 1e3, 120)])
+    assert len(grid) == 15
 
 
 def test_minimal_spec_has_the_documented_defaults():
     spec = SweepSpec.parse({"axes": CORE_AXES, "fixed": {"k": 2}, "time": {"max": 10.0}})
-    found = Grid.of(spec)
+    grid = Grid.of(spec)
     assert spec.name == ""
-    assert found.simulate
-    assert found.regimes == ()
-    assert (found.seeds, found.repeats) == ((0,), (0,))
-    assert found.init == {"kind": "gaussian"}
-    assert found.fixed == {"k": 2, "noise": 0.0, "activation": "erf", "teacher_activation": "erf"}
-    assert found.observables == tuple(name for name, one in OBSERVABLES.items() if one.default)
-    assert found.options == RegimeOptions()
-    assert len(found.times) == 121
-    assert found.times[1] == pytest.approx(10.0 * 1e-5, rel=1e-12)  # rounding of one product
+    assert grid.simulate
+    assert grid.regimes == ()
+    assert (grid.seeds, grid.repeats) == ((0,), (0,))
+    assert grid.init == {"kind": "gaussian"}
+    assert grid.fixed == {"k": 2, "noise": 0.0, "activation": "erf", "teacher_activation": "erf"}
+    assert grid.observables == tuple(name for name, observable in OBSERVABLES.items() if observable.default)
+    assert grid.options == RegimeOptions()
+    assert len(grid.times) == 121
+    assert grid.times[1] == pytest.approx(10.0 * 1e-5, rel=1e-12)  # rounding of one product
 
 
 @pytest.mark.parametrize(("p", "kept"), [(10, True), (30, False)])  # 75 and 525 numbers with k = 2, of 256
@@ -132,8 +134,8 @@ def test_each_regime_can_be_requested(name, written):
     ],
 )
 def test_seeds_can_be_a_number_a_list_or_a_mapping(written, seeds, repeats):
-    found = make_grid(seeds=written)
-    assert (found.seeds, found.repeats) == (seeds, repeats)
+    grid = make_grid(seeds=written)
+    assert (grid.seeds, grid.repeats) == (seeds, repeats)
 
 
 @pytest.mark.parametrize("samples", [1, 2, 7, 120])
@@ -187,8 +189,8 @@ def test_unreadable_file_is_invalid_input(tmp_path, name):
 
 
 def test_numpy_arrays_and_scalars_are_accepted():
-    found = make_grid(axes={"d": np.array([5, 20]), "p": np.int64(4), "gamma": np.float64(0.1)})
-    assert found.key == make_grid().key
+    grid = make_grid(axes={"d": np.array([5, 20]), "p": np.int64(4), "gamma": np.float64(0.1)})
+    assert grid.key == make_grid().key
 
 
 def test_spec_is_immutable():
@@ -217,8 +219,8 @@ def test_log_axis_is_dumped_in_its_written_form():
 
 
 def test_arrays_in_a_start_survive_json():
-    one = np.array([[0.5]])
-    start = {"kind": "overlaps", "M": one, "Q": np.array([[1.0]]), "P": np.array([[1.0]])}
+    matrix = np.array([[0.5]])
+    start = {"kind": "overlaps", "M": matrix, "Q": np.array([[1.0]]), "P": np.array([[1.0]])}
     spec = SweepSpec.parse({**BASE, "axes": {"d": 6, "p": 1, "gamma": 0.1}, "fixed": {"k": 1}, "init": start})
     again = SweepSpec.read(spec.model_dump_json())
     assert Grid.of(again).key == Grid.of(spec).key

@@ -13,7 +13,8 @@ from sweep_service.errors import InvalidInput
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import parameter_names
-from sweep_service.planning.grids import EXPONENTS, Grid
+from sweep_service.planning.axes import EXPONENTS
+from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import Scaling, SweepSpec, Time, Triangle
 from tests.planning.base_spec import BASE, with_axes
@@ -114,15 +115,15 @@ def check_valid_or_rejected(value):
     """Check that a value gives a grid that can be stored and read again, or `InvalidInput`."""
     try:
         spec = SweepSpec.parse(value)
-        found = Grid.of(spec)
+        grid = Grid.of(spec)
     except InvalidInput:
         return
-    assert 1 <= len(found) <= 10**6
-    assert all(point.gamma > 0 and point.d >= 1 and point.p >= 1 and point.k >= 1 for point in found.points)
-    assert np.all(np.isfinite(found.times))
-    assert np.all(np.diff(found.times) > 0)
-    assert SweepPlan(found).schema.bytes > 0
-    assert Grid.of(SweepSpec.read(spec.model_dump_json())).key == found.key
+    assert 1 <= len(grid) <= 10**6
+    assert all(point.gamma > 0 and point.d >= 1 and point.p >= 1 and point.k >= 1 for point in grid.points)
+    assert np.all(np.isfinite(grid.times))
+    assert np.all(np.diff(grid.times) > 0)
+    assert SweepPlan(grid).schema.bytes > 0
+    assert Grid.of(SweepSpec.read(spec.model_dump_json())).key == grid.key
 
 
 @settings(max_examples=300, derandomize=True, deadline=None)

@@ -27,8 +27,8 @@ FLAW = {
 
 class Known(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        flaws = self.server.known.get(asked["package"]["name"])
+        query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        flaws = self.server.known.get(query["package"]["name"])
         body = json.dumps({"vulns": flaws} if flaws else {}).encode()
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(body)))

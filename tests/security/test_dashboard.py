@@ -1,14 +1,19 @@
 """The proxy of the dashboard reaches the dashboard only."""
 
 import http.server
+import re
 import threading
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import unquote
 
+import distributed
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import serve
 
+from sweep_service.api.dashboard_paths import page_path, socket_path
 from sweep_service.api.security import COOKIE
 from tests.api.served import serving
 from tests.security.wire import get, status, talk
@@ -79,16 +84,65 @@ def test_no_path_reaches_another_host(shown):
             for _, headers in shown.fake_dashboard.seen[before:]:
                 assert headers["Host"] == f"127.0.0.1:{shown.fake_dashboard.server_port}", path
         assert other.seen == []
-        before = len(shown.fake_dashboard.seen)
-        for path in (
-            "proxy",
-            "proxy/80/there/x",
-            "/proxy/80/there/",
-            "%70roxy/80/there/",
-            "proxy%2f80%2fthere",
-        ):
-            assert status(ask(shown, f"/dask/{path}")) == 404, path
-        assert len(shown.fake_dashboard.seen) == before  # the scheduler's own proxy is not reachable
+
+
+@pytest.mark.parametrize("path", [
+    "proxy", "proxy/80/there/x", "/proxy/80/there/", "%70roxy/80/there/", "proxy%2f80%2fthere",
+    "./proxy/80/there/x", "x/../proxy/80/there/x", "x/%2e%2e/proxy/80/there/x", "%2e/proxy/80/there/x",
+    "status/../proxy/80/there/x", "status/%2e%2e/proxy/80/there/x", "status/..%2fproxy/80/there/x",
+    "x/%252e%252e/proxy/80/there/x", "%2570roxy/80/there/x", "statics/%2e%2e/proxy/80/there/x",
+    "statics/..%5c..%5cproxy/80/there/x", "\\proxy/80/there/x", "x\\..\\proxy/80/there/x", "//proxy/80/there",
+    "info/worker/..%2f..%2fproxy%2f80%2fthere%2fx.html", "info/task/..%2f..%2fproxy/80/there/x.html",
+    "info/worker/tls://..%2f..%2f..%2fproxy/80/there/x.html",
+    "status;/../proxy/80/there/x", "status/", "status%00",
+    "api/v1/retire_workers", "jupyter/lab", "sitemap.json", "%0aproxy/80/there/x",
+    "PROXY/80/there/x",
+])  # fmt: skip
+def test_only_pages_of_dashboard_are_forwarded(shown, path):
+    """The scheduler's own proxy, which reaches other machines, is no page."""
+    before = len(shown.fake_dashboard.seen)
+    assert status(ask(shown, f"/dask/{path}")) == 404
+    assert len(shown.fake_dashboard.seen) == before
+
+
+@pytest.mark.parametrize("path", [
+    "status", "individual-workers-memory-timeseries", "static/js/bokeh.min.js?v=abc", "statics/css/base.css",
+    "info",
+    "info/main/workers.html", "info/worker/tls%3A%2F%2F127.0.0.1%3A4711.html", "info/task/S1_name-0a-1.html",
+    "json/counts.json", "individual-plots.json", "metrics",
+])  # fmt: skip
+def test_pages_of_dashboard_are_forwarded(shown, path):
+    assert status(ask(shown, f"/dask/{path}")) == 200
+    seen = shown.fake_dashboard.seen[-1][0]
+    assert unquote(seen).rstrip("?") == unquote(f"/{path}")
+
+
+def test_every_application_of_dashboard_is_a_page():
+    """They are read from the source, because importing it takes seconds."""
+    source = Path(distributed.__file__).parent / "dashboard" / "scheduler.py"
+    applications = re.findall(r'^    "(/[a-z-]+)":', source.read_text("utf-8"), re.MULTILINE)
+    assert {"/status", "/workers", "/individual-progress"} < set(applications)
+    for path in applications:
+        assert page_path(path.lstrip("/")) == path
+        assert socket_path(f"{path.lstrip('/')}/ws") == f"{path}/ws"
+        assert socket_path(path.lstrip("/")) is None
+
+
+def test_dashboard_is_reached_without_proxy(shown, monkeypatch, tmp_path):
+    """HTTP_PROXY is for other hosts; that of this test answers nothing."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with serving(tmp_path) as service:
+        service.executor.dashboard = shown.executor.dashboard
+        answer = talk(service, get("/dask/status"))
+        assert (status(answer), answer.endswith(b"the dashboard")) == (200, True)
+        with serve(lambda socket: socket.send("live"), "127.0.0.1", 0) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            service.executor.dashboard = f"http://127.0.0.1:{server.socket.getsockname()[1]}/status"
+            url = f"{service.url.replace('http', 'ws', 1)}/dask/status/ws"
+            with connect(url, proxy=None) as socket:
+                assert socket.recv(timeout=20) == "live"
+            server.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -138,6 +192,8 @@ def test_websocket_reaches_only_dashboard(tmp_path):
             "status/ws", "/127.0.0.1:1/", "@127.0.0.1:1/", "%40127.0.0.1:1/", "http:%2f%2f127.0.0.1:1%2f",
             "x%0d%0aX-Evil:%20yes", "x%20HTTP/1.1%0d%0aX-Evil:%20yes%0d%0a", "%23@127.0.0.1:1/",
             "x?a=%0d%0aX-Evil:1", "proxy/80/127.0.0.1/ws", "/proxy/80/127.0.0.1/ws",
+            "x/%2e%2e/proxy/80/there/ws",
+            "status/../proxy/80/there/ws", "status/%2e%2e/proxy/80/there/ws", ".%2fproxy/80/there/ws",
         ):  # fmt: skip
             headers = {"Authorization": f"Bearer {TOKEN}"}
             with (
@@ -147,6 +203,7 @@ def test_websocket_reaches_only_dashboard(tmp_path):
                 assert socket.recv(timeout=20) == "the dashboard"  # otherwise it is closed
         server.shutdown()
     assert seen[0][0] == "/status/ws"
+    assert len(seen) == 1
     assert not [path for path, _ in seen if "proxy" in path]
     for path, headers in seen:
         names = {name.lower() for name in headers}

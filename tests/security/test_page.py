@@ -51,11 +51,11 @@ def test_sweep_name_is_escaped_in_browser(tmp_path):
     """On every page that shows or searches for the name."""
     from playwright.sync_api import sync_playwright
 
-    from tests.page.conftest import QUIET, chromium
+    from tests.page.conftest import BROWSER_ARGUMENTS, find_chromium
 
     with serving(tmp_path) as service, sync_playwright() as playwright:
         sweep_id = service.complete({**TINY_SPEC, "name": NAME})
-        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=BROWSER_ARGUMENTS)
         page = browser.new_page()
         troubles = []
         page.on("dialog", lambda dialog: troubles.append(dialog.message))

@@ -25,8 +25,8 @@ ELSEWHERE = [
 def surroundings(service):
     """Foreign files in the data folder, and links to them."""
     root = Path(service.folder.root)
-    for place in (root, root / "sweeps", root.parent):
-        (place / "secret").write_text(SECRET)
+    for folder in (root, root / "sweeps", root.parent):
+        (folder / "secret").write_text(SECRET)
     (root / "sweeps" / "link").symlink_to(root / "secret")
     (root / "sweeps" / "20260101-000000-00000000.zarr").symlink_to(root)
     (root / "sweeps" / "20260101-000000-00000000.json").write_text(json.dumps(TINY_SPEC))
@@ -42,23 +42,23 @@ def doors(app):
 
 
 def test_no_route_leaves_the_store(service, sweep_id, surroundings):
-    asked = []
+    requests = []
     for method, path, name in doors(service.app):
         for word in [*ELSEWHERE, "20260101-000000-00000000"]:
             filled = re.sub(rf"\{{{name}(:\w+)?\}}", lambda _, word=word: word, path)
             filled = re.sub(r"\{id\}", sweep_id, filled)
             filled = re.sub(r"\{\w+(:\w+)?\}", "curves", filled)
-            asked.append((method, filled))
-    assert len(asked) > 500
-    assert {path for _, path in asked if "/zarr/" in path}
-    assert {path for _, path in asked if "/dask/" in path}
+            requests.append((method, filled))
+    assert len(requests) > 500
+    assert {path for _, path in requests if "/zarr/" in path}
+    assert {path for _, path in requests if "/dask/" in path}
 
-    def ask(one):
-        method, path = one
-        return one, talk(service, get(path).replace(b"GET", method.encode(), 1))
+    def ask(request):
+        method, path = request
+        return request, talk(service, get(path).replace(b"GET", method.encode(), 1))
 
     with ThreadPoolExecutor(4) as pool:
-        for (method, path), answer in pool.map(ask, asked):
+        for (method, path), answer in pool.map(ask, requests):
             code = status(answer)
             assert code < 500 or (code == 503 and path.startswith("/dask")), (method, path, answer[:300])
             for word in (SECRET.encode(), b"root:x", b"SQLite format"):

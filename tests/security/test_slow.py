@@ -197,8 +197,8 @@ def test_connections_leave_files_for_store():
 @pytest.mark.slow
 def test_thousand_slow_connections_delay_nobody(service):
     held = [line_to(service) for _ in range(1000)]
-    for number, one in enumerate(held):
-        line = one.__enter__()
+    for number, connection in enumerate(held):
+        line = connection.__enter__()
         line.sendall(POST + b"Content-Length: 100\r\n\r\n" if number % 2 else b"GET / HT")
     for _ in range(50):
         assert_problem(service.get("/nowhere"), 404)

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweep_service.errors import InvalidInput
-from sweep_service.planning.spec import MAX_YAML_BYTES, SweepSpec
+from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec_text import MAX_YAML_BYTES
 from sweep_service.presets import PRESETS, read_preset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +51,7 @@ def mutated(draw):
 
 def try_many(examples):
     """In its own process: count valid specs; measure the maximum of time, memory and message length."""
-    specs, longest, told = 0, 0.0, 0
+    specs, longest, longest_message = 0, 0.0, 0
     SweepSpec.read(b"time: {max: 1}")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -61,12 +62,12 @@ def try_many(examples):
         | st.text(max_size=300).map(lambda text: text.encode("utf-8", "replace"))
     )
     def tried(content):
-        nonlocal specs, longest, told
+        nonlocal specs, longest, longest_message
         began = clock.process_time()
         try:
             spec = SweepSpec.read(content)
         except InvalidInput as error:
-            told = max(told, len(str(error)))
+            longest_message = max(longest_message, len(str(error)))
         else:
             specs += 1
             assert SweepSpec.read(json.dumps(spec.as_written())) == spec
@@ -74,7 +75,7 @@ def try_many(examples):
 
     tried()
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(json.dumps({"specs": specs, "longest": longest, "kilobytes": more, "letters": told}))
+    print(json.dumps({"specs": specs, "longest": longest, "kilobytes": more, "letters": longest_message}))
 
 
 @pytest.mark.slow

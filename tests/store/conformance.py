@@ -137,6 +137,13 @@ class StoreConformance:
         assert objects.create("a", b"2")
         assert objects.get("a") == b"2"
 
+    def test_several_objects_are_deleted_at_once(self, objects):
+        for name in ("a", "f/a", "f/b", "g"):
+            objects.put(name, b"")
+        objects.delete("a", "f/b", "nowhere/at/all")
+        objects.delete()
+        assert list(objects.list()) == ["f/a", "g"]
+
     def test_delete_of_a_missing_name_does_nothing(self, objects):
         objects.put("b", b"")
         objects.delete("a")
@@ -172,6 +179,13 @@ class StoreConformance:
             objects.delete(name)
         assert seen == names
         assert list(objects.list()) == []
+
+    def test_size_is_that_of_everything_below_a_folder(self, objects):
+        objects.put("one.zarr/a", b"12345")
+        objects.put("one.zarr/b/c", b"123")
+        objects.put("one.zarr2/a", b"1")
+        objects.put("one", b"1")
+        assert (objects.size("one.zarr"), objects.size("nothing")) == (8, 0)
 
     def test_create_keeps_an_existing_object(self, objects):
         assert objects.create("a", b"first") is True
@@ -288,10 +302,10 @@ class StoreConformance:
         killer = self.start(KILLS, objects, rounds, size, 1)
         out, _ = killer.communicate(timeout=100)
         assert killer.returncode == 0
-        found = json.loads(out)
-        assert found["torn"] == found["lost"] == 0
-        assert found["versions"] >= rounds
-        assert found["listed"] == ["kept"]
+        report = json.loads(out)
+        assert report["torn"] == report["lost"] == 0
+        assert report["versions"] >= rounds
+        assert report["listed"] == ["kept"]
 
 
 class StoreMachine(RuleBasedStateMachine):

@@ -26,16 +26,16 @@ def make_plan(spec):
 
 def random_values(plan, kind, count, rng):
     """Return random values by name, shape (run, ...)."""
-    found = {}
+    values = {}
     for name, variable in plan.schema.variables[kind].items():
         shape = (count, *variable.shape[len(variable.leading) :])
         most = len(Status) if name == "status" else 7
-        found[name] = (
+        values[name] = (
             rng.normal(size=shape)
             if variable.dtype == "float64"
             else rng.integers(1, most, shape).astype(variable.dtype)
         )
-    return found
+    return values
 
 
 def labels(plan, kind, number):

@@ -1,5 +1,7 @@
 """Writing and reading runs of a dataset."""
 
+import os
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from sweep_service.execution.compute import compute
 from sweep_service.planning import schema as schema_module
 from sweep_service.planning.jobs import Job
 from sweep_service.status import Status
+from sweep_service.store import files
 from sweep_service.store import local as module
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.parts import Part
@@ -37,14 +40,14 @@ def test_run_of_many_chunks_is_read_as_written(tmp_path):
     dataset.write("sgd", numbers, values, rows)
     alone = random_values(plan, "sgd", 1, rng)
     dataset.write("sgd", np.array([4]), alone)
-    found = dataset.read("sgd", np.array([0, 4, 2, 5, 3, 1]), plan.schema.variables["sgd"])
+    stored = dataset.read("sgd", np.array([0, 4, 2, 5, 3, 1]), plan.schema.variables["sgd"])
     for name, variable in plan.schema.variables["sgd"].items():
-        one, other = values[name]
+        first, second = values[name]
         nothing = np.full(variable.run_shape, variable.fill, variable.dtype)
-        expected = [one, alone[name][0], other, other, other, nothing]
-        np.testing.assert_array_equal(found[name], expected, err_msg=name)
-    here = open_strictly(tmp_path / "s.zarr").sel(labels(plan, "sgd", 3))
-    np.testing.assert_array_equal(here.sgd_overlap_student, values["overlap_student"][1])
+        expected = [first, alone[name][0], second, second, second, nothing]
+        np.testing.assert_array_equal(stored[name], expected, err_msg=name)
+    labelled = open_strictly(tmp_path / "s.zarr").sel(labels(plan, "sgd", 3))
+    np.testing.assert_array_equal(labelled.sgd_overlap_student, values["overlap_student"][1])
 
 
 def test_run_written_twice_at_once_keeps_its_neighbours(tmp_path):
@@ -54,9 +57,9 @@ def test_run_written_twice_at_once_keeps_its_neighbours(tmp_path):
     both, again = (random_values(plan, "sgd", 2, rng) for _ in range(2))
     dataset.write("sgd", np.array([0, 1]), both)
     dataset.write("sgd", np.array([0, 0]), again, np.array([1, 1]))
-    found = dataset.read("sgd", np.array([0, 1]), plan.schema.variables["sgd"])
-    for name in found:
-        np.testing.assert_array_equal(found[name], [again[name][1], both[name][1]], err_msg=name)
+    stored = dataset.read("sgd", np.array([0, 1]), plan.schema.variables["sgd"])
+    for name in stored:
+        np.testing.assert_array_equal(stored[name], [again[name][1], both[name][1]], err_msg=name)
 
 
 def test_narrow_students_are_padded_with_nan(tmp_path):
@@ -78,11 +81,11 @@ def test_narrow_students_are_padded_with_nan(tmp_path):
         assert np.all(ds[f"{kind}_status"] == Status.DONE)
         for p in (1, 3):
             for k in (1, 2):
-                here = ds.isel(seed=0, d=0, gamma=0).sel(p=p, k=k)
+                run = ds.isel(seed=0, d=0, gamma=0).sel(p=p, k=k)
                 for name, shape in (("overlap_student_teacher", (p, k)), ("overlap_student", (p, p))):
-                    there = np.isfinite(here[f"{kind}_{name}"].squeeze().values)
-                    assert np.all(there[:, : shape[0], : shape[1]])
-                    assert there.sum() == there.shape[0] * shape[0] * shape[1]
+                    finite = np.isfinite(run[f"{kind}_{name}"].squeeze().values)
+                    assert np.all(finite[:, : shape[0], : shape[1]])
+                    assert finite.sum() == finite.shape[0] * shape[0] * shape[1]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +99,9 @@ def chunked(tmp_path_factory):
                 "fixed": {}, "seeds": {"init": 3, "repeat": 2}, "observables": ["risk", "cosine"],
             }
         )  # fmt: skip
-        chunks = {v.name: v.chunks for some in plan.schema.variables.values() for v in some.values()}
+        chunks = {
+            v.name: v.chunks for variables in plan.schema.variables.values() for v in variables.values()
+        }
     assert chunks["sgd_risk"] != plan.schema.variables["sgd"]["risk"].shape
     path = tmp_path_factory.mktemp("chunked") / "s.zarr"
     dataset = SweepDataset.create(*at(path), plan, {})
@@ -114,11 +119,11 @@ def test_any_subset_of_runs_can_be_written_and_read(chunked, kind, share, seed):
     dataset.write(kind, numbers, values)
     for name, array in values.items():
         model[kind][name][numbers] = array
-    some = rng.permutation(count)[:20]
-    found = dataset.read(kind, some, plan.schema.variables[kind])
-    assert set(found) == set(model[kind])
-    for name, array in found.items():
-        np.testing.assert_array_equal(array, model[kind][name][some], err_msg=name)
+    subset = rng.permutation(count)[:20]
+    stored = dataset.read(kind, subset, plan.schema.variables[kind])
+    assert set(stored) == set(model[kind])
+    for name, array in stored.items():
+        np.testing.assert_array_equal(array, model[kind][name][subset], err_msg=name)
     np.testing.assert_array_equal(dataset.status(kind), model[kind]["status"])
 
 
@@ -135,8 +140,8 @@ def test_empty_list_of_runs_can_be_written_and_read(tmp_path):
     plan = make_plan({"axes": CORE})
     dataset, none = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), np.array([], dtype=np.int64)
     dataset.write("sgd", none, empty(plan, "sgd", 0))
-    found = dataset.read("sgd", none, plan.schema.variables["sgd"])
-    assert found["risk"].shape == (0, len(plan.grid.times))
+    stored = dataset.read("sgd", none, plan.schema.variables["sgd"])
+    assert stored["risk"].shape == (0, len(plan.grid.times))
 
 
 def test_runs_are_read_into_the_shapes_of_another_sweep(tmp_path):
@@ -147,10 +152,10 @@ def test_runs_are_read_into_the_shapes_of_another_sweep(tmp_path):
     values = random_values(wide, "sgd", 2, np.random.default_rng(0))
     values["overlap_student"][0, :, 2:, :] = values["overlap_student"][0, :, :, 2:] = np.nan
     dataset.write("sgd", np.arange(2), values)
-    found = dataset.read("sgd", np.array([0]), narrow.schema.variables["sgd"])
-    np.testing.assert_array_equal(found["overlap_student"][0], values["overlap_student"][0, :, :2, :2])
+    stored = dataset.read("sgd", np.array([0]), narrow.schema.variables["sgd"])
+    np.testing.assert_array_equal(stored["overlap_student"][0], values["overlap_student"][0, :, :2, :2])
     back = SweepDataset.create(*at(tmp_path / "t.zarr"), narrow, {})
-    back.write("sgd", np.array([0]), found)
+    back.write("sgd", np.array([0]), stored)
     again = back.read("sgd", np.array([0]), wide.schema.variables["sgd"])
     np.testing.assert_array_equal(again["overlap_student"][0], values["overlap_student"][0])
     np.testing.assert_array_equal(again["risk"][0], values["risk"][0])
@@ -170,10 +175,10 @@ def test_open_dataset_shows_new_values(tmp_path):
     np.testing.assert_array_equal(early.sgd_status, Status.PENDING)
 
 
-def test_values_are_synced_before_the_status_is_written(tmp_path, monkeypatch):
+def test_values_are_synced_and_named_before_the_status_is_written(tmp_path, monkeypatch):
     plan = make_plan({"axes": CORE})
     dataset, log = SweepDataset.create(*at(tmp_path / "s.zarr"), plan, {}), []
-    put, sync = module.LocalChunks.set, module.sync
+    put, sync = module.LocalChunks.set, files.sync
 
     async def logged(self, key, value):
         log.append(("written", str(key)))
@@ -183,8 +188,13 @@ def test_values_are_synced_before_the_status_is_written(tmp_path, monkeypatch):
         log.append(("synced", str(path)))
         sync(path)
 
+    def named(old, new):
+        log.append(("named", str(new)))
+        os.rename(old, new)
+
     monkeypatch.setattr(module.LocalChunks, "set", logged)
-    monkeypatch.setattr(module, "sync", synced)
+    monkeypatch.setattr(files, "sync", synced)
+    monkeypatch.setattr(module.os, "replace", named)
     numbers = np.arange(plan.runs.count("sgd"))
     # the status first, because the order of the mapping must not matter
     values = random_values(plan, "sgd", len(numbers), np.random.default_rng(0))
@@ -199,8 +209,11 @@ def test_values_are_synced_before_the_status_is_written(tmp_path, monkeypatch):
         path = tmp_path / "s.zarr" / key
         when = log.index(("written", key))
         until = len(log) if key in status else first
-        for what in (path, *list(path.parents)[: len(key.split("/"))]):
-            assert ("synced", str(what)) in log[when:until], f"{what} after {key}"
+        content = log.index(("synced", f"{path}.partial"))
+        named = log.index(("named", str(path)))
+        assert when < content < named < until
+        for folder in list(path.parents)[: len(key.split("/"))]:
+            assert ("synced", str(folder)) in log[named:until], f"{folder} after {key}"
 
 
 def test_dataset_is_created_atomically(tmp_path, monkeypatch):

@@ -139,9 +139,9 @@ def test_points_have_delta_t_and_gamma_over_p(design):
     ds = open_strictly(path)
     for index, point in enumerate(plan.grid.points):
         where = plan.grid.row(index) if plan.grid.is_product else {"point": index}
-        here = ds[["delta_t", "gamma_over_p"]].sel(where)
-        assert float(here.delta_t) == pytest.approx(point.gamma / (point.p * point.d), rel=1e-15)
-        assert float(here.gamma_over_p) == pytest.approx(point.gamma / point.p, rel=1e-15)
+        selected = ds[["delta_t", "gamma_over_p"]].sel(where)
+        assert float(selected.delta_t) == pytest.approx(point.gamma / (point.p * point.d), rel=1e-15)
+        assert float(selected.gamma_over_p) == pytest.approx(point.gamma / point.p, rel=1e-15)
 
 
 def test_swept_axes_are_coordinates(design):
@@ -159,9 +159,11 @@ def test_swept_axes_are_coordinates(design):
 
 def test_metadata_is_consolidated(design):
     plan, path, _ = design
-    there = json.loads((path / "zarr.json").read_text("utf-8"))
-    stored = {variable.name for some in plan.schema.variables.values() for variable in some.values()}
-    assert stored | {"delta_t", "gamma_over_p", "time"} <= set(there["consolidated_metadata"]["metadata"])
+    metadata = json.loads((path / "zarr.json").read_text("utf-8"))
+    stored = {
+        variable.name for variables in plan.schema.variables.values() for variable in variables.values()
+    }
+    assert stored | {"delta_t", "gamma_over_p", "time"} <= set(metadata["consolidated_metadata"]["metadata"])
     assert not list(path.parent.glob("*.partial*"))
 
 
@@ -175,9 +177,9 @@ def test_every_run_is_stored_at_its_labels(design):
         dataset.write(kind, numbers, values)
         ds = open_strictly(path)
         for row in rng.permutation(count)[:10]:
-            here = ds.sel(labels(plan, kind, numbers[row]))
+            run = ds.sel(labels(plan, kind, numbers[row]))
             for name, array in values.items():
-                np.testing.assert_array_equal(here[f"{kind}_{name}"].values, array[row])
+                np.testing.assert_array_equal(run[f"{kind}_{name}"].values, array[row])
         np.testing.assert_array_equal(dataset.status(kind)[numbers], values["status"])
         dataset.write(
             kind, np.arange(count), empty(plan, kind, count)
@@ -199,8 +201,8 @@ def test_every_run_is_stored_at_its_labels(design):
 def test_chunks_of_large_arrays_have_1_to_4_megabytes(spec):
     plan = SweepPlan(Grid.of(SweepSpec.parse({**BASE, **spec}), validate=False))
     large = 0
-    for some in plan.schema.variables.values():
-        for variable in some.values():
+    for variables in plan.schema.variables.values():
+        for variable in variables.values():
             size = np.dtype(variable.dtype).itemsize
             if size * math.prod(variable.shape) >= 1 << 22:
                 assert 1e6 <= size * math.prod(variable.chunks) <= 4 << 20, variable.name
@@ -221,8 +223,8 @@ def test_chunks_of_a_large_run_split_times_but_not_samples(p, samples):
             "time": {"max": 1.0, "samples": samples}, "observables": ["risk", "overlaps", "cosine_histogram"],
         }
     )  # fmt: skip
-    for some in plan.schema.variables.values():
-        for variable in some.values():
+    for variables in plan.schema.variables.values():
+        for variable in variables.values():
             chunks = dict(zip(variable.dims, variable.chunks, strict=True))
             full = dict(zip(variable.dims, variable.shape, strict=True))
             size = np.dtype(variable.dtype).itemsize

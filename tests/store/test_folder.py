@@ -45,7 +45,7 @@ def filled(folder, name):
     return folder.create_dataset(name, plan, {})
 
 
-def there(folder):
+def list_files(folder):
     return sorted(path.relative_to(folder.root).as_posix() for path in folder.root.rglob("*"))
 
 
@@ -104,15 +104,15 @@ def test_readers_need_no_lock(folder):
 
 def test_removed_sweep_leaves_no_files(folder):
     filled(folder, "s2")
-    before = there(folder)
+    before = list_files(folder)
     filled(folder, "s")
-    assert there(folder) != before
+    assert list_files(folder) != before
     folder.mark_incomplete("s")
     folder.remove("s")
-    assert there(folder) == before
+    assert list_files(folder) == before
     folder.remove("s")
     folder.remove("never-there")
-    assert there(folder) == before
+    assert list_files(folder) == before
     with pytest.raises(NotFound):
         folder.spec("s")
 
@@ -125,7 +125,7 @@ def test_interrupted_removal_can_be_repeated(folder, monkeypatch):
     filled(folder, "s")
     folder.remove("s")
     folder.objects.remove_partial_files()
-    assert there(folder) == ["sweeps"]
+    assert list_files(folder) == ["sweeps"]
 
 
 def test_interrupted_removal_is_not_listed_as_a_sweep(folder, monkeypatch):
@@ -144,14 +144,14 @@ def test_interrupted_removal_is_not_listed_as_a_sweep(folder, monkeypatch):
 
 def test_partial_files_are_removed_and_others_stay(folder):
     filled(folder, "s")
-    before = there(folder)
+    before = list_files(folder)
     folder.objects._write_partial("s.parts/0b.npz", b"half")
     chunk = next(folder.dataset_path("s").rglob("zarr.json"))
     chunk.with_name("c.0123.partial").write_bytes(b"half")
     for name in ("t.zarr.partial", "u.zarr.removed.partial"):
         shutil.copytree(folder.dataset_path("s"), folder.objects.root / name)
     folder.objects.remove_partial_files()
-    assert there(folder) == before
+    assert list_files(folder) == before
 
 
 def test_spec_keys_and_layout_are_preserved(folder):
@@ -170,9 +170,9 @@ def test_keys_of_one_kind_are_preserved(folder):
     keys = SweepPlan(Grid.of(spec)).keys
     folder.objects.prepare()
     folder.put_keys("s", keys)
-    found = folder.keys("s")
-    assert len(found["sgd"]) == 0
-    np.testing.assert_array_equal(found["ode"], keys["ode"])
+    stored = folder.keys("s")
+    assert len(stored["sgd"]) == 0
+    np.testing.assert_array_equal(stored["ode"], keys["ode"])
 
 
 def test_long_list_of_points_is_preserved(folder):

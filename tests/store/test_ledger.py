@@ -51,15 +51,15 @@ def test_sweep_is_read_as_added(ledger):
 
 
 def test_bundles_are_read_in_order(ledger):
-    some = [bundle(at, cost) for at, cost in enumerate([1.0, 3.0, 2.0, 3.0])]
-    ledger.add(SWEEP, some)
-    found = ledger.pending_bundles("s", 10)
-    assert found == some
-    assert [one.key for one in found] == [one.key for one in some]
-    assert ledger.pending_bundles("s", 2) == found[:2]
-    assert ledger.pending_bundles("s", 2, [found[0].key]) == found[1:3]
-    assert ledger.pending_bundles("s", 2, [one.key for one in found]) == []
-    assert ledger.bundle("s", some[1].key) == some[1]
+    bundles = [bundle(at, cost) for at, cost in enumerate([1.0, 3.0, 2.0, 3.0])]
+    ledger.add(SWEEP, bundles)
+    pending = ledger.pending_bundles("s", 10)
+    assert pending == bundles
+    assert [item.key for item in pending] == [item.key for item in bundles]
+    assert ledger.pending_bundles("s", 2) == pending[:2]
+    assert ledger.pending_bundles("s", 2, [pending[0].key]) == pending[1:3]
+    assert ledger.pending_bundles("s", 2, [item.key for item in pending]) == []
+    assert ledger.bundle("s", bundles[1].key) == bundles[1]
     assert ledger.pending_bundles("other", 10) == []
 
 
@@ -73,9 +73,9 @@ def test_sweeps_are_listed_newest_first_and_by_key_and_state(ledger):
     for at, created in enumerate(times):
         state = State.RUNNING if at % 2 else State.QUEUED
         ledger.add(replace(SWEEP, id=f"s{at}", key=f"k{at % 2}", created=created, state=state), [])
-    assert [one.id for one in ledger.sweeps()] == ["s0", "s3", "s2", "s1"]
-    assert [one.id for one in ledger.sweeps(key="k1")] == ["s3", "s1"]
-    assert [one.id for one in ledger.sweeps(states=[State.QUEUED])] == ["s0", "s2"]
+    assert [record.id for record in ledger.sweeps()] == ["s0", "s3", "s2", "s1"]
+    assert [record.id for record in ledger.sweeps(key="k1")] == ["s3", "s1"]
+    assert [record.id for record in ledger.sweeps(states=[State.QUEUED])] == ["s0", "s2"]
     assert ledger.sweeps(states=[]) == []
     assert ledger.sweeps(key="other") == []
 
@@ -84,25 +84,26 @@ def test_sweeps_are_listed_newest_first_and_by_key_and_state(ledger):
 def test_every_state_is_stored_with_its_reason(ledger, state):
     ledger.add(SWEEP, [])
     ledger.set_state("s", state, "because")
-    found = ledger.sweep("s")
-    assert found.state is state
-    assert found.reason == "because"
-    assert found.updated > SWEEP.updated
-    assert found.created == SWEEP.created
+    record = ledger.sweep("s")
+    assert record.state is state
+    assert record.reason == "because"
+    assert record.updated > SWEEP.updated
+    assert record.created == SWEEP.created
     assert state.has_ended is (state.value in ("completed", "incomplete", "cancelled", "failed"))
 
 
 def test_merged_bundles_are_not_pending_and_are_summed(ledger):
-    some = [bundle(at, at + 1.0) for at in range(4)]
-    ledger.add(SWEEP, some)
+    bundles = [bundle(at, at + 1.0) for at in range(4)]
+    ledger.add(SWEEP, bundles)
     ledger.mark_merged(
-        "s", {some[0].key: (3.0, {Status.DONE: 2}), some[1].key: (4.0, {Status.DONE: 1, Status.FAILED: 1})}
+        "s",
+        {bundles[0].key: (3.0, {Status.DONE: 2}), bundles[1].key: (4.0, {Status.DONE: 1, Status.FAILED: 1})},
     )
     for _ in range(2):  # the second call, as after a crash, changes nothing
         ledger.mark_merged(
-            "s", {some[3].key: (2.0, {Status.DONE: 2}), "never-heard-of": (1.0, {Status.DONE: 9})}
+            "s", {bundles[3].key: (2.0, {Status.DONE: 2}), "never-heard-of": (1.0, {Status.DONE: 9})}
         )
-    assert ledger.pending_bundles("s", 10) == [some[2]]
+    assert ledger.pending_bundles("s", 10) == [bundles[2]]
     assert ledger.totals("s") == {
         "bundles_left": 1, "cost_done": 7.0, "cost_left": 3.0, "cost_dropped": 0.0, "seconds": 9.0,
         "bundles": {"pending": 1, "merged": 3, "dropped": 0},
@@ -111,14 +112,14 @@ def test_merged_bundles_are_not_pending_and_are_summed(ledger):
 
 
 def test_dropped_bundles_can_be_replaced(ledger):
-    some = [bundle(at) for at in range(3)]
-    ledger.add(SWEEP, some)
-    ledger.mark_merged("s", {some[0].key: (1.0, {Status.DONE: 1})})
+    bundles = [bundle(at) for at in range(3)]
+    ledger.add(SWEEP, bundles)
+    ledger.mark_merged("s", {bundles[0].key: (1.0, {Status.DONE: 1})})
     ledger.drop_bundles("s")
     assert ledger.pending_bundles("s", 10) == []
     assert ledger.totals("s")["bundles_left"] == ledger.totals("s")["cost_left"] == 0
-    ledger.replace_bundles("s", [some[1], bundle(7)])
-    assert {one.key for one in ledger.pending_bundles("s", 10)} == {some[1].key, bundle(7).key}
+    ledger.replace_bundles("s", [bundles[1], bundle(7)])
+    assert {pending.key for pending in ledger.pending_bundles("s", 10)} == {bundles[1].key, bundle(7).key}
     assert ledger.totals("s")["cost_done"] == 1.0
 
 
@@ -131,13 +132,13 @@ def test_merged_bundle_can_become_pending_again(ledger):
 
 
 def test_set_counts_replaces_counts_of_bundles(ledger):
-    some = [bundle(at) for at in range(3)]
-    ledger.add(SWEEP, some)
+    bundles = [bundle(at) for at in range(3)]
+    ledger.add(SWEEP, bundles)
     ledger.set_counts("s", {Status.DONE: 9})
     assert ledger.totals("s")["counts"] == {Status.DONE: 9}
-    ledger.mark_merged("s", {one.key: (1.0, {Status.DONE: 1, Status.FAILED: 1}) for one in some[:2]})
+    ledger.mark_merged("s", {merged.key: (1.0, {Status.DONE: 1, Status.FAILED: 1}) for merged in bundles[:2]})
     ledger.set_counts("s", {Status.DONE: 3})
-    ledger.mark_merged("s", {some[2].key: (1.0, {Status.DONE: 2})})
+    ledger.mark_merged("s", {bundles[2].key: (1.0, {Status.DONE: 2})})
     assert ledger.totals("s")["counts"] == {Status.DONE: 5}
     assert ledger.totals("s")["seconds"] == 3.0
 
@@ -155,14 +156,14 @@ def test_events_contain_every_state_and_the_last_progress(ledger):
     for at in range(3):
         ledger.mark_merged("s", {bundle(at).key: (1.0, {Status.DONE: 1})})
     ledger.set_state("s", State.FAILED, "no such file")
-    found = ledger.events("s")
-    assert [(one.kind, one.state.value, one.reason) for one in found] == [
+    events = ledger.events("s")
+    assert [(event.kind, event.state.value, event.reason) for event in events] == [
         ("state", SWEEP.state.value, ""), ("state", "running", ""), ("progress", "running", ""),
         ("state", "failed", "no such file"),
     ]  # fmt: skip
-    numbers = [one.id for one in found]
+    numbers = [event.id for event in events]
     assert numbers == sorted(set(numbers))
-    assert ledger.events("s", numbers[1]) == found[2:]
+    assert ledger.events("s", numbers[1]) == events[2:]
 
 
 def test_on_change_is_called_after_the_commit(tmp_path, ledger):
@@ -210,11 +211,11 @@ def test_request_is_known_until_its_sweep_is_removed(ledger):
 def test_pages_contain_every_sweep_once(ledger):
     for at in range(7):  # two at each time
         ledger.add(replace(SWEEP, id=f"s{at}", created=f"2026-01-0{1 + at // 2}"), [])
-    everything, found = ledger.sweeps(), []
-    while page := ledger.sweeps(before=(found[-1].created, found[-1].id) if found else None, limit=3):
+    everything, listed = ledger.sweeps(), []
+    while page := ledger.sweeps(before=(listed[-1].created, listed[-1].id) if listed else None, limit=3):
         assert len(page) <= 3
-        found += page
-    assert found == everything
+        listed += page
+    assert listed == everything
     assert len(everything) == 7
 
 
@@ -230,9 +231,84 @@ def test_ledger_of_schema_1_is_migrated(tmp_path):
     ledger.close()
     with closing(Ledger(tmp_path / "ledger")) as again:
         assert again.totals("s")["counts"] == {Status.DONE: 4}
-        assert [one.kind for one in again.events("s")] == ["state"]
+        assert [event.kind for event in again.events("s")] == ["state"]
     with closing(Ledger(tmp_path / "ledger")) as third:
         assert third.totals("s")["counts"] == {Status.DONE: 4}
+
+
+def make_schema_2(path):
+    """Write a ledger of schema 2, which has no versions, with a sweep and an answered request."""
+    ledger = Ledger(path)
+    ledger.add(SWEEP, [bundle(0)])
+    ledger.save_answer(Request("k", "digest"), "s", True)
+    with ledger.engine.begin() as now:
+        for name in ("versions", "package"):
+            now.execute(sa.text(f"ALTER TABLE sweeps DROP COLUMN {name}"))
+        now.execute(sa.text("UPDATE about SET value = '2'"))
+    ledger.close()
+
+
+def assert_migrated(ledger):
+    assert ledger.sweeps(key="key") == [SWEEP]
+    assert ledger.pending_bundles("s", 9) == [bundle(0)]
+    assert ledger.find_answer(Request("k", "digest")) == (SWEEP, True)
+    assert [one.kind for one in ledger.events("s")] == ["state"]
+
+
+def test_ledger_of_schema_2_is_migrated(tmp_path):
+    path = tmp_path / "ledger"
+    make_schema_2(path)
+    for _ in range(2):
+        with closing(Ledger(path)) as ledger:
+            assert_migrated(ledger)
+    with closing(sqlite3.connect(path)) as raw:  # a program of schema 2 that is still running adds a sweep
+        names = "id, key, name, state, created, updated, extends, reason, runs, reused, priority"
+        raw.execute(
+            f"INSERT INTO sweeps ({names}) VALUES ('s2', '', '', 'queued', '', '', NULL, '', 1, 0, 0)"
+        )
+        raw.commit()
+    with closing(Ledger(path)) as ledger:
+        assert (ledger.sweep("s2").versions, ledger.sweep("s2").package) == ({}, "")
+
+
+def test_interrupted_migration_is_repeated(tmp_path, monkeypatch):
+    path = tmp_path / "ledger"
+    make_schema_2(path)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr("sweep_service.store.ledger.SCHEMA_VERSION", BrokenNumber(SCHEMA_VERSION))
+        Ledger(path)
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("SELECT value FROM about").fetchall() == [("2",)]
+        assert "versions" not in [row[1] for row in raw.execute("PRAGMA table_info(sweeps)")]
+    with closing(Ledger(path)) as ledger:
+        assert_migrated(ledger)
+
+
+class BrokenNumber(int):
+    """A number that fails when it is written, which is the last step of a migration."""
+
+    def __str__(self):
+        raise RuntimeError("out of order")
+
+
+def test_ledger_is_migrated_once_by_several_openers(tmp_path):
+    path = tmp_path / "ledger"
+    make_schema_2(path)
+    ready, ledgers = threading.Barrier(4), []
+
+    def migrate():
+        ready.wait(60)
+        ledgers.append(Ledger(path))
+
+    threads = [threading.Thread(target=migrate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ledgers) == 4
+    for ledger in ledgers:
+        assert_migrated(ledger)
+        ledger.close()
 
 
 def test_attempts_are_counted(ledger):
@@ -245,7 +321,7 @@ def test_removed_sweep_leaves_no_rows(ledger):
     for name in ("s", "s2"):
         ledger.add(replace(SWEEP, id=name), [bundle(0), bundle(1)])
     ledger.remove("s")
-    assert [one.id for one in ledger.sweeps()] == ["s2"]
+    assert [record.id for record in ledger.sweeps()] == ["s2"]
     assert ledger.pending_bundles("s", 10) == []
     assert len(ledger.pending_bundles("s2", 10)) == 2
 
@@ -350,9 +426,9 @@ print(there, acknowledged)
 
 def test_killed_writers_leave_complete_sweeps(tmp_path):
     command = [sys.executable, "-c", CRASHES, str(tmp_path / "ledger.sqlite")]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert found.returncode == 0, found.stderr
-    stored, acknowledged = map(int, found.stdout.split())
+    process = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert process.returncode == 0, process.stderr
+    stored, acknowledged = map(int, process.stdout.split())
     assert (
         15 <= acknowledged <= stored <= acknowledged + 15
     )  # at most the last of each writer is not acknowledged
@@ -416,12 +492,12 @@ def test_ledger_path_may_have_special_characters(tmp_path, name):
 def test_times_are_utc_and_sortable():
     times = [utc_now() for _ in range(3)]
     assert times == sorted(times)
-    assert all(one.endswith("+00:00") for one in times)
+    assert all(text.endswith("+00:00") for text in times)
 
 
 def test_next_of_a_hundred_thousand_bundles_are_found_by_index(ledger):
-    some = [SimpleBundle(f"{at * 7919 % MANY:032x}", 5.0) for at in range(MANY)]
-    ledger.add(SWEEP, some)
+    bundles = [Bundle((Job("sgd", at, -1, (0,), (0,)),), 5.0) for at in range(MANY)]
+    ledger.add(SWEEP, bundles)
     with ledger.engine.connect() as now:
         plan = now.exec_driver_sql(
             "EXPLAIN QUERY PLAN SELECT jobs FROM bundles WHERE sweep = 's' AND progress = 0 "
@@ -429,8 +505,8 @@ def test_next_of_a_hundred_thousand_bundles_are_found_by_index(ledger):
         ).all()
     assert len(plan) == 1  # a sort would be a second step
     assert "bundles_by_progress" in plan[0][3]
-    first = [one.key for one in some[1000:1004]]
-    ledger.mark_merged("s", {one.key: (1.0, {Status.DONE: 1}) for one in some[:1000]})
+    first = [bundle.key for bundle in bundles[1000:1004]]
+    ledger.mark_merged("s", {bundle.key: (1.0, {Status.DONE: 1}) for bundle in bundles[:1000]})
     assert len(ledger.pending_bundles("s", 8, first)) == 8
     assert ledger.totals("s")["bundles_left"] == MANY - 1000
     assert ledger.totals("s")["counts"] == {Status.DONE: 1000}

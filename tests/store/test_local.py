@@ -10,7 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 from hypothesis import settings
 
 from sweep_service.errors import InvalidInput, NotFound
@@ -152,10 +154,69 @@ def test_content_is_synced_before_its_name(tmp_path, monkeypatch, call):
 
 def test_new_folder_is_synced(tmp_path, monkeypatch):
     objects, synced = LocalObjects(tmp_path), []
-    for place in (files, module):
-        monkeypatch.setattr(place, "sync", synced.append)
+    for target in (files, module):
+        monkeypatch.setattr(target, "sync", synced.append)
     objects.put("new/deep/a", b"")
     assert {Path(path) for path in synced} >= {tmp_path, tmp_path / "new", tmp_path / "new" / "deep"}
+
+
+def test_removals_are_synced(tmp_path, monkeypatch):
+    """Otherwise a power failure could bring back a removed sweep, or parts of an earlier attempt."""
+    objects, synced = LocalObjects(tmp_path), []
+    for name in ("a", "folder/b", "folder/c", "s.parts/d"):
+        objects.put(name, b"")
+    monkeypatch.setattr(module, "sync", synced.append)
+    objects.delete("folder/b", "folder/c", "missing/d")
+    assert synced == [tmp_path / "folder"]  # once
+    objects.clear("s.parts")
+    assert synced[1:] == [tmp_path]
+    assert list(objects.list()) == ["a"]
+
+
+def test_folder_of_a_dead_process_is_synced(tmp_path, monkeypatch):
+    """It may have created the folder, and died before the sync."""
+    synced = []
+    (tmp_path / "data" / "sweeps").mkdir(parents=True)
+    monkeypatch.setattr(module, "sync", synced.append)
+    LocalObjects(tmp_path / "data" / "sweeps").prepare()
+    assert {tmp_path / "data", tmp_path / "data" / "sweeps"} <= set(synced)
+
+
+def make_array(tmp_path):
+    chunks = LocalObjects(tmp_path).chunks("s.zarr")
+    array = zarr.create_array(chunks, shape=4, chunks=2, dtype=float, fill_value=np.nan)
+    array[:] = 1.0
+    chunks.sync()
+    return chunks, array
+
+
+def test_changes_of_a_batch_become_visible_at_its_end(tmp_path):
+    chunks, array = make_array(tmp_path)
+    with chunks.batch():
+        array[:2] = 2.0
+        assert list(array[:]) == [1.0] * 4
+    assert list(array[:]) == [2.0, 2.0, 1.0, 1.0]
+    with chunks.batch():  # what is deleted in a batch is not written at its end
+        array[:2] = 3.0
+        array[:2] = np.nan
+    assert np.isnan(array[0])
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_failed_batch_leaves_the_old_chunks_and_no_partial_file(tmp_path, monkeypatch):
+    chunks, array = make_array(tmp_path)
+
+    def full(path):
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no room"), chunks.batch():
+        patch.setattr(files, "sync", full)
+        array[:] = 2.0
+    assert list(array[:]) == [1.0] * 4
+    assert not list(tmp_path.rglob("*.partial"))
+    array[:] = 3.0  # and it can be written again, as before
+    chunks.sync()
+    assert list(array[:]) == [3.0] * 4
 
 
 @pytest.mark.parametrize("call", ["put", "create"])
@@ -187,8 +248,8 @@ def test_listing_a_folder_scans_no_other(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["folder", "folder/deep", "folder/a/below", "folder/a/far/below"])
 def test_name_cannot_be_both_object_and_folder(tmp_path, name):
     objects = LocalObjects(tmp_path)
-    for there in ("folder/a", "folder/deep/b"):
-        objects.put(there, there.encode())
+    for existing in ("folder/a", "folder/deep/b"):
+        objects.put(existing, existing.encode())
     before = sorted(tmp_path.rglob("*"))
     for call in (objects.put, objects.create):
         with pytest.raises(InvalidInput, match="is a folder, or lies below an object") as info:

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, settings
 
 import sweep_service as ss
 from sweep_service.doctor.checks import store as checks
-from sweep_service.errors import InUse, InvalidInput, NotFound, StoreGone
+from sweep_service.doctor.verify import verify
+from sweep_service.errors import Damaged, InUse, InvalidInput, NotFound, StoreGone
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.grids import Grid
@@ -55,6 +56,28 @@ def url(server):
     return f"s3://bucket/{uuid.uuid4().hex}"
 
 
+def test_damage_in_a_bucket_is_found_and_repaired(url, tmp_path):
+    folder = DataFolder(url, tmp_path)
+    with Conductor(folder, SerialExecutor()) as conductor:
+        sweep, _ = conductor.submit(SPEC)
+        conductor.run(sweep.id)
+    with ss.open(folder.dataset_path(sweep.id)) as dataset:
+        before = dataset.drop_vars(TIMING).load()
+    name = next(name for name in folder.objects.list(f"{sweep.id}.zarr/sgd_risk/c/"))
+    content = bytearray(folder.objects.get(name))
+    content[20] ^= 1
+    folder.objects.put(name, bytes(content))
+    with ss.open(folder.dataset_path(sweep.id)) as dataset, pytest.raises(Damaged, match=name):
+        dataset.sgd_risk.load()
+    checks, (found,) = verify(folder, [sweep.id])
+    assert [name in check.found for check in checks] == [True]
+    found.request.save(folder, sweep.id)
+    with Conductor(folder, SerialExecutor()) as conductor:
+        assert conductor.run(sweep.id).state is State.COMPLETED
+    with ss.open(folder.dataset_path(sweep.id)) as dataset:
+        assert dataset.drop_vars(TIMING).load().identical(before)
+
+
 class TestS3Objects(StoreConformance):
     turns = 2  # fewer, because the S3 client of a loser retries for a second
 
@@ -92,17 +115,17 @@ def test_clear_removes_only_its_folder(url):
 
 
 @pytest.mark.parametrize(
-    ("data", "place"),
+    ("data", "location"),
     [
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
         ("s3://my.bucket-1/a/b_c/", "s3://my.bucket-1/a/b_c"),
     ],
 )
-def test_s3_url_has_bucket_and_prefix(data, place):
-    assert parse_location(data) == place
+def test_s3_url_has_bucket_and_prefix(data, location):
+    assert parse_location(data) == location
     assert not str(DataFolder(data).state).startswith("s3")
-    assert DataFolder(data).state == DataFolder(place).state != DataFolder(f"{place}/other").state
+    assert DataFolder(data).state == DataFolder(location).state != DataFolder(f"{location}/other").state
 
 
 @pytest.mark.parametrize(
@@ -121,8 +144,8 @@ def test_invalid_data_locations_are_rejected(data):
 # ---- sweeps
 
 
-def computed(place, state, spec=SPEC):
-    folder = DataFolder(place, state)
+def computed(location, state, spec=SPEC):
+    folder = DataFolder(location, state)
     with Conductor(folder, SerialExecutor()) as conductor:
         sweep = conductor.run(conductor.submit(spec)[0].id)
     assert sweep.state is State.COMPLETED
@@ -130,11 +153,11 @@ def computed(place, state, spec=SPEC):
 
 
 def test_sweep_in_a_bucket_equals_the_one_in_a_folder(url, tmp_path):
-    there, sweep = computed(url, tmp_path / "state")
-    here, twin = computed(tmp_path / "here", None)
-    with ss.open(there.address(sweep)) as found, ss.open(here.address(twin)) as expected:
-        xr.testing.assert_equal(found.drop_vars(TIMING), expected.drop_vars(TIMING))
-    left = {name.partition("/")[0] for name in there.objects.list()}
+    bucket_folder, sweep = computed(url, tmp_path / "state")
+    local_folder, twin = computed(tmp_path / "here", None)
+    with ss.open(bucket_folder.address(sweep)) as stored, ss.open(local_folder.address(twin)) as expected:
+        xr.testing.assert_equal(stored.drop_vars(TIMING), expected.drop_vars(TIMING))
+    left = {name.partition("/")[0] for name in bucket_folder.objects.list()}
     assert left == {f"{sweep}.json", f"{sweep}.keys", f"{sweep}.zarr"}
     assert sorted(path.name for path in (tmp_path / "state").iterdir()) == [
         "calibration.json",
@@ -287,8 +310,8 @@ def test_wrong_credentials_raise_store_gone(server, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(StoreGone, match="denies access: SignatureDoesNotMatch"):
         S3Objects(f"s3://bucket/{uuid.uuid4().hex}").put("a", b"")
-    (found,) = checks.check_store(DataFolder("s3://bucket/doctor", "unused"))
-    assert (found.verdict, "AWS_ACCESS_KEY_ID" in found.advice) == ("wrong", True)
+    (check,) = checks.check_store(DataFolder("s3://bucket/doctor", "unused"))
+    assert (check.verdict, "AWS_ACCESS_KEY_ID" in check.advice) == ("wrong", True)
     monkeypatch.undo()
-    (found,) = checks.check_store(DataFolder("s3://bucket/well", "unused"))
-    assert found.verdict == "ok"
+    (check,) = checks.check_store(DataFolder("s3://bucket/well", "unused"))
+    assert check.verdict == "ok"

@@ -75,10 +75,10 @@ def free_port():
     """Return a port below the ephemeral ones, such that port + 10000, which SeaweedFS also uses, exists."""
     while True:
         port = 15000 + int.from_bytes(os.urandom(2), "big") % 7000
-        with socket.socket() as one, socket.socket() as other:
+        with socket.socket() as first, socket.socket() as second:
             try:
-                one.bind(("127.0.0.1", port))
-                other.bind(("127.0.0.1", port + 10000))
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port + 10000))
                 return port
             except OSError:
                 continue

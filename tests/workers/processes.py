@@ -18,14 +18,14 @@ class Processes:
     def __init__(self, cwd):
         self.cwd, self.all = cwd, []
 
-    def start(self, *words, path=None, env=None):
+    def start(self, *arguments, path=None, env=None):
         env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **(env or {})}
         if path is not None:
             env["PYTHONPATH"] = str(path)
         log = open(self.cwd / f"process-{len(self.all):03d}.log", "wb")  # noqa: SIM115
         self.all.append(
             subprocess.Popen(
-                [sys.executable, *map(str, words)], cwd=self.cwd, env=env, stdout=log, stderr=log,
+                [sys.executable, *map(str, arguments)], cwd=self.cwd, env=env, stdout=log, stderr=log,
                 start_new_session=True,
             )
         )  # fmt: skip
@@ -66,9 +66,9 @@ def processes(cwd):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def another_version(folder):

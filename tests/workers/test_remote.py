@@ -23,6 +23,7 @@ from sweep_service.workers.embedded import Embedded
 from sweep_service.workers.report import report
 from sweep_service.workers.worker_check import worker_requirements
 from sweep_service.workers.worker_side import _stop_check, installed_versions, pickle_by_value, run_bundle
+from tests.hold import Hold
 from tests.workers.processes import ROOT, another_version, free_port, processes, without_the_package
 from tests.workers.test_executor import conducting, ran, results, until
 
@@ -49,7 +50,7 @@ def expected(tmp_path_factory):
 
 
 @pytest.fixture
-def some(tmp_path):
+def started(tmp_path):
     with processes(tmp_path) as result:
         yield result
 
@@ -59,10 +60,10 @@ def remote(port):
 
 
 @pytest.mark.parametrize("harm", [another_version, pytest.param(without_the_package, marks=pytest.mark.slow)])
-def test_worker_with_other_code_is_refused(tmp_path, some, harm):
+def test_worker_with_other_code_is_refused(tmp_path, started, harm):
     port = free_port()
-    some.scheduler(port)
-    some.worker(port, path=harm(tmp_path / "other"))
+    started.scheduler(port)
+    started.worker(port, path=harm(tmp_path / "other"))
     with conducting(tmp_path / "data", remote(port)) as conductor:
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
 
@@ -76,14 +77,14 @@ def test_worker_with_other_code_is_refused(tmp_path, some, harm):
         wanted = "version of sweep_service is 0.0.0" if harm is another_version else "not installed here"
         assert wanted in refusal["why"]
         assert conductor.counts(sweep.id) == {Status.PENDING: sweep.runs}
-        some.worker(port)  # one that passes the check
+        started.worker(port)  # one that passes the check
         assert conductor.run(sweep.id).state is State.COMPLETED
 
 
-def test_worker_that_cannot_read_folder_is_refused(tmp_path, some, monkeypatch):
+def test_worker_that_cannot_read_folder_is_refused(tmp_path, started, monkeypatch):
     port = free_port()
-    some.scheduler(port)
-    some.worker(port)
+    started.scheduler(port)
+    started.worker(port)
     with conducting(tmp_path / "data", remote(port)) as conductor:
         conductor.executor.requirements = {"root": str(tmp_path / "elsewhere"), "nonce": "1", "versions": {}}
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
@@ -93,14 +94,14 @@ def test_worker_that_cannot_read_folder_is_refused(tmp_path, some, monkeypatch):
 
 
 @pytest.mark.slow
-def test_report_lists_accepted_and_refused_workers(tmp_path, some, monkeypatch):
+def test_report_lists_accepted_and_refused_workers(tmp_path, started, monkeypatch):
     port = free_port()
-    some.scheduler(port)
+    started.scheduler(port)
     address, folder = f"tcp://127.0.0.1:{port}", DataFolder(tmp_path / "data")
     until(lambda: report(address, folder)["scheduler"] == address)
     (nobody,) = [check for check in report(address, folder)["checks"] if check.verdict == "wrong"]
     assert (nobody.name, nobody.found, f"dask worker {address}" in nobody.advice) == ("workers", "none", True)
-    some.worker(port), some.worker(port, path=another_version(tmp_path / "other"))
+    started.worker(port), started.worker(port, path=another_version(tmp_path / "other"))
     with closing(remote(port).connect()) as client:
         client.wait_for_workers(2, timeout=60)
         with folder.lock():  # like a service, whose nonce must not change
@@ -159,16 +160,16 @@ def first_alone(folder):
 
 
 @pytest.mark.slow
-def test_sweep_survives_lost_scheduler(tmp_path, some, expected, caplog):
+def test_sweep_survives_lost_scheduler(tmp_path, started, expected, caplog):
     caplog.set_level(logging.INFO)
     port = free_port()
-    scheduler, _ = some.scheduler(port), some.worker(port)
+    scheduler, _ = started.scheduler(port), started.worker(port)
     with conducting(tmp_path / "data", remote(port), SHORT_BUNDLES) as conductor:
         conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get(Status.DONE))[1])
         until(lambda: (conductor.tick(), events(caplog).count("worker_joined") == 1)[1])
-        some.kill(scheduler)
+        started.kill(scheduler)
         until(
             lambda: (conductor.tick(), "waiting for the scheduler" in conductor.executor.describe_problem())[
                 1
@@ -176,7 +177,7 @@ def test_sweep_survives_lost_scheduler(tmp_path, some, expected, caplog):
         )
         assert not conductor.ledger.sweep(sweep.id).state.has_ended
         (tmp_path / "go").touch()
-        some.scheduler(port), some.worker(port)
+        started.scheduler(port), started.worker(port)
         assert conductor.run(sweep.id).state is State.COMPLETED
         xr.testing.assert_identical(results(conductor, sweep.id), expected)
         until(lambda: (conductor.tick(), events(caplog).count("worker_joined") == 2)[1])
@@ -190,21 +191,18 @@ def events(caplog):
 
 
 @pytest.mark.slow
-def test_sweep_survives_silent_scheduler(tmp_path, some, expected, monkeypatch):
+def test_sweep_survives_silent_scheduler(tmp_path, started, expected, monkeypatch):
     """A suspended scheduler, as behind a broken network: nothing blocks, and nothing is lost."""
     monkeypatch.setattr(executing, "SCHEDULER_TIMEOUT_SECONDS", 0.5)
     port = free_port()
-    scheduler, _ = some.scheduler(port), some.worker(port)
+    scheduler, _ = started.scheduler(port), started.worker(port)
     with conducting(tmp_path / "data", remote(port), SHORT_BUNDLES) as conductor:
         conductor.executor.run = first_alone(tmp_path)
         sweep, _ = conductor.submit(SweepSpec.parse(SPEC))
         until(lambda: (conductor.tick(), conductor.counts(sweep.id).get(Status.DONE))[1])
         os.kill(scheduler.pid, signal.SIGSTOP)
         try:
-            until(
-                lambda: (conductor.tick(), "does not answer" in conductor.executor.describe_problem())[1],
-                seconds=20.0,
-            )
+            until(lambda: (conductor.tick(), "does not answer" in conductor.executor.describe_problem())[1])
             assert conductor.executor.workers() == []
             assert not conductor.ledger.sweep(sweep.id).state.has_ended
             (tmp_path / "go").touch()
@@ -238,38 +236,38 @@ if __name__ == "__main__":
 class Stage:
     """A running sweep, with scheduler, workers and conductor as processes."""
 
-    def __init__(self, some, tmp_path, rng):
-        self.some, self.rng, self.port = some, rng, free_port()
+    def __init__(self, started, tmp_path, rng):
+        self.started, self.rng, self.port = started, rng, free_port()
         self.script = tmp_path / "conduct.py"
         self.script.write_text(CONDUCT)
         self.data, self.spec = tmp_path / "data", SweepSpec.parse(SPEC).model_dump_json()
-        self.scheduler = some.scheduler(self.port)
-        self.workers = [some.worker(self.port) for _ in range(2)]
+        self.scheduler = started.scheduler(self.port)
+        self.workers = [started.worker(self.port) for _ in range(2)]
         self.begin()
 
     def begin(self):
         address = f"tcp://127.0.0.1:{self.port}"
-        self.conductor = self.some.start(self.script, self.data, self.spec, address, path=ROOT)
+        self.conductor = self.started.start(self.script, self.data, self.spec, address, path=ROOT)
 
     def kill_something(self):
         what = self.rng.choice(["worker", "worker", "workers", "scheduler", "conductor"])
         if what == "scheduler":
-            self.some.kill(self.scheduler)
+            self.started.kill(self.scheduler)
             clock.sleep(self.rng.uniform(0.0, 2.0))
-            self.scheduler = self.some.scheduler(self.port)
+            self.scheduler = self.started.scheduler(self.port)
         elif what == "conductor":
-            self.some.kill(self.conductor)
+            self.started.kill(self.conductor)
             self.begin()
         else:
             for at in range(2) if what == "workers" else [int(self.rng.integers(2))]:
-                self.some.kill(self.workers[at])
+                self.started.kill(self.workers[at])
         self.mend()
 
     def mend(self):
         """Start workers again, like a supervisor: they end when they lose their scheduler."""
         for at, worker in enumerate(self.workers):
             if worker.poll() is not None:
-                self.workers[at] = self.some.worker(self.port)
+                self.workers[at] = self.started.worker(self.port)
 
 
 @pytest.mark.parametrize(
@@ -277,8 +275,8 @@ class Stage:
     [(2, 0), *(pytest.param(6, at, marks=pytest.mark.slow) for at in range(1, 10))],
 )
 @pytest.mark.timeout(600)
-def test_dataset_does_not_depend_on_killed_processes(tmp_path, some, expected, kills, round):
-    stage = Stage(some, tmp_path, np.random.default_rng(round))
+def test_dataset_does_not_depend_on_killed_processes(tmp_path, started, expected, kills, round):
+    stage = Stage(started, tmp_path, np.random.default_rng(round))
     for _ in range(kills):
         clock.sleep(stage.rng.uniform(1.0, 6.0))
         stage.kill_something()
@@ -286,7 +284,7 @@ def test_dataset_does_not_depend_on_killed_processes(tmp_path, some, expected, k
     def is_done():
         stage.mend()
         if stage.conductor.poll() is not None and stage.conductor.returncode != 0:
-            log = sorted(tmp_path.glob("process-*.log"))[some.all.index(stage.conductor)]
+            log = sorted(tmp_path.glob("process-*.log"))[started.all.index(stage.conductor)]
             pytest.fail(log.read_text()[-3000:])
         return stage.conductor.poll() is not None
 
@@ -300,16 +298,18 @@ def test_dataset_does_not_depend_on_killed_processes(tmp_path, some, expected, k
 
 
 @pytest.mark.slow
-def test_embedded_workers_die_with_conductor_which_can_resume(tmp_path, some, expected):
+def test_embedded_workers_die_with_conductor_which_can_resume(tmp_path, started, expected):
     script = tmp_path / "conduct.py"
     script.write_text(CONDUCT)
-    words = (script, tmp_path / "data", SweepSpec.parse(SPEC).model_dump_json())
-    child = some.start(*words, path=ROOT)
-    until(lambda: list((tmp_path / "data").glob("sweeps/*.parts/*.crumb")))
+    arguments = (script, tmp_path / "data", SweepSpec.parse(SPEC).model_dump_json())
+    hold = Hold(tmp_path, "task:computed")
+    child = started.start(*arguments, path=ROOT, env=hold.environment)
+    until(hold.count)
     os.kill(child.pid, signal.SIGKILL)  # only the process, not its group
     child.wait()
+    hold.release()
     group = f"pgrep -g {child.pid}"
-    until(lambda: os.system(f"{group} > {os.devnull}") != 0, seconds=30.0)
+    until(lambda: os.system(f"{group} > {os.devnull}") != 0)
     with conducting(tmp_path / "data", Embedded(2)) as conductor:
         assert ran(conductor, SPEC).state is State.COMPLETED
         (sweep,) = conductor.ledger.sweeps()

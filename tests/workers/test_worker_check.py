@@ -19,6 +19,8 @@ from sweep_service.workers.worker_check import NONCE, problem, worker_requiremen
 from sweep_service.workers.worker_side import REFUSAL_TOPIC, WorkerCheckPlugin, check_worker_with_retries
 from tests.workers.test_executor import until
 
+RETRY_SECONDS = 0.01  # between attempts to read the missing folder
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -47,23 +49,24 @@ def test_failed_check_is_repeated(folder):
         assert problem(requirements) == ""  # the nonce is not read again for each task
 
 
-def test_task_waits_for_missing_folder(folder, monkeypatch):
-    monkeypatch.setattr(shipping, "STORE_RETRY_SECONDS", 0.01)
-    requirements, asked, back = worker_requirements(folder), threading.Event(), []
+def test_task_waits_for_missing_folder(folder):
+    requirements, called, back = worker_requirements(folder), threading.Event(), []
 
     def never():
-        asked.set()
+        called.set()
         return False
 
     def check(store_wait_seconds, give_up):
-        return check_worker_with_retries({**requirements, "store_wait_seconds": store_wait_seconds}, give_up)
+        return check_worker_with_retries(
+            {**requirements, "store_wait_seconds": store_wait_seconds}, give_up, RETRY_SECONDS
+        )
 
     with missing(folder):
         assert "it cannot read the data folder" in check(inf, lambda: True)
         assert "it cannot read the data folder" in check(0.05, lambda: False)
         waits = threading.Thread(target=lambda: back.append(check(inf, never)))
         waits.start()
-        assert asked.wait(60.0)
+        assert called.wait(60.0)
         assert back == []
     waits.join(60.0)
     assert back == [""]
@@ -72,12 +75,11 @@ def test_task_waits_for_missing_folder(folder, monkeypatch):
 @pytest.fixture
 def joining(monkeypatch):
     """A cluster in this process, to which a test can add workers."""
-    monkeypatch.setattr(shipping, "STORE_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(shipping, "load_kernels", lambda: None)
     with (
         LocalCluster(
             n_workers=0, threads_per_worker=1, processes=False, host="127.0.0.1", protocol="tcp",
-            dashboard_address=None, silence_logs=logging.CRITICAL,
+            dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):  # fmt: skip
@@ -99,7 +101,7 @@ def assert_accepted(cluster, client):
 def test_worker_waits_for_missing_folder(tmp_path, folder, joining):
     cluster, client = joining
     with missing(folder):
-        client.register_plugin(WorkerCheckPlugin({**requirements_of(folder), "store_wait_seconds": inf}))
+        client.register_plugin(plugin_for(folder, inf))
         cluster.scale(1)
         until(lambda: retrying_plugins(cluster))
         assert client.get_events(REFUSAL_TOPIC) == ()
@@ -110,7 +112,7 @@ def test_worker_waits_for_missing_folder(tmp_path, folder, joining):
 def test_worker_closes_after_waiting_for_folder(folder, joining):
     cluster, client = joining
     with missing(folder):
-        client.register_plugin(WorkerCheckPlugin({**requirements_of(folder), "store_wait_seconds": 0.1}))
+        client.register_plugin(plugin_for(folder, 0.1))
         cluster.scale(1)
         until(lambda: client.get_events(REFUSAL_TOPIC))
         until(lambda: not client.nthreads())
@@ -120,19 +122,22 @@ def test_replaced_check_does_not_close_worker(tmp_path, folder, joining):
     """The new service was started while the folder was missing, and has another nonce."""
     cluster, client = joining
     with missing(folder):
-        client.register_plugin(WorkerCheckPlugin({**requirements_of(folder), "store_wait_seconds": inf}))
+        client.register_plugin(plugin_for(folder, inf))
         cluster.scale(1)
         (first,) = until(lambda: retrying_plugins(cluster))
-        client.register_plugin(WorkerCheckPlugin({**requirements_of(folder, "2"), "store_wait_seconds": inf}))
+        client.register_plugin(plugin_for(folder, inf, nonce="2"))
         until(lambda: retrying_plugins(cluster)[0] is not first)
         until(first.retrying.done)
         (tmp_path / "elsewhere" / "sweeps" / NONCE).write_text("2")
     assert_accepted(cluster, client)
 
 
-def requirements_of(folder, nonce="1"):
-    """Return the requirements of a folder that may be missing."""
-    return {"root": folder.location, "nonce": nonce, "versions": {}}
+def plugin_for(folder, store_wait_seconds, nonce="1"):
+    """Return the plugin for a folder that may be missing."""
+    requirements = {
+        "root": folder.location, "nonce": nonce, "versions": {}, "store_wait_seconds": store_wait_seconds,
+    }  # fmt: skip
+    return WorkerCheckPlugin(requirements, RETRY_SECONDS)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 import { readQuery } from "./common/address.js";
 import { $, createElement } from "./common/dom.js";
 import { copyToClipboard, notify } from "./common/notifications.js";
-import { getJson, post } from "./common/rest.js";
+import { formatErrors, getJson, post } from "./common/rest.js";
 import { debounce } from "./common/timing.js";
 import { showCostError, showEstimate, showPendingCost } from "./compose/cost-panel.js";
 import { SpecForm } from "./compose/spec-form.js";
@@ -128,9 +128,9 @@ async function readTextArea() {
     showSpec(newSpec);
   } catch (error) {
     if (edit !== unreadEdit) return;
-    textError = error.message;
-    textProblem.textContent = error.message;
-    form.showError(error);
+    textError = formatErrors(error);
+    textProblem.textContent = textError;
+    form.showErrors(error);
     updateCost();
   }
 }
@@ -210,11 +210,11 @@ async function requestEstimate() {
   try {
     const estimate = await post("/v1/estimate", spec, { signal: estimateRequest.signal });
     showEstimate(estimate, threads);
-    form.showError(null);
+    form.showErrors(null);
   } catch (error) {
     if (error.name === "AbortError") return;
-    showCostError(error.message);
-    form.showError(error);
+    showCostError(formatErrors(error));
+    form.showErrors(error);
   }
 }
 
@@ -227,7 +227,7 @@ async function submit() {
     location.assign(`/sweeps/${sweep.id}`);
   } catch (error) {
     notify(error.message);
-    form.showError(error);
+    form.showErrors(error);
     submitButton.disabled = false;
   }
 }

@@ -1,7 +1,9 @@
 // The overview of a sweep: the map of its points, its numbers, its failures.
 import { formatQuery } from "./common/address.js";
 import { $, createElement, renderFacts } from "./common/dom.js";
-import { formatDuration, formatExact, formatName, formatNumber, formatTimestamp } from "./common/format.js";
+import {
+  formatBytes, formatDuration, formatExact, formatName, formatNumber, formatTimestamp,
+} from "./common/format.js";
 import { formatCoordinates, getSymbol } from "./common/labels.js";
 import { copyToClipboard } from "./common/notifications.js";
 import { getJson } from "./common/rest.js";
@@ -136,7 +138,8 @@ function renderNumbers(sweep) {
     "core time": `${formatDuration(sweep.core_seconds)}${coreTimeLeft}`,
     "bundles left": sweep.bundles_left ? formatNumber(sweep.bundles_left) : null,
     priority: sweep.priority || null,
-    submitted: formatTimestamp(sweep.created),
+    size: sweep.stored_bytes === null ? null : formatBytes(sweep.stored_bytes),
+    submitted: formatTimestamp(sweep.created) + (sweep.owner ? ` by ${sweep.owner}` : ""),
     "last state change": formatTimestamp(sweep.updated),
   });
 }

@@ -1,7 +1,7 @@
 // The list of sweeps: newest first, updated while the window is visible.
 import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
 import { $, createElement } from "./common/dom.js";
-import { formatDuration, formatNumber, formatTimestamp } from "./common/format.js";
+import { formatBytes, formatDuration, formatNumber, formatTimestamp } from "./common/format.js";
 import { notify } from "./common/notifications.js";
 import { getJson } from "./common/rest.js";
 import { debounce, poll } from "./common/timing.js";
@@ -82,14 +82,14 @@ function createItem(sweep) {
     state: createElement("span", { className: "badge" }),
     bar: createElement("progress", { max: 1, "aria-label": `Progress of ${title}` }),
     progressText: createElement("div", { className: "how" }),
+    facts: createElement("div", { className: "how" }),
     actions: createElement("div", { className: "actions" }),
   };
-  const description = `${formatNumber(sweep.runs)} runs · ${formatTimestamp(sweep.created)}`;
   const element = createElement("article", { className: "item", dataset: { id: sweep.id } },
     parts.state,
     createElement("div", {},
       createElement("a", { className: "name", href: `/sweeps/${sweep.id}` }, title),
-      createElement("div", { className: "how" }, description)),
+      parts.facts),
     createElement("div", { className: "how-far" }, parts.bar, parts.progressText),
     parts.actions);
   return { element, ...parts, runRate: new RunRate() };
@@ -99,9 +99,17 @@ function updateItem(item, sweep) {
   item.state.textContent = sweep.state;
   item.state.className = `badge ${sweep.state}`;
   item.bar.value = sweep.progress;
+  item.facts.textContent = formatFacts(sweep).join(" · ");
   const rate = item.runRate.measure(sweep);
   item.progressText.textContent = sweep.reason || formatProgress(sweep, rate).join(" · ");
   renderActions(item.actions, sweep, (action, answer) => handleAction(sweep, action, answer));
+}
+
+function formatFacts({ runs, created, owner, stored_bytes: storedBytes }) {
+  const facts = [`${formatNumber(runs)} runs`, formatTimestamp(created)];
+  if (storedBytes !== null) facts.push(formatBytes(storedBytes));
+  if (owner) facts.push(`by ${owner}`);
+  return facts;
 }
 
 function formatProgress(sweep, rate) {

@@ -19,7 +19,7 @@ from sweep_service.analysis.statistics import (
 )
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.grids import POINT
+from sweep_service.planning.axes import POINT
 from sweep_service.status import Status
 
 NORMAL_QUANTILE = 1.959964  # of a two-sided 95 % interval

@@ -16,7 +16,7 @@ from sweep_service.analysis.selection import format_values
 from sweep_service.analysis.statistics import average_over_draws, group_by_draw, point_dims
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.numerics.types import Array
-from sweep_service.planning.grids import POINT
+from sweep_service.planning.axes import POINT
 
 
 def collapse(

@@ -16,7 +16,7 @@ from sweep_service.analysis.statistics import average_over_draws, finite_mean, g
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.grids import CORE_AXES, POINT
+from sweep_service.planning.axes import CORE_AXES, POINT
 
 BOOTSTRAPS = 1000
 INTERVAL_PERCENTILES = (2.5, 97.5)

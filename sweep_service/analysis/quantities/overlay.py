@@ -14,7 +14,7 @@ from sweep_service.analysis.statistics import (
     group_by_draw,
 )
 from sweep_service.numerics.types import Array
-from sweep_service.planning.grids import INIT_PREFIX
+from sweep_service.planning.axes import INIT_PREFIX
 
 RELATIVE_ROUND_OFF = 1e-9  # of sums in a different order
 

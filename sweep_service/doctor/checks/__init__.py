@@ -10,7 +10,8 @@ from sweep_service.store.folder import DataFolder
 
 CheckFunction = Callable[[DataFolder], Iterable[Check]]
 CHECKS: tuple[CheckFunction, ...] = (
-    store.check_lock_holder, store.check_store, store.check_file_systems, store.check_ledger,
+    store.check_lock_holder, store.check_store, store.check_file_systems, store.check_permissions,
+    store.check_ledger,
     machine.check_disks, machine.check_kernels, machine.check_cores, machine.check_memory,
     machine.check_open_files, certificates.check_certificates,
 )  # fmt: skip

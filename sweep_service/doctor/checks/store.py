@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import tempfile
 import time as clock
 import urllib.error
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from sweep_service.doctor.checks.verdict import Check, describe_error, ok, warning, wrong
 from sweep_service.errors import Damaged, InUse, SweepError, TooNew
-from sweep_service.store.folder import DataFolder
+from sweep_service.store.folder import LEDGER, DataFolder
 from sweep_service.store.ledger import State
 
 ROUNDS = 5
@@ -89,6 +90,21 @@ def check_file_systems(folder: DataFolder) -> Iterator[Check]:
         yield warning("ledger place", f"SQLite may be damaged on {file_system_type(folder.state)}", advice)
 
 
+def check_permissions(folder: DataFolder) -> Iterator[Check]:
+    """Check that other users of this machine cannot read the data, nor change the ledger."""
+    folders = {folder.state, *([folder.root] if isinstance(folder.root, Path) else [])}
+    others = [path for path in sorted(folders) if path.is_dir() and path.stat().st_mode & stat.S_IRWXO]
+    ledger = folder.state / LEDGER
+    if ledger.is_file() and folder.state in others and ledger.stat().st_mode & stat.S_IRWXO:
+        others.append(ledger)
+    paths = " ".join(map(str, others))
+    if others:
+        advice = f"exclude them: chmod o= {paths}"
+        yield warning("permissions", f"every user of this machine has access to {paths}", advice)
+    elif any(path.is_dir() for path in folders):
+        yield ok("permissions", "other users have no access")
+
+
 def _check_file_system(name: str, path: Path) -> Check:
     file_system = file_system_type(path)
     found = f"{path.resolve()} on {file_system or 'an unknown file system'}"
@@ -129,6 +145,14 @@ def _check_locks(root: Path) -> Check:
 
 
 SERVICE_TIMEOUT_SECONDS = 3.0
+# The service is on this machine, where no proxy is needed, whatever HTTP_PROXY says.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def _ready_request(url: str) -> urllib.request.Request:
+    token = os.environ.get("SWEEP_TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return urllib.request.Request(f"{url}/readyz", headers=headers)
 
 
 def check_lock_holder(folder: DataFolder) -> Iterator[Check]:
@@ -146,14 +170,15 @@ def check_lock_holder(folder: DataFolder) -> Iterator[Check]:
         yield ok("in use", holder)
         return
     try:
-        with urllib.request.urlopen(f"{url[1]}/readyz", timeout=SERVICE_TIMEOUT_SECONDS) as response:
+        with _DIRECT.open(_ready_request(url[1]), timeout=SERVICE_TIMEOUT_SECONDS) as response:
             status = json.load(response)
     except (OSError, ValueError, urllib.error.URLError):
         advice = "read its log; if it hangs, kill and restart it: nothing is lost"
         yield warning("service", f"{url[1]} does not answer from here", advice)
         return
-    facts = f"version {status.get('version')}, {status.get('threads')} threads"
-    found = f"{url[1]} is {status.get('status')}, {facts}"
+    found = f"{url[1]} is {status.get('status')}"
+    if "threads" in status:  # only with a token, if the service has tokens
+        found += f", version {status.get('version')}, {status['threads']} threads"
     if status.get("waiting"):
         advice = "fix the cause; the service then continues by itself"
         yield warning("service", f"{found}: {status['waiting']}", advice)

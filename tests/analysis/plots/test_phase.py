@@ -20,8 +20,8 @@ def grid(values, **attrs):
 def points(count=20, seed=0, **attrs):
     rng = np.random.default_rng(seed)
     d, gamma = 10 ** rng.uniform(1, 3, count), 10 ** rng.uniform(-2, 0, count)
-    about = {"x": "gamma", "y": "d", "value": "sgd_risk", **attrs}
-    return xr.DataArray(gamma / d, {"d": ("point", d), "gamma": ("point", gamma)}, "point", attrs=about)
+    attributes = {"x": "gamma", "y": "d", "value": "sgd_risk", **attrs}
+    return xr.DataArray(gamma / d, {"d": ("point", d), "gamma": ("point", gamma)}, "point", attrs=attributes)
 
 
 RISKS = 10 ** np.linspace(-4, 0, 20).reshape(4, 5)

@@ -19,8 +19,8 @@ def triangle(resolution=5, delta_t=1e-3, **attrs):
     columns = {"d": d, "p": p, "gamma": delta_t * p * d, "u_d": u_d, "u_p": u_p, "u_gamma": 1 - u_d - u_p}
     regime = np.where(p > 64, "mean_field", "high_dimensional")
     coords = {name: ("point", values) for name, values in {**columns, "auto_regime": regime}.items()}
-    about = {"delta_t": delta_t, "value": "discrepancy", **attrs}
-    return xr.DataArray(columns["gamma"] / p, coords, "point", attrs=about)
+    attributes = {"delta_t": delta_t, "value": "discrepancy", **attrs}
+    return xr.DataArray(columns["gamma"] / p, coords, "point", attrs=attributes)
 
 
 def test_triangle_has_labels_and_legend():
@@ -28,10 +28,10 @@ def test_triangle_has_labels_and_legend():
     rendered(figure)
     axes, bar = figure.axes
     texts = {text.get_text(): text.get_position() for text in axes.texts}
-    places = {text.split("\n")[0]: place for text, place in texts.items() if "\n" in text}
+    positions = {text.split("\n")[0]: position for text, position in texts.items() if "\n" in text}
     for name, corner in zip(("high-dimensional", "mean field", "classical"), CORNERS, strict=True):
-        assert places[name][0] == corner[0]
-        assert (places[name][1] > 0) == (corner[1] > 0)
+        assert positions[name][0] == corner[0]
+        assert (positions[name][1] > 0) == (corner[1] > 0)
     for side in (
         "input dimension $d$",
         "student width $p$",
@@ -66,10 +66,10 @@ def test_line_labels_cover_no_point():
     points = np.concatenate(
         [artist.get_offsets() for artist in axes.collections if hasattr(artist, "get_sizes")]
     )
-    places = axes.transData.transform(points[:28])
+    positions = axes.transData.transform(points[:28])
     for text in (artist for artist in axes.texts if "gamma/p" in artist.get_text()):
         box = text.get_window_extent()
-        assert not any(box.contains(*place) for place in places), text.get_text()
+        assert not any(box.contains(*position) for position in positions), text.get_text()
 
 
 def test_points_are_barycentric():
@@ -84,11 +84,11 @@ def test_few_points(resolution):
 
 
 def test_missing_values_are_crossed_out():
-    some = triangle()
-    some[:3] = np.nan
-    rendered(plot_triangle(some))
-    rendered(plot_triangle(some * np.nan))
-    crosses = [line for line in plot_triangle(some).axes[0].lines if line.get_marker() == "x"]
+    values = triangle()
+    values[:3] = np.nan
+    rendered(plot_triangle(values))
+    rendered(plot_triangle(values * np.nan))
+    crosses = [line for line in plot_triangle(values).axes[0].lines if line.get_marker() == "x"]
     assert [len(line.get_xdata()) for line in crosses] == [3]
 
 
@@ -107,17 +107,17 @@ def contours(figure):
 
 
 def test_contours_are_on_the_colour_bar():
-    some = triangle()
-    lines, marks = contours(plot_triangle(some))
+    values = triangle()
+    lines, marks = contours(plot_triangle(values))
     assert (lines, len(marks)) == ([5], 5)  # evenly spaced in the logarithm, like the colours
     np.testing.assert_allclose(np.diff(np.log(marks)), np.diff(np.log(marks))[0], rtol=1e-3)
-    lines, marks = contours(plot_triangle(some, levels=(0.02, 0.2, 5.0)))
+    lines, marks = contours(plot_triangle(values, levels=(0.02, 0.2, 5.0)))
     assert lines == [2]  # none outside the values
     assert marks[:2] == pytest.approx([0.02, 0.2], rel=1e-4)  # a bar is drawn by interpolation
 
 
 def test_labels_are_rejected():
-    words = triangle(value="sgd_phase").copy(data=np.full(21, "bad"))
+    labels = triangle(value="sgd_phase").copy(data=np.full(21, "bad"))
     with pytest.raises(InvalidInput, match="a triangle cannot show labels") as error:
-        plot_triangle(words)
+        plot_triangle(labels)
     assert error.value.field == "value"

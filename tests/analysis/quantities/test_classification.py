@@ -48,8 +48,8 @@ def test_thresholds_are_arguments():
         "specialised": (0.1, [*WORDS[:2], "bad", *WORDS[3:]]),
         "flat": (0.35, [*WORDS[:5], "bad"]),
     }
-    for name, (value, words) in known.items():
-        assert phase(dataset, **{name: value}).phase.values.reshape(-1).tolist() == words, name
+    for name, (value, phases) in known.items():
+        assert phase(dataset, **{name: value}).phase.values.reshape(-1).tolist() == phases, name
 
 
 def test_without_noise_or_order_parameter():

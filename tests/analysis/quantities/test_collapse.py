@@ -229,9 +229,9 @@ def test_other_axes_must_have_one_value():
     axes = {"d": [10, 30, 10, 30], "p": [2, 2, 4, 4], "gamma": [0.1] * 4}
     with pytest.raises(InvalidInput, match="select one value of p"):
         collapse(make_dataset(powers, axes, points=True))
-    words = make_dataset(lambda t: 0.1, {"activation": ["erf", "relu"]})
+    names = make_dataset(lambda t: 0.1, {"activation": ["erf", "relu"]})
     with pytest.raises(InvalidInput, match="positive numbers"):
-        collapse(words, "power", along="activation")
+        collapse(names, "power", along="activation")
 
 
 # ---- shared starts

@@ -173,15 +173,15 @@ def test_ratio_to_initial_risk_needs_t_zero():
 
 
 @pytest.mark.parametrize(
-    ("words", "field"),
+    ("options", "field"),
     [
         ({"b": "sgd"}, "b"), ({"b": "odd"}, "source"), ({"a": "odd"}, "source"), ({"kind": "odd"}, "kind"),
         ({"of": "odd"}, "of"), ({"over": "odd"}, "over"),
     ],
 )  # fmt: skip
-def test_invalid_options_are_rejected(words, field):
+def test_invalid_options_are_rejected(options, field):
     with pytest.raises(InvalidInput) as error:
-        discrepancy(sweep(), **words)
+        discrepancy(sweep(), **options)
     assert error.value.field == field
 
 

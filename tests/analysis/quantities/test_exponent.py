@@ -143,9 +143,9 @@ def test_too_few_values_give_nan():
 
 
 def test_invalid_options_are_rejected():
-    for words, field in (({"of": "odd"}, "of"), ({"along": "odd"}, "along"), ({"by": ["odd"]}, "along")):
+    for options, field in (({"of": "odd"}, "of"), ({"along": "odd"}, "along"), ({"by": ["odd"]}, "along")):
         with pytest.raises(InvalidInput) as error:
-            exponent(floors(-0.5), **{"of": "final_risk", "along": "d", **words})
+            exponent(floors(-0.5), **{"of": "final_risk", "along": "d", **options})
         assert error.value.field == field
     for of, name in (
         ("discrepancy", "source"),
@@ -158,8 +158,8 @@ def test_invalid_options_are_rejected():
         ) as error:
             exponent(floors(-0.5), of, "d", **{name: "sgd"})
         assert error.value.field == name
-    words = make_dataset(lambda time: 0.1, {"activation": np.array(["erf", "relu"])})
+    names = make_dataset(lambda time: 0.1, {"activation": np.array(["erf", "relu"])})
     with pytest.raises(InvalidInput, match="must be a number") as error:
-        exponent(words, "final_risk", "activation")
+        exponent(names, "final_risk", "activation")
     assert error.value.field == "along"
     assert set(module.QUANTITIES) == {"discrepancy", "overlap_discrepancy", "final_risk"}

@@ -14,7 +14,7 @@ def test_agrees_with_scipy(knots):
     y = np.round(random.standard_normal((4, 3, knots)), 1)  # rounded, so that there are flat pieces
     at = random.uniform(x[0], x[-1], 50)
     wanted = PchipInterpolator(x, y, axis=-1)(at) if knots > 2 else [
-        [np.interp(at, x, curve) for curve in some] for some in y
+        [np.interp(at, x, curve) for curve in curves] for curves in y
     ]  # fmt: skip
     np.testing.assert_allclose(interpolate(x, y, at), wanted, atol=1e-13)  # rounding of sums of order one
 

@@ -199,8 +199,8 @@ def test_selected_neuron_keeps_its_cosines(real, source, at):
     xr.testing.assert_allclose(part, whole.isel(student=at), rtol=1e-12)
     both = cosines(real.isel(student=at, student_other=at), source)
     np.testing.assert_allclose(both, part, rtol=1e-12)
-    some, every = labels(real.isel(student=at), source), labels(real, source)
-    np.testing.assert_array_equal(some.label, every.label.isel(student=np.atleast_1d(at)))
+    selected, every = labels(real.isel(student=at), source), labels(real, source)
+    np.testing.assert_array_equal(selected.label, every.label.isel(student=np.atleast_1d(at)))
 
 
 @pytest.mark.parametrize("at", [1, [1]], ids=str)
@@ -229,21 +229,21 @@ def test_missing_norms_are_an_error(real):
 
 
 @pytest.mark.parametrize(
-    "words", [{"student": "1"}, {"teacher": "1"}, {"student": "0,1", "teacher": "0"}], ids=str
+    "selection", [{"student": "1"}, {"teacher": "1"}, {"student": "0,1", "teacher": "0"}], ids=str
 )
-def test_views_select_neurons(real, words):
+def test_views_select_neurons(real, selection):
     where, at = (
         {"d": 20, "p": 4},
-        {name: [int(index) for index in text.split(",")] for name, text in words.items()},
+        {name: [int(index) for index in text.split(",")] for name, text in selection.items()},
     )
     for source in ("sgd", "mean_field"):
         every = VIEWS["histograms"].compute(real, source=source, **where)
         xr.testing.assert_identical(
-            VIEWS["histograms"].compute(real, source=source, **where, **words), every.sel(at)
+            VIEWS["histograms"].compute(real, source=source, **where, **selection), every.sel(at)
         )
     paths = VIEWS["cosines"].compute(real, regime="mean_field", **where)
     xr.testing.assert_identical(
-        VIEWS["cosines"].compute(real, regime="mean_field", **where, **words), paths.sel(at)
+        VIEWS["cosines"].compute(real, regime="mean_field", **where, **selection), paths.sel(at)
     )
     for view in ("histograms", "cosines"):
         with pytest.raises(InvalidInput) as error:

@@ -1,11 +1,23 @@
 // Requests to the REST API.
 
-// A refused or failed request; `field` names the wrong part of the request, `allowed` what it may be.
+// A refused or failed request. `field` names the first wrong part of the request, `allowed` what it may be;
+// `errors` has all of them.
 class RestError extends Error {
-  constructor({ detail, field, allowed }, status) {
+  constructor({ detail, field, allowed, errors = [] }, status) {
     super(detail || `the service answered ${status}`);
-    Object.assign(this, { status, field, allowed });
+    Object.assign(this, { status, field, allowed, errors });
   }
+}
+
+/** Return all errors of a refused request as lines of text. */
+export function formatErrors(error) {
+  if (!error.errors || error.errors.length < 2) return error.message;
+  return error.errors.map(formatFieldError).join("\n");
+}
+
+function formatFieldError({ field, allowed, line, column }) {
+  const position = line ? `line ${line}, column ${column}: ` : "";
+  return `${position}${field}: ${allowed}`;
 }
 
 async function send(path, options = {}) {

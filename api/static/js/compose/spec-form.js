@@ -1,7 +1,7 @@
 // The form of a spec. What a spec says beyond the fields of the form stays as it is.
 import { preventSubmit } from "../common/view-controls.js";
 import { changeDesign, changeSpacing, getDesign } from "./designs.js";
-import { showFieldError } from "./form-errors.js";
+import { showFieldErrors } from "./form-errors.js";
 import { renderSpecForm } from "./form-layout.js";
 import { readSpec } from "./form-reader.js";
 import { getDefaultParameter } from "./parameter-rows.js";
@@ -34,9 +34,9 @@ export class SpecForm {
     return readSpec(this.element, this.spec, this.design, this.catalogue);
   }
 
-  /** Show an error at its field, or clear the last one if there is none. */
-  showError(error) {
-    showFieldError(this.element, error, this.design);
+  /** Show the errors of a refused request at their fields, or clear the last ones if there are none. */
+  showErrors(error) {
+    showFieldErrors(this.element, error, this.design);
   }
 
   /** Apply a control with `data-shape`: one that changes which fields there are. */

@@ -435,6 +435,9 @@ def test_stopped_service_closes_open_streams(killable, tmp_path):
     assert "Traceback" not in log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     assert {line["level"] for line in lines} == {"info"}, log
-    assert {"request_id", "method", "path", "status", "ms"} <= set(lines[-1])
+    requests = [line for line in lines if line.get("event") == "request"]
+    assert requests[-1]["path"].endswith("/events")
+    assert {"request_id", "method", "path", "status", "ms"} <= set(requests[-1])
+    assert [line for line in lines if line.get("event") == "stopping"]
     with Conductor(DataFolder(tmp_path / "data"), SerialExecutor()) as conductor:  # undamaged and unlocked
         assert conductor.ledger.sweep(sweep_id).state == "queued"

@@ -36,7 +36,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from sweep_service.errors import Damaged, InvalidInput, NotFound, reading
+from sweep_service.errors import Damaged, InvalidInput, NotFound, TooNew, reading
 from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration
@@ -212,7 +212,7 @@ class DataFolder:
 
     def spec_of_dataset(self, sweep_id: str) -> SweepSpec:
         """Return the copy of the spec in the attributes of the dataset."""
-        return _read_copy_of_spec(self.objects, sweep_id)
+        return SweepSpec.parse(_read_copy_of_spec(self.objects, sweep_id))
 
     def put_spec(self, sweep_id: str, spec: SweepSpec) -> None:
         self.objects.put(f"{sweep_id}.json", spec.model_dump_json().encode())
@@ -309,19 +309,19 @@ def _read_spec(objects: Objects, sweep_id: str) -> SweepSpec:
     name = f"{sweep_id}.json"
     content = objects.get(name)
     with reading(name):
-        spec = SweepSpec.parse(json.loads(content))
+        plain = json.loads(content)
     try:
-        copy = _read_copy_of_spec(objects, sweep_id)
-    except (Damaged, NotFound):  # only one of them is damaged, or the dataset is not created yet
-        return spec
-    if spec != copy:
+        is_damaged = plain != _read_copy_of_spec(objects, sweep_id)
+    except (Damaged, NotFound, TooNew):  # only one of them is damaged, or the dataset is not created yet
+        is_damaged = False
+    if is_damaged:
         raise Damaged(f"{name} cannot be read: it differs from its copy in the dataset")
-    return spec
+    return SweepSpec.parse(plain)
 
 
-def _read_copy_of_spec(objects: Objects, sweep_id: str) -> SweepSpec:
-    """Read the spec in the attributes of a dataset."""
+def _read_copy_of_spec(objects: Objects, sweep_id: str) -> Any:
+    """Read the spec in the attributes of a dataset, as plain data."""
     name = f"{sweep_id}.zarr"
     metadata = DatasetMetadata(objects.get(f"{name}/{ROOT}"), name)
     with reading(name):
-        return SweepSpec.parse(json.loads(metadata.attributes["spec"]))
+        return json.loads(metadata.attributes["spec"])

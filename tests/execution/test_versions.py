@@ -19,6 +19,7 @@ from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.status import Status
 from sweep_service.store import provenance
 from sweep_service.store.ledger import State
+from sweep_service.store.metadata import seal_metadata
 from tests.execution.conducting import (
     FEW,
     delete_ledger,
@@ -334,7 +335,8 @@ def test_sweep_of_a_newer_layout_waits_for_the_version_that_wrote_it(tmp_path, c
             held = conductor.run(sweep.id)
             assert (held.state, "has layout 99" in held.reason) == (State.PAUSED, True)
     metadata = tmp_path / "sweeps" / f"{sweep.id}.zarr" / "zarr.json"
-    metadata.write_text(metadata.read_text().replace('"layout_version": 99', '"layout_version": 1'))
+    older = metadata.read_bytes().replace(b'"layout_version": 99', b'"layout_version": 1')
+    metadata.write_bytes(seal_metadata(older))
     with fine(tmp_path) as conductor:
         assert conductor.ledger.sweep(sweep.id).reason == ""
         conductor.resume(sweep.id)

@@ -26,7 +26,7 @@ def abandoned_if(is_abandoned: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_abandoned() -> None:
-    """Raise `Stopped` if nobody waits for the result any more; cheap enough for every point of a grid."""
+    """Raise `Stopped` if the client has closed its connection; cheap enough for every point of a grid."""
     is_abandoned = _is_abandoned.get()
     if is_abandoned is not None and is_abandoned():
-        raise Stopped("nobody waits for the result")
+        raise Stopped("the client has closed its connection")

@@ -228,7 +228,7 @@ def test_failing_task_is_retried_and_then_abandoned(tmp_path, cluster, monkeypat
         assert ended.state is State.INCOMPLETE
         assert set(conductor.counts(sweep.id)) == {Status.FAILED}
         record = json.loads(next((tmp_path / "sweeps" / f"{sweep.id}.failures").iterdir()).read_text())
-        assert "InvalidInput" in record["error"]
+        assert "differs from its copy in the dataset" in record["error"]
 
 
 POISON = {

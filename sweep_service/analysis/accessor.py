@@ -21,6 +21,7 @@ from sweep_service.analysis.quantities.final_risk import final_risk
 from sweep_service.analysis.quantities.noise import noise_floor
 from sweep_service.analysis.quantities.plateaus import plateaus
 from sweep_service.analysis.quantities.specialisation import cosines, labels, specialisation_time
+from sweep_service.analysis.runs import sort_dataset
 from sweep_service.analysis.triangle import triangle
 from sweep_service.analysis.views import VIEWS
 
@@ -28,17 +29,20 @@ METHODS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         phase_diagram, triangle, discrepancy, exponent, final_risk, plateaus, specialisation_time, cosines,
-        labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to, export,
+        labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to,
     )
 } | {f"plot_{name.replace('-', '_')}": view.plot for name, view in VIEWS.items()}  # fmt: skip
+UNSORTED_METHODS: dict[str, Callable[..., Any]] = {"export": export}  # a file keeps the order of the dataset
+METHODS |= UNSORTED_METHODS
 
 
 class SweepAccessor:
     """The analyses of one dataset.
 
     A `source` is `sgd`, the name of a regime, or `ode` for all regimes. Methods use all that the dataset
-    contains, so select first: `ds.sel(gamma=0.1).sweep.final_risk()`. Definitions and results are described
-    in docs/analysis.md.
+    contains, so select first: `ds.sel(gamma=0.1).sweep.final_risk()`. Samples may be in any order of time,
+    seed and repeat; results are in ascending order. Definitions and results are described in
+    docs/analysis.md.
     """
 
     def __init__(self, dataset: xr.Dataset) -> None:
@@ -48,10 +52,11 @@ class SweepAccessor:
         return f"<sweep: {', '.join(METHODS)}>"
 
 
-def _make_method(function: Callable[..., Any]) -> Callable[..., Any]:
+def _make_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def method(self: SweepAccessor, *args: Any, **options: Any) -> Any:
-        return function(self._dataset, *args, **options)
+        dataset = self._dataset if name in UNSORTED_METHODS else sort_dataset(self._dataset)
+        return function(dataset, *args, **options)
 
     dataset, *others = inspect.signature(function).parameters.values()
     this = dataset.replace(name="self", annotation=inspect.Parameter.empty)
@@ -60,4 +65,4 @@ def _make_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _function in METHODS.items():
-    setattr(SweepAccessor, _name, _make_method(_function))
+    setattr(SweepAccessor, _name, _make_method(_name, _function))

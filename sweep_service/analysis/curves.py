@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import DRAW_DIMS, has_ended
+from sweep_service.analysis.runs import DRAW_DIMS, has_ended, sort_dataset
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray, Array
@@ -28,7 +28,7 @@ def compute_curves(dataset: xr.Dataset, /, observable: str = "risk", **where: An
     SGD is reduced over seed and repeat, a theory over seed. Only runs that are done or have diverged
     count, the latter up to their divergence. The result is NaN where no run has a value.
     """
-    selected = select(dataset, where)
+    selected = sort_dataset(select(dataset, where))
     arrays = {kind: selected[f"{kind}_{observable}"] for kind in _kinds_with(selected, observable)}
     _check_limits(arrays)
     first = next(iter(arrays.values()))

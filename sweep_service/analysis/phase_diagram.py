@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,14 @@ import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED_COORDINATES, plain_value
 from sweep_service.analysis.point_values import Value, available_values
-from sweep_service.analysis.runs import DRAW_DIMS, average_with_deviations, error_from_deviations
+from sweep_service.analysis.runs import (
+    DRAW_DIMS,
+    average_with_deviations,
+    error_from_deviations,
+    late_samples,
+    select_last_half,
+    sort_dataset,
+)
 from sweep_service.analysis.selection import format_values, select
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.planning.axes import POINT
@@ -25,8 +33,8 @@ def phase_diagram(
 ) -> xr.DataArray:
     """Evaluate a value on two axes of the sweep: the mean over the runs of each point.
 
-    If the value depends on time, each run contributes its mean over the last half, t_max/2 <= t <= t_max, or
-    over the selected times. A run that diverged before their end contributes nothing.
+    If the value depends on time, each run contributes its time average over [t_max/2, t_max], or from the
+    first to the last of the selected times. A run that diverged before their end contributes nothing.
 
     Parameters
     ----------
@@ -81,8 +89,9 @@ def select_for_value(dataset: xr.Dataset, value: str, where: Mapping[str, Any]) 
     if not names:
         raise unknown_name("value", value, values)
     entry = values[names[0]]
-    if entry.over_last_half and "time" in dataset.dims and "time" not in where:
-        where = {**where, "time": f"{float(dataset['time'][-1]) / 2!r}:"}
+    dataset = sort_dataset(dataset)
+    if entry.late_function is not None and "time" in dataset.dims and "time" not in where:
+        return replace(entry, function=entry.late_function), select(select_last_half(dataset), where)
     return entry, select(dataset, where)
 
 
@@ -99,6 +108,8 @@ def reduce_runs(
     reduced: dict[str, Any] = {dim: dataset.sizes[dim] for dim in entry.dims(dataset) if dim in DRAW_DIMS}
     if any("time" in dataset[name].dims for name in entry.needs):
         times = dataset["time"].values
+        if entry.function is entry.late_function:
+            times = times[late_samples(times, 0.5)]
         reduced["time"] = {"from": float(times[0]), "to": float(times[-1]), "samples": len(times)}
     long_name = entry.long_name
     if not entry.is_label:

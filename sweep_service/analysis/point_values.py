@@ -17,6 +17,7 @@ from sweep_service.analysis.quantities.discrepancy import largest_differences
 from sweep_service.analysis.quantities.specialisation import specialisation_time
 from sweep_service.analysis.runs import (
     DRAW_DIMS,
+    average_over_time,
     has_ended,
     initial_risk,
     late_means,
@@ -41,7 +42,7 @@ class Value:
     needs: tuple[str, ...]
     function: Callable[[xr.Dataset], xr.DataArray]
     units: str = "1"
-    over_last_half: bool = False  # of the times, unless others are selected
+    late_function: Callable[[xr.Dataset], xr.DataArray] | None = None  # instead, if no times are selected
     is_label: bool = False  # one text for each point, computed from all of its runs
 
     def dims(self, dataset: xr.Dataset) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ def available_values(dataset: xr.Dataset) -> dict[str, Value]:
             attributes: dict[str, Any] = array.attrs
             stored[str(name)] = Value(
                 attributes.get("long_name", str(name)), (str(name),), partial(_stored_mean, kind, str(name)),
-                attributes.get("units", "1"), over_last_half=True,
+                attributes.get("units", "1"), partial(_late_stored_mean, kind, str(name)),
             )  # fmt: skip
     derived = {
         name: value for name, value in VALUES.items() if all(variable in dataset for variable in value.needs)
@@ -79,10 +80,15 @@ def available_values(dataset: xr.Dataset) -> dict[str, Value]:
     return stored | derived
 
 
-def _stored_mean(kind: str, name: str, dataset: xr.Dataset) -> xr.DataArray:
-    """The mean over time of each run, NaN if one of its samples is missing."""
+def _stored_mean(kind: str, name: str, dataset: xr.Dataset, start: float | None = None) -> xr.DataArray:
+    """The time average of each run from a time on, NaN if one of its samples is missing."""
     array = dataset[name].where(has_ended(dataset, dataset[name], kind))
-    return array.mean("time", skipna=False) if "time" in array.dims else array
+    return average_over_time(array, start) if "time" in array.dims else array
+
+
+def _late_stored_mean(kind: str, name: str, dataset: xr.Dataset) -> xr.DataArray:
+    """The time average of each run over [t_max/2, t_max]."""
+    return _stored_mean(kind, name, dataset, float(dataset["time"][-1]) / 2)
 
 
 def _diverged(kind: str, dataset: xr.Dataset) -> xr.DataArray:

@@ -31,11 +31,28 @@ T = TypeVar("T", xr.Dataset, xr.DataArray)
 MIN_RELATIVE_RISK = 1e-14  # of R_null: below it, the risk is round-off, as a difference of sums
 
 
+def sort_dataset(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset in ascending order of time, seed and repeat; unchanged if it is so already.
+
+    Every analysis reads `time` in this order. The order of the draws determines which ones a bootstrap takes.
+    """
+    for dim in ("time", *DRAW_DIMS):
+        if dim not in dataset.dims or dim not in dataset.coords:
+            continue
+        values = dataset[dim].values
+        if dim == "time" and (len(np.unique(values)) < len(values) or np.isnan(values).any()):
+            raise InvalidInput("time", values.tolist(), "must be numbers that differ from each other")
+        if np.any(values[1:] < values[:-1]):
+            dataset = dataset.isel({dim: np.argsort(values, kind="stable")})
+    return dataset
+
+
 def read_runs(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk") -> xr.DataArray:
     """An observable of the runs of a source: `sgd`, a regime, or `ode` for all regimes.
 
-    NaN where a run has not ended; a diverged run keeps its values up to the divergence.
+    NaN where a run has not ended; a diverged run keeps its values up to the divergence. Times are ascending.
     """
+    dataset = sort_dataset(dataset)
     kind, regime = parse_source(dataset, source)
     name = f"{kind}_{observable}"
     if name not in dataset:
@@ -86,15 +103,47 @@ def has_ended(dataset: xr.Dataset, array: xr.DataArray, kind: str) -> xr.DataArr
 
 def initial_risk(dataset: xr.Dataset, source: str = "sgd") -> xr.DataArray:
     """R(0) of each run; NaN if t = 0 is not selected."""
+    dataset = sort_dataset(dataset)
     first = read_runs(dataset.isel(time=0, drop=True), source)
     return first if float(dataset["time"][0]) == 0.0 else first * np.nan
 
 
 def late_means(dataset: xr.Dataset, source: str = "sgd", observable: str = "risk") -> xr.DataArray:
-    """The mean of each run over t_max/2 <= t <= t_max, NaN if it diverged before the end."""
-    late = np.flatnonzero(late_samples(dataset["time"].values, 0.5))
-    selected = dataset.isel(time=slice(int(late[0]), None))
-    return read_runs(selected, source, observable).mean("time", skipna=False)
+    """The time average of each run over [t_max/2, t_max], NaN if it diverged before the end."""
+    array = read_runs(select_last_half(sort_dataset(dataset)), source, observable)
+    return average_over_time(array, float(array["time"][-1]) / 2)
+
+
+def select_last_half(dataset: xr.Dataset) -> xr.Dataset:
+    """The samples that determine a curve on [t_max/2, t_max]: the last one before t_max/2, and all later."""
+    times = dataset["time"].values
+    return dataset.isel(time=slice(max(int(np.searchsorted(times, times[-1] / 2, "right")) - 1, 0), None))
+
+
+def average_over_time(array: xr.DataArray, start: float | None = None) -> xr.DataArray:
+    """The time average from `start`, by default the first sample, to the last one; NaN if one is missing."""
+    weights = xr.DataArray(time_weights(array["time"].values, start), dims="time")
+    return (array * weights).sum("time", skipna=False)
+
+
+def time_weights(times: Array, start: float | None = None) -> Array:
+    """Weights, of sum one, of samples at ascending times in the average over [start, t_max].
+
+    The average is ∫ dt over the lines between the samples, divided by the length: samples that are dense in
+    one part, such as the early part of logarithmic times, do not count more. `start` may be between samples.
+    The weights of samples that do not contribute are zero.
+    """
+    first, last = times[0] if start is None else max(start, times[0]), times[-1]
+    weights = np.zeros(len(times))
+    if last <= first:
+        weights[-1] = 1.0
+        return weights
+    left = np.maximum(times[:-1], first)
+    lengths = np.maximum(times[1:] - left, 0.0)
+    share = (left - times[:-1]) / np.diff(times)  # position of the left end between its two samples
+    weights[:-1] += lengths * (1.0 - share) / 2
+    weights[1:] += lengths * (1.0 + share) / 2
+    return weights / (last - first)
 
 
 def late_samples(times: Array, share: float) -> AnyArray:

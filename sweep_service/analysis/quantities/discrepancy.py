@@ -15,6 +15,7 @@ from sweep_service.analysis.runs import (
     parameter,
     parse_source,
     read_runs,
+    sort_dataset,
 )
 from sweep_service.analysis.statistics import build_dataset
 from sweep_service.errors import InvalidInput, unknown_name
@@ -137,6 +138,7 @@ def _iterate_differences(dataset: xr.Dataset, a: str, b: str, of: str) -> Iterat
     """X_s - X°_s of the risk, or of all entries of each matrix; NaN before 10 δt and for diverged runs."""
     if parse_source(dataset, b)[0] == "sgd":
         raise InvalidInput("b", b, "must be a theory; only a may be sgd")
+    dataset = sort_dataset(dataset)
     delta_t = parameter(dataset, "delta_t")
     first = int(np.searchsorted(dataset["time"].values, 0.0, side="right"))
     if dataset.sizes["time"] - first < 2:

@@ -1,4 +1,4 @@
-"""The final risk: the mean over the last half of the time, and whether it still changes."""
+"""The final risk: the time average over the last half, and whether it still changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from sweep_service.analysis.runs import MIN_RELATIVE_RISK, late_samples, null_risk, read_runs
+from sweep_service.analysis.runs import MIN_RELATIVE_RISK, late_samples, null_risk, read_runs, time_weights
 from sweep_service.analysis.statistics import (
     align_to_points,
     average_over_draws,
@@ -30,6 +30,7 @@ def final_risk(
 ) -> xr.Dataset:
     """Average the risk over [t_max/2, t_max] and over runs, and test whether it has settled.
 
+    The average of a run is ∫ R dt by the trapezoidal rule, with the risk at t_max/2 between two samples.
     Errors measure the scatter over seeds, or over the repeats of a single seed, which share a start. A run
     that diverged before the end contributes nothing.
 
@@ -81,9 +82,11 @@ def final_risk(
 
 
 def mean_of_last_half(values: Array, times: Array) -> Array:
-    """Mean over t_max/2 <= t <= t_max along the last axis; NaN if one of the samples is missing."""
+    """Time average over [t_max/2, t_max] along the last axis; NaN if one of the samples is missing."""
+    weights = time_weights(times, times[-1] / 2)
+    used = weights > 0
     with np.errstate(all="ignore"):  # sums overflow just before a divergence
-        mean = np.mean(values[..., late_samples(times, 0.5)], axis=-1)
+        mean = np.sum(values[..., used] * weights[used], axis=-1)
     return np.where(np.isfinite(mean), mean, np.nan)
 
 

@@ -7,9 +7,7 @@ import xarray as xr
 from sweep_service.analysis.quantities.final_risk import final_risk
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
-from tests.analysis.synthetic import TIMES, assert_described, make_dataset
-
-LATE = TIMES[-1] / 2 <= TIMES
+from tests.analysis.synthetic import TIMES, assert_described, make_dataset, time_average
 
 
 def power(t, gamma):
@@ -35,12 +33,31 @@ def test_slope_of_a_power_law(points):
     np.testing.assert_allclose(result.slope, np.negative(SLOPES), atol=1e-12)
     np.testing.assert_allclose(result.slope_error, 0.0, atol=1e-12)  # one run, and no residuals
     assert result.trend.values.tolist() == TRENDS
-    means = [power(TIMES, slope)[LATE].mean() for slope in SLOPES]
+    means = [time_average(power(TIMES, slope), TIMES, 50.0) for slope in SLOPES]
     np.testing.assert_allclose(result.final_risk, means, rtol=1e-13)
     assert result.runs.values.tolist() == [1] * 5
     for name in ("standard_error", "low", "high"):
         assert np.isnan(result[name]).all()
     assert result.gamma.values.tolist() == SLOPES
+
+
+def test_average_is_over_time_and_not_over_samples():
+    """R = 1/t has the average ln 2/50 over [50, 100]; the mean of its log-spaced samples differs.
+
+    The lines between samples of a convex curve are above it, by 0.6 % with twelve samples per decade.
+    """
+
+    def curve(t):
+        return 1.0 / np.maximum(t, 1e-3)
+
+    known = np.log(2.0) / 50.0
+    assert final_risk(make_dataset(curve)).final_risk.item() == pytest.approx(known, rel=1e-2)
+    early = np.unique(np.concatenate([TIMES, np.geomspace(50.0, 55.0, 40)]))  # dense where R is large
+    assert curve(early[early >= 50.0]).mean() > 1.2 * known
+    assert final_risk(make_dataset(curve, times=early)).final_risk.item() == pytest.approx(known, rel=1e-2)
+    coarse = np.concatenate([[0.0], np.geomspace(0.01, 100.0, 6)])  # one sample in the last half, at the end
+    line = make_dataset(lambda t: 1.0 - 0.009 * t, times=coarse)
+    assert final_risk(line).final_risk.item() == pytest.approx(1.0 - 0.009 * 75.0, rel=1e-12)
 
 
 def test_errors_are_the_scatter_of_many_sweeps():
@@ -51,9 +68,8 @@ def test_errors_are_the_scatter_of_many_sweeps():
     for value, error in (("final_risk", "standard_error"), ("slope", "slope_error")):
         stated = np.sqrt(np.mean(result[error].values ** 2))
         np.testing.assert_allclose(stated, np.std(result[value]), rtol=0.15)  # four deviations
-    inside = (result.low <= power(TIMES, 0.3)[LATE].mean() * np.exp(0.1**2 / 2)) & (
-        result.high >= power(TIMES, 0.3)[LATE].mean() * np.exp(0.1**2 / 2)
-    )
+    truth = time_average(power(TIMES, 0.3), TIMES, 50.0) * np.exp(0.1**2 / 2)
+    inside = (result.low <= truth) & (result.high >= truth)
     assert 0.95 - 4 * 0.011 <= inside.mean() <= 0.95 + 4 * 0.011  # binomial, 400 trials
 
 
@@ -83,7 +99,7 @@ def test_diverged_and_pending_runs_contribute_nothing():
     result = final_risk(dataset).isel(p=0, gamma=0)
     assert dataset.identical(before)
     assert result.runs.values.tolist() == [3, 2, 1, 0]
-    each = dataset.sgd_risk.isel(p=0, gamma=0, repeat=0).values[..., LATE].mean(axis=-1)
+    each = time_average(dataset.sgd_risk.isel(p=0, gamma=0, repeat=0).values, TIMES, 50.0)
     np.testing.assert_allclose(result.final_risk[:3], np.nanmean(each[:3], axis=1), rtol=1e-13)
     assert np.isnan(result.final_risk[3])
     assert np.isnan(result.standard_error.values).tolist() == [False, False, True, True]

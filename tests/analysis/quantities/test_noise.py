@@ -6,7 +6,7 @@ import pytest
 from sweep_service.analysis.quantities.noise import fit_nonnegative, noise_floor
 from sweep_service.analysis.runs import noise_coefficient
 from sweep_service.status import Status
-from tests.analysis.synthetic import TIMES, assert_described, make_dataset
+from tests.analysis.synthetic import TIMES, assert_described, make_dataset, time_average
 from tests.stored import compute_dataset
 
 C = 0.09
@@ -89,8 +89,8 @@ def test_runs_that_did_not_reach_the_end_and_too_few_samples():
 
 def test_planted_start_is_averaged():
     dataset = make_dataset(floor, noise=0.1, init={"kind": "planted"})
-    late = dataset.sgd_risk.values.reshape(-1)[TIMES >= 50]
-    assert noise_floor(dataset).noise_floor.item() == pytest.approx(late.mean(), rel=1e-13)
+    late = time_average(dataset.sgd_risk.values.reshape(-1), TIMES, 50.0)
+    assert noise_floor(dataset).noise_floor.item() == pytest.approx(late, rel=1e-12)
 
 
 def test_theories():

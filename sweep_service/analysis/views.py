@@ -131,7 +131,7 @@ def _compute_plane(dataset: xr.Dataset, /, source: str = "sgd", **where: Any) ->
     return phases.squeeze("regime", drop=True) if "regime" in phases.dims else phases
 
 
-RATE_OPTIONS = {option for _, options in QUANTITIES.values() for option in options}
+RATE_OPTIONS = {option for quantity in QUANTITIES.values() for option in quantity.options}
 
 
 def _compute_rates(
@@ -149,11 +149,13 @@ def _draw_rates(fits: xr.Dataset, axes: Any = None) -> Figure:
             case = fits.isel(case=at)
             fit = {name: case[name].item() for name in ("exponent", "standard_error", "prefactor")}
             plot_rates(
-                case[along].values, case["mean"].values, case["error"].values, fit=fit,
+                case[along].values, case["geometric_mean"].values, case["geometric_error"].values, fit=fit,
                 slopes=EXPECTED_EXPONENTS.get((of, along), ()) if at == 0 else (), axes=axes,
                 xlabel=along, ylabel=of, colour=colour,
                 name=", ".join(style.format_parameter(name, case[name].item()) for name in names),
             )  # fmt: skip
+        if warning := fits.attrs.get("warning"):
+            axes.set_title(warning.partition(":")[0], fontsize="small")
     return figure
 
 

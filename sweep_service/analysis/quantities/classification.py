@@ -9,7 +9,15 @@ import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED_COORDINATES
 from sweep_service.analysis.quantities.final_risk import final_risk, mean_of_last_half
-from sweep_service.analysis.runs import noise_coefficient, null_risk, parameter, parse_source, read_runs
+from sweep_service.analysis.quantities.line_fit import fit_lines
+from sweep_service.analysis.runs import (
+    late_means,
+    noise_coefficient,
+    null_risk,
+    parameter,
+    parse_source,
+    read_runs,
+)
 from sweep_service.analysis.statistics import (
     align_to_points,
     build_dataset,
@@ -17,6 +25,7 @@ from sweep_service.analysis.statistics import (
     group_by_draw,
     point_dims,
 )
+from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.planning.axes import POINT
@@ -40,8 +49,9 @@ def phase(
 ) -> xr.Dataset:
     """Classify each point by the outcome of its runs.
 
-    The phase is the first that applies of diverged, perfect, plateau, unspecialised (settled, with a small
-    order parameter), bad (settled or rising) and undecided.
+    The phase is the first that applies of diverged, plateau (near the noise floor), perfect, unspecialised
+    (settled, with a small order parameter), bad (settled or rising) and undecided. A run on its noise floor has
+    not learned perfectly, however low the floor is.
 
     Parameters
     ----------
@@ -52,7 +62,8 @@ def phase(
     perfect
         Largest R_f/R_null for `perfect`.
     plateau
-        Largest ratio of R_f to the noise floor c γΔ/p for `plateau`.
+        Largest ratio between R_f and the noise floor c γΔ/p, in either direction, for `plateau`. Regimes
+        without label noise have no floor.
     specialised
         Smallest order parameter of a specialised student.
     flat, largest_error
@@ -73,14 +84,16 @@ def phase(
     shape = share.shape
     coefficient = align_to_points(noise_coefficient(dataset), dims)
     floor = np.broadcast_to(coefficient * gamma * noise / p, shape)
+    reachable = np.where(_has_label_noise(array, dims, source), floor, np.nan)
     null = np.broadcast_to(align_to_points(null_risk(dataset), dims), shape)
     order = _order_parameter(dataset, source, shape)
     risk, trend = (final[name].transpose(*dims).values for name in ("final_risk", "trend"))
     with np.errstate(all="ignore"):
         rules = {
             "diverged": share >= diverged,
+            # Whatever the trend: on a floor it is that of a few fluctuations, and rarely settled.
+            "plateau": (reachable > 0) & (risk <= plateau * reachable) & (risk >= reachable / plateau),
             "perfect": risk <= perfect * null,
-            "plateau": (risk <= plateau * floor) & (floor > 0),
             "unspecialised": (trend == "settled") & (order < specialised),
             "bad": (trend == "settled") | (trend == "rising"),
         }
@@ -99,6 +112,19 @@ def phase(
         },
     )
     return result.assign({str(name): final[name] for name in final if name not in ("low", "high")})
+
+
+def _has_label_noise(array: xr.DataArray, dims: tuple[str, ...], source: str) -> AnyArray:
+    """Whether label noise acts on the runs of a source, as an array that broadcasts over the points."""
+
+    def acts_on(name: str) -> bool:
+        regime = REGIMES.get(name)  # None for SGD
+        return regime is None or not ("noise" in regime.independent_of or regime.particles)  # none at p = ∞
+
+    if "regime" not in dims:
+        return np.asarray(acts_on(source))
+    names = [str(name) for name in array["regime"].values]
+    return np.reshape([acts_on(name) for name in names], [-1 if dim == "regime" else 1 for dim in dims])
 
 
 def _wilson_interval(successes: AnyArray, trials: AnyArray) -> tuple[Array, Array, Array]:
@@ -158,19 +184,15 @@ def scaling_phase(
     for name in ("kappa", "delta", "d"):
         if name not in dataset.coords or POINT not in dataset.dims:
             raise InvalidInput(name, None, "must be a coordinate of the points, as in a scaling sweep")
-    final = final_risk(dataset, source).transpose(POINT, ...)
+    final = late_means(dataset, source).transpose(POINT, ...)
     along_d = ("d", "p", "gamma", *DERIVED_COORDINATES)
     names = [str(name) for name in final.coords if final[name].dims == (POINT,) and name not in along_d]
     names = list(dict.fromkeys([*(name for name in ("kappa", "delta") if name not in names), *names]))
     columns = [np.broadcast_to(final[name].values, final.sizes[POINT]).tolist() for name in names]
     cases: dict[Any, int] = {}
     case = np.array([cases.setdefault(row, len(cases)) for row in zip(*columns, strict=True)])
-    slope, error, count = _fit_slopes(
-        np.log(np.broadcast_to(final["d"].values, case.shape)),
-        final["final_risk"].values,
-        final["standard_error"].values,
-        case,
-    )
+    log_d = np.log(np.broadcast_to(final["d"].values, case.shape))
+    slope, error, count = _fit_slopes(log_d, group_by_draw(final), case)
     phases = np.select(
         [
             error > largest_error,
@@ -183,9 +205,9 @@ def scaling_phase(
     )
     axes = dict(zip(names, zip(*cases, strict=True), strict=True))
     coords = {name: ("case", np.array(values), final[name].attrs) for name, values in axes.items()}
-    dims = ("case", *(str(dim) for dim in final["final_risk"].dims[1:]))
+    dims = ("case", *point_dims(final)[1:])
     result = build_dataset(
-        final["final_risk"].isel({POINT: 0}, drop=True),
+        final.isel({POINT: 0}, drop=True),
         dims,
         {
             "phase": (phases, "phase as d grows"),
@@ -201,31 +223,24 @@ def scaling_phase(
     return result.drop_vars([name for name in coords if name in result.coords]).assign_coords(coords)
 
 
-def _fit_slopes(x: Array, y: Array, error: Array, case: AnyArray) -> tuple[Array, Array, AnyArray]:
-    """Weighted regression of ln y (points, …) on x (points,) within each case: slope, its error, and count.
+def _fit_slopes(x: Array, values: Array, case: AnyArray) -> tuple[Array, Array, AnyArray]:
+    """Slope of ln(values) (points, …, draws, runs) on x (points,) in each case, its error, and the points.
 
-    The weights are (y/error)², or equal if a point of the case has no error. The error of the slope follows
-    from the weights, and is at least what the scatter around the line implies.
+    As for `exponent`, the slopes of the draws are averaged: errors of points, known from a few draws, would be
+    poor weights.
     """
-    x = x.reshape(-1, *(1 for _ in y.shape[1:]))
-
-    def sum_by_case(values: AnyArray) -> Array:
-        total = np.zeros((case.max() + 1, *y.shape[1:]))
-        np.add.at(total, case, values)
-        return total
-
     with np.errstate(all="ignore"):
-        valid = np.isfinite(y) & (y > 0)
-        has_errors = sum_by_case(valid & ~(error > 0)) == 0
-        w = np.where(valid, np.where(has_errors[case], (y / error) ** 2, 1.0), 0.0)
-        ln_y = np.where(valid, np.log(y), 0.0)
-        count, total = sum_by_case(valid).astype(int), sum_by_case(w)
-        dx = x - (sum_by_case(w * x) / total)[case]
-        sxx = np.where(count >= MIN_DIMENSIONS, sum_by_case(w * dx**2), np.nan)
-        slope = sum_by_case(w * dx * ln_y) / sxx
-        residual = np.where(valid, ln_y - (sum_by_case(w * ln_y) / total)[case] - slope[case] * dx, 0.0)
-        scatter = sum_by_case(w * residual**2) / (count - 2)
-        return slope, np.sqrt(np.where(has_errors, np.fmax(scatter, 1.0), scatter) / sxx), count
+        logarithms = finite_mean(np.where(values > 0, np.log(values), np.nan), axis=-1)
+    logarithms = np.moveaxis(logarithms, 0, -2)  # (…, points, draws)
+    slopes, errors, counts = [], [], []
+    for number in range(case.max() + 1):
+        y = logarithms[..., case == number, :]
+        fit = fit_lines(x[case == number], y)
+        count = np.isfinite(y).any(axis=-1).sum(axis=-1)
+        slopes.append(np.where(count >= MIN_DIMENSIONS, fit.slope, np.nan))
+        errors.append(np.where(count >= MIN_DIMENSIONS, fit.error, np.nan))
+        counts.append(count)
+    return np.stack(slopes), np.stack(errors), np.stack(counts)
 
 
 def predict_region(kappa: Any, delta: Any, tolerance: float = 1e-9) -> AnyArray:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from sweep_service.analysis.quantities.line_fit import fit_lines
 from sweep_service.analysis.quantities.master_curve import MeanCurves, collapse_quality, minimise_quality
 from sweep_service.analysis.quantities.overlay import collapse_overlay
 from sweep_service.analysis.quantities.specialisation import specialisation_time
 from sweep_service.analysis.runs import parse_source, read_runs
 from sweep_service.analysis.selection import format_values
-from sweep_service.analysis.statistics import average_over_draws, group_by_draw, point_dims
+from sweep_service.analysis.statistics import finite_mean, group_by_draw, point_dims
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.numerics.types import Array
 from sweep_service.planning.axes import POINT
@@ -126,25 +127,16 @@ KINDS: dict[str, Callable[..., xr.Dataset]] = {
 
 
 def fit_delays(times: xr.DataArray, along: str, x: Array) -> dict[str, tuple[Any, str]]:
-    """Fit a + b x to the mean specialisation times, weighted if every mean has an error."""
-    mean, error, *_ = average_over_draws(group_by_draw(times))
-    finite = np.isfinite(mean)
-    x, mean, error = x[finite], mean[finite], error[finite]
-    results = np.full(4, np.nan)
-    if len(x) >= 2:
-        weighted = bool(np.all(error > 0))
-        sigma = error if weighted else np.ones_like(mean)
-        design = np.stack([np.ones_like(x), x], axis=1) / sigma[:, None]
-        (a, b), *_ = np.linalg.lstsq(design, mean / sigma)
-        residual = mean / sigma - design @ [a, b]
-        scatter = residual @ residual / (len(x) - 2) if len(x) > 2 else np.nan
-        factor = 1.0 if weighted else scatter
-        results[:] = a, b, *np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * factor)
-    texts = ("a", f"b, for each e-fold of {along},", "a, standard error", "b, standard error")
-    names = ("delay_a", "delay_b", "delay_a_error", "delay_b_error")
+    """Fit a + b x to specialisation times: the mean of the lines of the draws, as for `exponent`."""
+    fit = fit_lines(x, finite_mean(group_by_draw(times), axis=-1))
+    low, high = fit.interval()
+    text = f"of the specialisation times a + b ln {along}"
     return {
-        name: (float(value), f"{text} of the specialisation times a + b ln {along}")
-        for name, value, text in zip(names, results, texts, strict=True)
+        "delay_a": (float(fit.intercept), f"a {text}"),
+        "delay_b": (float(fit.slope), f"b, for each e-fold of {along}, {text}"),
+        "delay_b_error": (float(fit.error), f"standard error of b {text}"),
+        "delay_b_low": (float(low), f"lower end of the 95 % interval of b {text}"),
+        "delay_b_high": (float(high), f"upper end of the 95 % interval of b {text}"),
     }
 
 

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED_COORDINATES, plain_value
 from sweep_service.analysis.quantities.discrepancy import largest_differences
+from sweep_service.analysis.quantities.final_risk import final_risk
+from sweep_service.analysis.quantities.line_fit import fit_lines
 from sweep_service.analysis.runs import DRAW_DIMS, late_means, parameter
-from sweep_service.analysis.statistics import average_over_draws, finite_mean, group_by_draw, resample
+from sweep_service.analysis.statistics import average_over_draws, finite_mean, group_by_draw
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.labels import variable_attributes
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.planning.axes import CORE_AXES, POINT
 
-BOOTSTRAPS = 1000
-INTERVAL_PERCENTILES = (2.5, 97.5)
-MIN_VALUES = 2  # of the parameter
 CASE, PLACE = "case", "place"
+UNSETTLED_TRENDS = ("falling", "rising")
 
-# By name: the function that computes a number for each run, and its options.
-QUANTITIES: dict[str, tuple[Callable[..., xr.DataArray], tuple[str, ...]]] = {
-    "discrepancy": (largest_differences, ("a", "b")),
-    "overlap_discrepancy": (partial(largest_differences, of="overlaps"), ("a", "b")),
-    "final_risk": (late_means, ("source",)),
+
+class Quantity(NamedTuple):
+    """A quantity with an exponent: `compute` gives a number for each run, `trend` that of each point."""
+
+    compute: Callable[..., xr.DataArray]
+    options: tuple[str, ...]
+    trend: Callable[..., xr.DataArray] | None = None  # if the quantity is a limit of long times
+
+
+def _trend(dataset: xr.Dataset, **options: Any) -> xr.DataArray:
+    return final_risk(dataset, **options)["trend"]
+
+
+QUANTITIES = {
+    "discrepancy": Quantity(largest_differences, ("a", "b")),
+    "overlap_discrepancy": Quantity(partial(largest_differences, of="overlaps"), ("a", "b")),
+    "final_risk": Quantity(late_means, ("source",), _trend),
 }
 
 
@@ -39,10 +52,12 @@ def exponent(
     by: Sequence[str] | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Fit the slope of ln(mean over runs) of a quantity on ln(parameter).
+    """Fit the slope of ln(quantity) on ln(parameter).
 
-    Weighted least squares with the weights (mean/error)². The error and the 95 % interval come from 1000
-    bootstraps over the seeds, each with all of its repeats, or over the repeats of a single seed.
+    Each seed has its own slope, by least squares with equal weights through the mean of ln(quantity) over its
+    repeats. The exponent is the mean of these slopes, that of the geometric mean over runs; its 95 % interval
+    is a t-interval with one degree of freedom fewer than seeds. With a single seed, its repeats take the
+    place of the seeds. With a single run, the error follows from the residuals of the line.
 
     Parameters
     ----------
@@ -59,8 +74,14 @@ def exponent(
     -------
     xr.Dataset
         On the dimension `case`, one for each combination of the parameters in `by`: `exponent`,
-        `standard_error`, `low`, `high`, `prefactor` and the number of `points`; on (case, place) the fitted
-        parameter, `mean` and `error`.
+        `standard_error`, `low`, `high`, `prefactor`, the number of `points`, and how many of them are
+        `unsettled`; on (case, place) the fitted parameter, the arithmetic `mean` with its `error`, and the
+        `geometric_mean`, through which the line goes, with its `geometric_error`.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a final risk still falls or rises at some points: the slope is then that of a transient.
 
     Raises
     ------
@@ -69,13 +90,13 @@ def exponent(
     """
     if of not in QUANTITIES:
         raise unknown_name("of", of, QUANTITIES)
-    compute, option_names = QUANTITIES[of]
+    quantity = QUANTITIES[of]
     for name, option in options.items():
-        if name not in option_names:
+        if name not in quantity.options:
             raise InvalidInput(
-                name, option, f"is not an option of {of}, which takes {' and '.join(option_names)}"
+                name, option, f"is not an option of {of}, which takes {' and '.join(quantity.options)}"
             )
-    values = compute(dataset, **options)
+    values = quantity.compute(dataset, **options)
     dims = [str(dim) for dim in values.dims if dim not in DRAW_DIMS]
     table = group_by_draw(values)
     table = table.reshape(-1, *table.shape[-2:])
@@ -86,6 +107,7 @@ def exponent(
     for row in range(len(table)):
         cases.setdefault(tuple(plain_value(columns[name][row]) for name in names), []).append(row)
     mean, error, *_ = average_over_draws(table)
+    log_mean, log_error, *_ = average_over_draws(_logarithm(table))
     if columns[along].dtype.kind not in "iuf":
         raise InvalidInput("along", along, "must be a number at each point")
     x = columns[along].astype(float)
@@ -95,69 +117,66 @@ def exponent(
     variables: dict[str, Any] = {
         name: (CASE, np.array([fit[name] for fit in fits])) for name in FIT_LONG_NAMES
     }
-    for name, column in ((along, x), ("mean", mean), ("error", error)):
+    unsettled = np.zeros(len(table), dtype=bool)
+    if quantity.trend is not None:
+        trend = quantity.trend(dataset, **options).transpose(*dims).values.reshape(-1)
+        unsettled = np.isin(trend, UNSETTLED_TRENDS)
+    variables["unsettled"] = (CASE, np.array([unsettled[rows].sum() for rows in cases.values()]))
+    place_columns = {
+        along: x, "mean": mean, "error": error,
+        "geometric_mean": np.exp(log_mean), "geometric_error": np.exp(log_mean) * log_error,
+    }  # fmt: skip
+    for name, column in place_columns.items():
         variables[name] = ((CASE, PLACE), np.where(padded < 0, np.nan, column[padded]))
     coords = {
         name: (CASE, [case[at] for case in cases], variable_attributes(name)) for at, name in enumerate(names)
     }
     result = xr.Dataset(variables, coords, {"of": of, "along": along})
-    for name, text in {**FIT_LONG_NAMES, **POINT_LONG_NAMES}.items():
+    for name, text in {**FIT_LONG_NAMES, **OTHER_LONG_NAMES}.items():
         text = text.format(of=of.replace("_", " "), along=along)
         result[name].attrs = {"long_name": text, "units": "1"}
     result[along].attrs = variable_attributes(along)
+    if unsettled.any():
+        text = f"{unsettled.sum()} of {len(table)} points have not settled: their risk still changes at the end"
+        result.attrs["warning"] = text
+        warnings.warn(f"exponent of {of} along {along}: {text}", RuntimeWarning, stacklevel=2)
     return result
 
 
 FIT_LONG_NAMES = {
     "exponent": "slope of ln {of} on ln {along}",
-    "standard_error": "standard error of the slope, by bootstraps over the draws",
+    "standard_error": "standard error of the slope, over the draws",
     "low": "lower end of the 95 % interval",
     "high": "upper end of the 95 % interval",
-    "prefactor": "{of} at {along} = 1 on the line",
+    "prefactor": "geometric mean of the {of} at {along} = 1 on the line",
     "points": "points of the fit",
 }
-POINT_LONG_NAMES = {"mean": "mean over runs of the {of}", "error": "standard error of the mean"}
+OTHER_LONG_NAMES = {
+    "unsettled": "points at which the {of} still changes at the end",
+    "mean": "mean over runs of the {of}",
+    "error": "standard error of the mean",
+    "geometric_mean": "geometric mean over runs of the {of}",
+    "geometric_error": "standard error of the geometric mean",
+}
 
 
-def fit_power_law(x: Array, table: Array, seed: int = 0) -> dict[str, float]:
-    """Fit a line through (ln x, ln of the mean of each row) of a table (points, draws[, runs of a draw])."""
-    table = table.reshape(*table.shape[:2], -1)
-    mean, error, count, draws = average_over_draws(table)
-    with np.errstate(all="ignore"):
-        valid = (count > 0) & (mean > 0.0) & (x > 0.0)
-    x, table, mean, error, draws = (array[valid] for array in (x, table, mean, error, draws))
-    if len(np.unique(x)) < MIN_VALUES:
-        return dict.fromkeys(FIT_LONG_NAMES, float("nan")) | {"points": len(x)}
-    has_draws = draws.min() > 1
-    weights = (mean / error) ** 2 if has_draws and np.all(error > 0.0) else np.ones(len(x))
-    slope, intercept = (float(number) for number in _fit_line(np.log(x), np.log(mean), weights))
-    low = high = slope_error = float("nan")
-    if has_draws:
-        samples = resample(np.random.default_rng(seed), table.shape[1], BOOTSTRAPS)
-        with np.errstate(all="ignore"):  # the same draws at every point, which may share their starts
-            means = np.stack([finite_mean(table[:, sample], (1, 2)) for sample in samples], axis=1)
-            slopes = _fit_line(np.log(x)[:, None], np.log(means), weights[:, None])[0]
-        slopes = slopes[np.isfinite(slopes)]
-        slope_error = float(np.std(slopes))
-        low, high = (float(end) for end in np.percentile(slopes, INTERVAL_PERCENTILES))
-    elif len(x) > MIN_VALUES:
-        residual = np.log(mean) - intercept - slope * np.log(x)
-        slope_error = float(
-            np.sqrt(np.sum(residual**2) / (len(x) - 2) / np.sum((np.log(x) - np.log(x).mean()) ** 2))
-        )
-        low, high = slope - 2.0 * slope_error, slope + 2.0 * slope_error
+def fit_power_law(x: Array, table: Array) -> dict[str, float]:
+    """Fit a power law of x to a table (points, draws[, runs of a draw]); see `exponent`."""
+    logarithms = finite_mean(_logarithm(table.reshape(*table.shape[:2], -1)), axis=-1)
+    valid = np.isfinite(logarithms).any(axis=1) & (x > 0.0)
+    log_x = np.log(x[valid])
+    fit = fit_lines(log_x, logarithms[valid])
+    low, high = fit.interval()
     return {
-        "exponent": slope, "standard_error": slope_error, "low": low, "high": high,
-        "prefactor": float(np.exp(intercept)), "points": len(x),
+        "exponent": float(fit.slope), "standard_error": float(fit.error), "low": float(low),
+        "high": float(high), "prefactor": float(np.exp(fit.intercept)), "points": int(valid.sum()),
     }  # fmt: skip
 
 
-def _fit_line(x: Array, y: Array, weights: Array) -> tuple[Array, Array]:
-    """Slope and intercept by weighted least squares along the first axis."""
-    total = weights.sum(axis=0)
-    x_mean, y_mean = (weights * x).sum(axis=0) / total, (weights * y).sum(axis=0) / total
-    slope = (weights * (x - x_mean) * (y - y_mean)).sum(axis=0) / (weights * (x - x_mean) ** 2).sum(axis=0)
-    return slope, y_mean - slope * x_mean
+def _logarithm(values: Array) -> Array:
+    """ln of positive numbers; NaN for others, such as a risk that is round-off."""
+    with np.errstate(all="ignore"):
+        return np.where(values > 0.0, np.log(values), np.nan)
 
 
 def _case_names(dataset: xr.Dataset, values: xr.DataArray, along: str, dims: Sequence[str]) -> list[str]:

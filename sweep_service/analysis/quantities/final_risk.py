@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from scipy import special
 
+from sweep_service.analysis.quantities.line_fit import t_quantile
 from sweep_service.analysis.runs import MIN_RELATIVE_RISK, late_samples, null_risk, read_runs, time_weights
 from sweep_service.analysis.statistics import (
     align_to_points,
@@ -54,9 +54,7 @@ def final_risk(
     dims, values = point_dims(array), group_by_draw(array)
     run_means = mean_of_last_half(values, array["time"].values)
     mean, error, count, draws = average_over_draws(run_means)
-    with np.errstate(all="ignore"):
-        degrees = np.where(draws > 1, draws - 1.0, np.nan)
-        half_width = special.stdtrit(degrees, (1 + confidence) / 2) * error
+    half_width = t_quantile(draws - 1, confidence) * error
     slope, slope_error = _fit_final_slope(
         np.where(np.isnan(run_means)[..., None], np.nan, values),
         array["time"].values,

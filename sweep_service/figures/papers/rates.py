@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweep_service.figures.figure import Check, Datasets, Figure
-from sweep_service.figures.measures import squeeze_except
 from sweep_service.figures.panels import panels
 
 if TYPE_CHECKING:
@@ -61,11 +60,10 @@ def draw(datasets: Datasets) -> matplotlib.figure.Figure:
             result = dataset.sweep.discrepancy(a=a, b=b)
             scale = result["over_initial_risk"] / result["discrepancy"]
             fit = dataset.sweep.exponent("discrepancy", along=along, a=a, b=b).squeeze()
-            x = dataset[along].broadcast_like(scale)
-            y, error = result["discrepancy"] * scale, result["standard_error"] * scale
-            x, y, error = (squeeze_except(array) for array in (x, y, error))
-            # The fitted line in units of R(0).
-            fit["prefactor"] = fit["prefactor"] * float(scale.mean())
+            # Points and the fitted line in units of R(0); the line goes through the geometric means.
+            x, unit = fit[along], float(scale.mean())
+            y, error = fit["geometric_mean"] * unit, fit["geometric_error"] * unit
+            fit["prefactor"] = fit["prefactor"] * unit
             slopes = () if name == "gamma" else (0.5 if along == "delta_t" else -0.5,)
             plot_rates(
                 x, y, error, fit, slopes, panel_axes[PANELS[name]],

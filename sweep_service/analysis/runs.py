@@ -182,6 +182,12 @@ def average_over_runs(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, 
     return mean, error_from_deviations(deviations), count
 
 
+def count_draws(array: xr.DataArray) -> xr.DataArray:
+    """The number of draws that have at least one run."""
+    independent, shared = draw_dims(array)
+    return array.notnull().any(shared).sum(independent)
+
+
 def average_with_deviations(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
     """The same mean, the scaled deviation of each draw, and the number of runs.
 
@@ -195,7 +201,7 @@ def average_with_deviations(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataA
     with np.errstate(all="ignore"):  # values overflow just before a divergence
         count = available.sum([*independent, *shared])
         mean = array.sum([*independent, *shared], skipna=True) / count.where(count > 0)
-        draws = available.any(shared).sum(independent)
+        draws = count_draws(array)
         scale = (draws / (draws - 1).where(draws > 1)) ** 0.5 / count
         deviations = (array - mean).sum(shared, skipna=True) * scale
     return mean, deviations, count

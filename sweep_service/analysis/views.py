@@ -174,7 +174,8 @@ def _compute_collapse(
 
 def _draw_collapse(result: xr.Dataset, axes: Any = None) -> Figure:
     if "scaled_risk" not in result:
-        return plot_collapse(result["risk"], None, result["spread"], axes)
+        note = f"{result['verdict'].item()}; visible: spreads above {result['detectable_spread'].item():.1%}"
+        return plot_collapse(result["risk"], None, result["spread"], axes, note=note)
     scaled = result["scaled_risk"].assign_coords({SCALED: result["scaled_time"]}).assign_attrs(value="risk")
     return plot_collapse(result["risk"], scaled, None, axes)
 

@@ -24,9 +24,12 @@ def plot_collapse(
     collapsed: xr.DataArray | None = None,
     spread: xr.DataArray | None = None,
     axes: Sequence[Axes] | None = None,
+    *,
+    note: str = "",
 ) -> Figure:
     """Draw curves (along, time), scaled ones with a coordinate `scaled` (along, time), and their spread.
 
+    The result, as a `note`, is the title of the last panel with curves.
     The spread has the axis of the panel above it. `axes` are one for each of the three that is not None.
     """
     if curves.ndim != 2 or curves.dims[1] != "time":
@@ -41,6 +44,8 @@ def plot_collapse(
         for panel, array in zip(panels, arrays, strict=False):
             _draw_curves(panel, array, values)
         last = panels[len(arrays) - 1]
+        if note:
+            last.set_title(note, fontsize="small")
         if spread is not None:
             _draw_spread(panels[-1], spread, last)
         if len(values) > MAX_LEGEND_ENTRIES:

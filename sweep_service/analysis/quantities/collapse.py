@@ -42,7 +42,8 @@ def collapse(
     Returns
     -------
     xr.Dataset
-        For `overlay` the spread and χ² at each time, and `collapsed`. For the others the exponents or the
+        For `overlay` the spread and χ² at each time, the `verdict` (different, collapsed, or not
+        distinguishable) and the `detectable_spread`; `collapsed` is false if they differ. For the others the exponents or the
         shift with their errors, the `quality` S, and the scaled curves.
 
     Raises
@@ -133,6 +134,7 @@ def fit_delays(times: xr.DataArray, along: str, x: Array) -> dict[str, tuple[Any
     text = f"of the specialisation times a + b ln {along}"
     return {
         "delay_a": (float(fit.intercept), f"a {text}"),
+        "delay_a_error": (float(fit.intercept_error), f"standard error of a {text}"),
         "delay_b": (float(fit.slope), f"b, for each e-fold of {along}, {text}"),
         "delay_b_error": (float(fit.error), f"standard error of b {text}"),
         "delay_b_low": (float(low), f"lower end of the 95 % interval of b {text}"),

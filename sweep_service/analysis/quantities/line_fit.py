@@ -14,11 +14,12 @@ CONFIDENCE = 0.95
 
 
 class LineFit(NamedTuple):
-    """Slopes and intercepts (…) of lines, the standard error of the slopes, and its degrees of freedom."""
+    """Slopes and intercepts (…) of lines, their standard errors, and the degrees of freedom of these."""
 
     slope: Array
     intercept: Array
-    error: Array
+    error: Array  # of the slope
+    intercept_error: Array
     degrees: Array
 
     def interval(self) -> tuple[Array, Array]:
@@ -60,17 +61,22 @@ def fit_lines(x: Array, y: Array) -> LineFit:
         intercept = finite_mean(
             np.where(usable, intercepts + (slopes - slope[..., None]) * x_means, np.nan), axis=-1
         )
+        deviations = np.where(usable, (intercepts - intercept[..., None]) ** 2, 0.0)
+        intercept_error = np.sqrt(deviations.sum(axis=-1) / (draws * (draws - 1.0)))
         means = finite_mean(y, axis=-1)
         single_slope, single_intercept, single_sxx = _least_squares(x, means, axis=-1)
         residual = means - single_intercept[..., None] - single_slope[..., None] * x
         degrees = np.sum(np.isfinite(means), axis=-1) - 2
         variance = np.nansum(residual**2, axis=-1) / np.where(degrees > 0, degrees, np.nan)
         single_error = np.sqrt(variance / single_sxx)
+        x_mean = finite_mean(np.where(np.isfinite(means), x, np.nan), axis=-1)
+        single_intercept_error = np.sqrt(variance * (1.0 / (degrees + 2) + x_mean**2 / single_sxx))
     has_draws = draws > 1
     return LineFit(
         np.where(has_draws, slope, single_slope),
         np.where(has_draws, intercept, single_intercept),
         np.where(has_draws, error, single_error),
+        np.where(has_draws, intercept_error, single_intercept_error),
         np.where(has_draws, draws - 1, degrees),
     )
 

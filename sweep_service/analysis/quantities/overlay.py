@@ -30,8 +30,10 @@ def collapse_overlay(
 ) -> xr.Dataset:
     """Compare the curves as they are.
 
-    They collapse if the median χ² per degree of freedom is at most `largest_chi2` and the spread at every
-    time is at most `spread_above` + `errors` times the expected one.
+    They are different if the median χ² per degree of freedom is above `largest_chi2`, or the spread at some
+    time above `spread_above` + `errors` times the expected one. Otherwise they are not distinguishable, which
+    says little if the errors are large: `detectable_spread` is the true spread at all times that would have
+    been seen in about half of such sweeps. Only if it is at most `spread_above` is the verdict a collapse.
 
     If all curves have the same starts, the contribution of a start is common to all curves and is left out of
     the errors. A theory has no other randomness, and then has neither errors nor χ².
@@ -51,16 +53,21 @@ def collapse_overlay(
         terms = w * (mean - weighted) ** 2
         count = np.sum(np.isfinite(terms), axis=0)
         chi2 = np.nansum(terms, axis=0) / np.where(count > 1, count - 1, np.nan)
-        within = spread <= spread_above + errors * np.nan_to_num(expected)
+        limit = spread_above + errors * np.nan_to_num(expected)
+        within = spread <= limit
+        # A true spread s adds (s/expected)² to χ² per degree of freedom, which is 1 without it.
+        detectable = np.fmin(limit, expected * np.sqrt(max(largest_chi2 - 1.0, 0.0)))
     finite_chi2 = chi2[np.isfinite(chi2)]
     median = float(np.median(finite_chi2)) if len(finite_chi2) else np.nan
     valid = np.isfinite(spread)
     collapsed = bool(valid.any() and within[valid].all() and not median > largest_chi2)
+    detectable_spread = float(np.median(detectable[valid])) if valid.any() else np.nan
     curves = {
         "mean": (middle, f"mean over {along} of the mean risk over runs"),
         "spread": (spread, f"standard deviation over {along}, relative to the mean"),
         "expected": (expected, "root mean square of the standard errors, relative to the mean"),
         "chi2": (chi2, "χ² per degree of freedom"),
+        "detectable": (detectable, f"true spread over {along} that would have been seen, relative to the mean"),
     }
     numbers = {
         "median_chi2": (median, "median of χ² per degree of freedom over time"),
@@ -68,9 +75,23 @@ def collapse_overlay(
             float(spread[valid].max()) if valid.any() else np.nan,
             "largest spread over time",
         ),
-        "collapsed": (collapsed, "whether the curves are one"),
+        "collapsed": (collapsed, "whether the curves are not distinguishable"),
+        "detectable_spread": (detectable_spread, "median over time of the spread that would have been seen"),
+        "verdict": (
+            _find_verdict(collapsed, bool(valid.any()), detectable_spread, spread_above),
+            "different, collapsed, or not distinguishable",
+        ),
     }
     return xr.merge([build_dataset(array, ("time",), curves), build_dataset(array, (), numbers)])
+
+
+def _find_verdict(collapsed: bool, compared: bool, detectable_spread: float, spread_above: float) -> str:
+    """`collapsed` only if the test would have seen a spread of `spread_above`."""
+    if not compared:
+        return "undecided"  # a single curve
+    if not collapsed:
+        return "different"
+    return "collapsed" if detectable_spread <= spread_above else "not distinguishable"
 
 
 def _has_same_starts(dataset: xr.Dataset) -> bool:

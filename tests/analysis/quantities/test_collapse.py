@@ -75,6 +75,26 @@ def test_difference_within_two_percent_needs_many_runs():
     assert collapse(strict, largest_chi2=100).collapsed
 
 
+def test_verdict_says_what_could_have_been_seen():
+    """A true spread of twice the detectable one is seen, half of it is not; see also `difference`."""
+    for factor, verdict in ((0.0, "not distinguishable"), (0.4, "not distinguishable"), (2.0, "different")):
+        # the standard deviation of (1, -1, 1, -1) is 1.15; errors of 10 %/√16 are 2.5 %
+        sizes = np.array(SIZES)
+
+        def apart(t, d, factor=factor, sizes=sizes):
+            sign = 1.0 - 2.0 * (np.searchsorted(sizes, d) % 2)
+            return master(t) * (1 + sign * factor * 0.025 / 1.155)
+
+        result = collapse(make_dataset(apart, {"d": SIZES}, seeds=4, repeats=4, scatter=0.1, rng=2))
+        assert result.verdict.item() == verdict
+        assert result.collapsed.item() == (verdict != "different")
+        assert result.detectable_spread.item() == pytest.approx(0.025, rel=0.25)
+    precise = collapse(make_dataset(lambda t: master(t), {"d": SIZES}, seeds=4, repeats=4, scatter=0.01))
+    assert precise.verdict.item() == "collapsed"
+    assert precise.detectable_spread.item() == pytest.approx(0.0025, rel=0.25)
+    assert collapse(make_dataset(master, {"d": [10]})).verdict.item() == "undecided"
+
+
 def test_one_run_without_scatter():
     result = collapse(make_dataset(lambda t: master(t), {"d": SIZES}))
     assert result.collapsed
@@ -166,21 +186,23 @@ def test_known_delay():
     np.testing.assert_allclose(result.scaled_time[0], LINEAR[1:] - result.b.item() * np.log(10), rtol=1e-12)
 
 
-def test_delays_are_weighted_and_need_two_sizes():
+def test_delays_of_starts_are_averaged_and_need_two_sizes():
+    """Every start has a line of its own, through equally weighted times."""
     dataset = make_dataset(
         delayed, {"d": SIZES}, seeds=4, times=LINEAR, observables={"specialisation": order}
     )
-    late = {30: 4.0}  # its times scatter around another mean
-    for d, shift in late.items():
+    shifts = np.zeros((4, 4))
+    shifts[1] = [0.0, 4.0, 8.0, 12.0]  # the times at d = 30 scatter
+    for at, d in enumerate(SIZES):
         for seed in range(4):
-            moved = order(LINEAR - shift * seed, d)
-            dataset.sgd_specialisation.loc[{"d": d, "seed": seed}] = moved
-    for d in (10, 100, 300):
-        for seed in range(4):
-            dataset.sgd_specialisation.loc[{"d": d, "seed": seed}] = order(LINEAR - 0.01 * seed, d)
+            dataset.sgd_specialisation.loc[{"d": d, "seed": seed}] = order(LINEAR - shifts[at, seed], d)
     result = collapse(dataset, "logshift", bootstraps=2)
-    assert result.delay_b.item() == pytest.approx(8.0, abs=0.05)  # three certain sizes against one
-    assert result.delay_b_error < 0.05
+    x = np.log(SIZES)
+    slopes = [8.0 + np.polyfit(x, shifts[:, seed], 1)[0] for seed in range(4)]
+    assert result.delay_b.item() == pytest.approx(np.mean(slopes), abs=0.05)
+    error = np.std(slopes, ddof=1) / 2.0
+    assert result.delay_b_error.item() == pytest.approx(error, rel=0.05)
+    assert result.delay_b_high.item() == pytest.approx(result.delay_b.item() + 3.182 * error, abs=0.05)
     none = collapse(dataset.isel(time=slice(0, 20)), "logshift", bootstraps=2)  # before any run specialises
     assert np.isnan(none.delay_b)
 

@@ -94,7 +94,7 @@ def make_dataset(
 
 
 def time_average(values, times, start):
-    """∫ dt over [start, t_max] of the lines between samples (…, time), over the length: by inserting `start`."""
+    """∫ dt over [start, t_max] of the lines between samples (…, time), over the length."""
     values = np.asarray(values)
     rows = values.reshape(-1, values.shape[-1])
     knots = np.concatenate([[start], times[times > start]])

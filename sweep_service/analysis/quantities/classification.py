@@ -50,8 +50,8 @@ def phase(
     """Classify each point by the outcome of its runs.
 
     The phase is the first that applies of diverged, plateau (near the noise floor), perfect, unspecialised
-    (settled, with a small order parameter), bad (settled or rising) and undecided. A run on its noise floor has
-    not learned perfectly, however low the floor is.
+    (settled, with a small order parameter), bad (settled or rising) and undecided. A run on its noise floor
+    has not learned perfectly, however low the floor is.
 
     Parameters
     ----------
@@ -226,8 +226,8 @@ def scaling_phase(
 def _fit_slopes(x: Array, values: Array, case: AnyArray) -> tuple[Array, Array, AnyArray]:
     """Slope of ln(values) (points, …, draws, runs) on x (points,) in each case, its error, and the points.
 
-    As for `exponent`, the slopes of the draws are averaged: errors of points, known from a few draws, would be
-    poor weights.
+    As for `exponent`, the slopes of the draws are averaged: errors of points, known from a few draws, would
+    be poor weights.
     """
     with np.errstate(all="ignore"):
         logarithms = finite_mean(np.where(values > 0, np.log(values), np.nan), axis=-1)

@@ -65,8 +65,8 @@ def discrepancy(
     xr.Dataset
         At each point `discrepancy`, `standard_error`, the ratios `over_sqrt_delta_t` and
         `over_initial_risk` (NaN if t = 0 is not selected), and the number of `runs`. For a fluctuation also
-        the 95 % interval `low`, `high`; for a bias the `null_level`, the value to be expected from the scatter
-        of the draws if there is no bias.
+        the 95 % interval `low`, `high`; for a bias the `null_level`, the value to be expected from the
+        scatter of the draws if there is no bias.
 
     Raises
     ------
@@ -154,8 +154,8 @@ def _average_bias(
 def _estimate_null_level(deviations: xr.DataArray, dims: Sequence[str]) -> xr.DataArray:
     """Expected maximum over `dims` of |mean over draws| if every true mean is 0; NaN with a single draw.
 
-    The mean over trials in which every draw's deviation has a random sign: the sums have the standard error of
-    the mean and the correlations in time of the draws. With 2, 3 and 4 draws it is about 26, 10 and 6 % too
+    The mean over trials in which every draw's deviation has a random sign: the sums have the standard error
+    of the mean and the correlations in time of the draws. With 2, 3 and 4 draws it is about 26, 10 and 6 % too
     small.
     """
     draws = [dim for dim in deviations.dims if dim in DRAW_DIMS]

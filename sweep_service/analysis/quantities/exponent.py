@@ -137,7 +137,9 @@ def exponent(
         result[name].attrs = {"long_name": text, "units": "1"}
     result[along].attrs = variable_attributes(along)
     if unsettled.any():
-        text = f"{unsettled.sum()} of {len(table)} points have not settled: their risk still changes at the end"
+        text = (
+            f"{unsettled.sum()} of {len(table)} points have not settled: their risk still changes at the end"
+        )
         result.attrs["warning"] = text
         warnings.warn(f"exponent of {of} along {along}: {text}", RuntimeWarning, stacklevel=2)
     return result

@@ -67,7 +67,10 @@ def collapse_overlay(
         "spread": (spread, f"standard deviation over {along}, relative to the mean"),
         "expected": (expected, "root mean square of the standard errors, relative to the mean"),
         "chi2": (chi2, "χ² per degree of freedom"),
-        "detectable": (detectable, f"true spread over {along} that would have been seen, relative to the mean"),
+        "detectable": (
+            detectable,
+            f"true spread over {along} that would have been seen, relative to the mean",
+        ),
     }
     numbers = {
         "median_chi2": (median, "median of χ² per degree of freedom over time"),

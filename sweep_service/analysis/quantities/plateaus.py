@@ -1,13 +1,16 @@
-"""Plateaus: intervals in which a curve is flat on logarithmic axes."""
+"""Plateaus: intervals in which a curve is flat on logarithmic axes, up to its noise."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import MIN_RELATIVE_RISK, null_risk, read_runs
+from sweep_service.analysis.runs import MIN_RELATIVE_RISK, draw_dims, null_risk, read_runs
 from sweep_service.analysis.statistics import (
     align_to_points,
+    average,
     build_dataset,
     finite_mean,
     group_by_draw,
@@ -15,6 +18,27 @@ from sweep_service.analysis.statistics import (
 )
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray, Array
+
+ERRORS = 2.0  # of the slope, by which it may exceed the limit before a plateau ends
+WINDOW_FACTORS = np.geomspace(1.0, 8.0, 10)  # by which the window is widened where the curve is noisy
+NOISE_WINDOW_DECADES = 1.0  # on both sides: noise is estimated from more samples than slopes
+NORMAL_MEDIAN = 0.6745  # of |z|, z ~ N(0, 1)
+# Values of a plateau; each has an error, and values of the draws.
+VALUES = {
+    "start": "time at which a plateau begins",
+    "end": "time at which a plateau ends",
+    "height": "geometric mean of the risk on a plateau",
+    "exit": "first later time with less than half of the height",
+}
+
+
+class Rule(NamedTuple):
+    """The parameters of `plateaus`."""
+
+    window: float
+    flat: float
+    shortest: float
+    initial: float
 
 
 def plateaus(
@@ -27,11 +51,13 @@ def plateaus(
     shortest: float = 0.3,
     initial: float = 0.9,
 ) -> xr.Dataset:
-    """Find the plateaus of the mean risk curve at each point.
+    """Find the plateaus of the mean risk curve at each point, and of the curve of each draw.
 
-    A plateau is a maximal interval with |s| <= `flat`, where s(t) is the least-squares slope of log10 R̄ in
-    log10 t within ± `window` decades, and at least over both neighbours. It is initial if it begins at the
-    first t > 0 or is as high as `initial` R(0), final if it reaches t_max, and otherwise intermediate.
+    s(t) is the least-squares slope of log10 R̄ in log10 t within ± `window` decades, and at least over both
+    neighbours; SE is its error from the scatter of the samples, and the window is widened until SE is at most
+    half of `flat`. A plateau is a maximal interval with |s| <= `flat` + 2 SE in which |s| <= `flat` somewhere,
+    and whose own slope is at most `flat`, up to its error. It is initial if it begins at the first t > 0 or is as high as
+    `initial` R(0), final if it reaches t_max, and otherwise intermediate.
 
     Parameters
     ----------
@@ -53,30 +79,70 @@ def plateaus(
         over ln t), `exit` (the first later sample below half the height) and `kind`, which is empty where a
         point has fewer plateaus.
 
+        `draw_start`, `draw_end`, `draw_height` and `draw_exit` are those of the plateau that overlaps most in
+        the curve of each draw (of a seed, or of a repeat of a single seed), NaN if there is none; `draws` is
+        the number of draws that have it, and `start_error`, … the standard errors of their means.
+
     Raises
     ------
     InvalidInput
         If there are fewer than two samples after t = 0.
     """
     array = read_runs(dataset, source)
-    dims, curve = point_dims(array), finite_mean(group_by_draw(array), axis=(-3, -2))
-    shape, positive = curve.shape[:-1], array["time"].values > 0
-    times, risk = array["time"].values[positive], curve[..., positive].reshape(-1, positive.sum())
-    if len(times) < 2:
-        raise InvalidInput("time", times.tolist(), "must have at least two samples after t = 0")
-    start_risk = curve[..., 0].reshape(-1)
-    smallest = MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), dims)
-    smallest = np.broadcast_to(smallest, shape).reshape(-1, 1)
+    dims, values = point_dims(array), group_by_draw(array)
+    times = array["time"].values
+    if np.sum(times > 0) < 2:
+        raise InvalidInput("time", times[times > 0].tolist(), "must have at least two samples after t = 0")
+    rule = Rule(window, flat, shortest, initial)
+    smallest = np.broadcast_to(
+        MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), dims), values.shape[: len(dims)]
+    )
+    mean = _find_plateaus(finite_mean(values, axis=(-3, -2)), times, smallest, rule)
+    draws = _find_plateaus(finite_mean(values, axis=-2), times, smallest[..., None], rule)
+    matched = _match_draws(mean, draws)
+    variables = {name: (mean[name], text) for name, text in VALUES.items()}
+    variables["decades"] = (np.log10(mean["end"] / mean["start"]), "length of a plateau in log10 t")
+    variables["kind"] = (mean["kind"], "initial, intermediate or final")
+    for name, text in VALUES.items():
+        error, count = average(matched[name], axis=len(dims))[1:]
+        variables[f"{name}_error"] = (error, f"standard error over draws of the {text}")
+        if name == "height":
+            variables["draws"] = (count, "draws that have the plateau")
+    independent, _ = draw_dims(array)
+    shape = [array.sizes[dim] for dim in independent]
+    by_draw = {
+        f"draw_{name}": (
+            matched[name].reshape(*mean["start"].shape[:-1], *shape, -1),
+            f"{text}, in the curve of a draw",
+        )
+        for name, text in VALUES.items()
+    }
+    names = ("start", "end", "decades", "height", "exit", "kind")
+    ordered = {name: variables.pop(name) for name in names} | variables
+    return xr.merge(
+        [
+            build_dataset(array, (*dims, "plateau"), ordered),
+            build_dataset(array, (*dims, *independent, "plateau"), by_draw),
+        ]
+    )
+
+
+def _find_plateaus(curves: Array, all_times: Array, smallest: AnyArray, rule: Rule) -> dict[str, AnyArray]:
+    """Values and `kind` of the plateaus (…, plateau) of curves (…, time); NaN and "" beyond the last one."""
+    shape, positive = curves.shape[:-1], all_times > 0
+    times, risk = all_times[positive], curves[..., positive].reshape(-1, positive.sum())
+    start_risk = curves[..., 0].reshape(-1)
     x = np.log10(times)
     with np.errstate(all="ignore"):
-        y = np.where((risk > smallest) & np.isfinite(risk), np.log10(risk), np.nan)
-        rows, first, last = _find_intervals(np.abs(_local_slopes(x, y, window)) <= flat)
-        is_long = x[last] - x[first] >= shortest * (1 - 1e-12)
+        is_valid = (risk > np.broadcast_to(smallest, shape).reshape(-1, 1)) & np.isfinite(risk)
+        y = np.where(is_valid, np.log10(risk), np.nan)
+        rows, first, last = _find_flat_intervals(x, y, rule)
+        is_long = x[last] - x[first] >= rule.shortest * (1 - 1e-12)
         rows, first, last = rows[is_long], first[is_long], last[is_long]
         height = 10 ** _interval_means(x, y, rows, first, last)
         is_exit = (risk[rows] < height[:, None] / 2) & (np.arange(len(x)) > last[:, None])
         exit_time = np.where(is_exit.any(axis=1), times[is_exit.argmax(axis=1)], np.nan)
-        is_initial = (first == 0) | (height >= initial * start_risk[rows])
+        is_initial = (first == 0) | (height >= rule.initial * start_risk[rows])
     kind = np.where(is_initial, "initial", np.where(last == len(x) - 1, "final", "intermediate"))
     number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # within each row, as rows are in order
     count = int(number.max(initial=0)) + 1
@@ -86,22 +152,82 @@ def plateaus(
         padded[rows, number] = values
         return padded.reshape(*shape, count)
 
-    return build_dataset(
-        array,
-        (*dims, "plateau"),
-        {
-            "start": (pad(times[first], np.nan), "time at which a plateau begins"),
-            "end": (pad(times[last], np.nan), "time at which a plateau ends"),
-            "decades": (pad(x[last] - x[first], np.nan), "length of a plateau in log10 t"),
-            "height": (pad(height, np.nan), "geometric mean of the risk on a plateau"),
-            "exit": (pad(exit_time, np.nan), "first later time with less than half of the height"),
-            "kind": (pad(kind, ""), "initial, intermediate or final"),
-        },
-    )
+    return {
+        "start": pad(times[first], np.nan), "end": pad(times[last], np.nan), "height": pad(height, np.nan),
+        "exit": pad(exit_time, np.nan), "kind": pad(kind, ""),
+    }  # fmt: skip
 
 
-def _local_slopes(x: Array, y: Array, window: float) -> Array:
-    """Least-squares slope of y (rows, time) around each x; NaN where y is NaN or has no neighbours."""
+def _find_flat_intervals(x: Array, y: Array, rule: Rule) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Row, first and last index of the flat intervals of y (rows, time), ordered by row and time."""
+    noise = _estimate_noise(x, y)
+    slope, error = _local_slopes(x, y, noise, rule)
+    is_flat = np.abs(slope) <= rule.flat
+    found = []
+    for row, first, last in zip(*_find_intervals(np.abs(slope) <= rule.flat + ERRORS * error), strict=True):
+        if not is_flat[row, first : last + 1].any():
+            continue
+        overall, overall_error = _fit_slope(x, y[row], noise[row], first, last)
+        if abs(overall) <= rule.flat + overall_error:
+            found.append((row, first, last))
+            continue
+        # Noise joined a plateau with a slope: keep the parts that are flat, and flatter than the whole.
+        _, starts, ends = _find_intervals(is_flat[row : row + 1, first : last + 1])
+        for start, end in zip(first + starts, first + ends, strict=True):
+            slope_within, error_within = _fit_slope(x, y[row], noise[row], start, end)
+            if abs(slope_within - overall) > ERRORS * error_within:
+                found.append((row, start, end))
+    rows, first, last = np.array(found, dtype=int).reshape(-1, 3).T
+    return rows, first, last
+
+
+def _fit_slope(x: Array, y: Array, noise: Array, first: int, last: int) -> tuple[float, float]:
+    """Slope of a curve y (time,) over an interval, and its error from the noise; 0 for a single sample."""
+    inside = slice(first, last + 1)
+    dx = x[inside] - x[inside].mean()
+    sxx = float(dx @ dx)
+    if first == last:
+        return 0.0, 0.0
+    return float(dx @ y[inside]) / sxx, float(np.sqrt(np.mean(noise[inside] ** 2) / sxx))
+
+
+def _estimate_noise(x: Array, y: Array) -> Array:
+    """Standard deviation of the noise of samples y (rows, time), from third differences around each of them.
+
+    These vanish for a smooth curve, up to its third derivative. The median is unaffected by a few corners.
+    """
+    noise = np.zeros_like(y)
+    if len(x) < 4:
+        return noise
+    windows = np.lib.stride_tricks.sliding_window_view(x, 4)
+    distances = windows[:, :, None] - windows[:, None, :] + np.eye(4)
+    weights = 1.0 / np.prod(distances, axis=-1)  # of a divided difference
+    weights /= np.sqrt(np.sum(weights**2, axis=-1, keepdims=True))
+    size = np.abs(np.sum(np.lib.stride_tricks.sliding_window_view(y, 4, axis=-1) * weights, axis=-1))
+    size = np.ma.masked_invalid(size)
+    middle = windows.mean(axis=-1)
+    for at, center in enumerate(x):
+        near = np.abs(middle - center) <= NOISE_WINDOW_DECADES
+        near[np.argsort(np.abs(middle - center), kind="stable")[:4]] = True
+        noise[:, at] = np.ma.median(size[:, near], axis=-1).filled(0.0) / NORMAL_MEDIAN
+    return noise
+
+
+def _local_slopes(x: Array, y: Array, noise: Array, rule: Rule) -> tuple[Array, Array]:
+    """Least-squares slope of y (rows, time) around each x, and its error; NaN without neighbours."""
+    slope, error = np.full(y.shape, np.nan), np.full(y.shape, np.inf)
+    for factor in WINDOW_FACTORS:
+        wide_slope, sxx = _slopes_in_window(x, y, rule.window * factor)
+        wide_error = noise / np.sqrt(sxx)
+        better = np.isnan(slope) | (error > rule.flat / 2)
+        slope, error = np.where(better, wide_slope, slope), np.where(better, wide_error, error)
+        if not np.any(error > rule.flat / 2):
+            break
+    return slope, error
+
+
+def _slopes_in_window(x: Array, y: Array, window: float) -> tuple[Array, Array]:
+    """Least-squares slope of y (rows, time) around each x, and Σ(x - x̄)²."""
     dx = x[:, None] - x
     near = np.abs(dx) <= window * (1 + 1e-9)
     near |= np.abs(np.subtract.outer(np.arange(len(x)), np.arange(len(x)))) <= 1  # if sparser than the window
@@ -109,7 +235,8 @@ def _local_slopes(x: Array, y: Array, window: float) -> Array:
     weights = (valid[:1] if valid.all() else valid).astype(float)  # usually all rows have the same windows
     n, sx, sxx = (weights @ (near * dx**power) for power in (0, 1, 2))
     sy, sxy = filled @ near.astype(float), filled @ (near * dx)
-    return np.where(valid & (n > 1), (sxy - sx * sy / n) / (sxx - sx**2 / n), np.nan)
+    squares = sxx - sx**2 / n
+    return np.where(valid & (n > 1), (sxy - sx * sy / n) / squares, np.nan), np.broadcast_to(squares, y.shape)
 
 
 def _find_intervals(mask: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -125,3 +252,17 @@ def _interval_means(x: Array, y: Array, rows: AnyArray, first: AnyArray, last: A
     areas = np.cumsum((y[:, 1:] + y[:, :-1]) / 2 * np.diff(x), axis=1)
     areas = np.concatenate([np.zeros((len(y), 1)), areas], axis=1)
     return (areas[rows, last] - areas[rows, first]) / (x[last] - x[first])
+
+
+def _match_draws(mean: dict[str, AnyArray], draws: dict[str, AnyArray]) -> dict[str, Array]:
+    """Values (…, draw, plateau) of the draws' plateaus that overlap most, in ln t, with those of the mean."""
+    with np.errstate(all="ignore"):
+        ends = np.fmin(mean["end"][..., None, :, None], draws["end"][..., :, None, :])
+        starts = np.fmax(mean["start"][..., None, :, None], draws["start"][..., :, None, :])
+        exist = np.isfinite(mean["end"][..., None, :, None] + draws["end"][..., :, None, :])
+        overlap = np.where(exist, np.log(ends / starts), -np.inf)
+    best = overlap.argmax(axis=-1)
+    is_found = overlap.max(axis=-1) > 0
+    return {
+        name: np.where(is_found, np.take_along_axis(draws[name], best, axis=-1), np.nan) for name in VALUES
+    }

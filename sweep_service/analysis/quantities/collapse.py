@@ -9,7 +9,12 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.quantities.line_fit import fit_lines
-from sweep_service.analysis.quantities.master_curve import MeanCurves, collapse_quality, minimise_quality
+from sweep_service.analysis.quantities.master_curve import (
+    MeanCurves,
+    collapse_quality,
+    interpolate_rows,
+    minimise_quality,
+)
 from sweep_service.analysis.quantities.overlay import collapse_overlay
 from sweep_service.analysis.quantities.specialisation import specialisation_time
 from sweep_service.analysis.runs import parse_source, read_runs
@@ -18,6 +23,8 @@ from sweep_service.analysis.statistics import finite_mean, group_by_draw, point_
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.numerics.types import Array
 from sweep_service.planning.axes import POINT
+
+UNIFORM_SAMPLES = 201  # of the times at which shifted curves are compared
 
 
 def collapse(
@@ -43,8 +50,9 @@ def collapse(
     -------
     xr.Dataset
         For `overlay` the spread and χ² at each time, the `verdict` (different, collapsed, or not
-        distinguishable) and the `detectable_spread`; `collapsed` is false if they differ. For the others the exponents or the
-        shift with their errors, the `quality` S, and the scaled curves.
+        distinguishable) and the `detectable_spread`; `collapsed` is false if they differ. For the others the
+        exponents or the shift with their errors and 95 % intervals, the `quality` S, and the scaled curves. A
+        fit that failed has NaN exponents, and its `reason`, which is empty otherwise.
 
     Raises
     ------
@@ -68,7 +76,8 @@ def collapse_power(
     """Fit a and b such that R L^b against t L^-a is one curve for all sizes L, by minimising S.
 
     ln R is compared over ln t, for |a| and |b| up to `reach`. Relative errors are at least `smallest_error`,
-    because the lines between samples are no more precise. The errors of a and b are bootstraps over draws.
+    because the lines between samples are no more precise. The errors of a and b are bootstraps over draws, and
+    the intervals t-intervals with one degree of freedom fewer than draws.
     """
     curves = MeanCurves(dataset, along, source, smallest_error)
     x, size = np.log(curves.times), curves.log_size
@@ -76,15 +85,13 @@ def collapse_power(
     def cost(y: Array) -> Callable[[Array], float]:
         return lambda ab: collapse_quality(x, ab[0] * size, y + ab[1] * size[:, None], curves.error)
 
-    ranges = ((-reach, reach), (-reach, reach))
-    (a, b), (a_error, b_error), least = minimise_quality(curves, cost, ranges, bootstraps)
-    numbers = {
-        "a": (a, f"exponent of {along} in the time, t {along}^-a"),
-        "a_error": (a_error, "standard error of a over resampled draws"),
-        "b": (b, f"exponent of 1/{along} in the risk, R {along}^b"),
-        "b_error": (b_error, "standard error of b over resampled draws"),
-        "quality": (least, "S of Houdayer and Hartmann, about 1 for a collapse"),
-    }
+    fit = minimise_quality(curves, cost, ((-reach, reach), (-reach, reach)), bootstraps)
+    texts = (
+        f"exponent of {along} in the time, t {along}^-a",
+        f"exponent of 1/{along} in the risk, R {along}^b",
+    )
+    numbers = fit.describe(("a", "b"), texts)
+    a, b = fit.best
     return curves.to_dataset(numbers, np.exp(x - a * size[:, None]), np.exp(b * size))
 
 
@@ -95,28 +102,40 @@ def collapse_logshift(
     *,
     smallest_error: float = 0.01,
     bootstraps: int = 100,
+    largest_quality: float = 5.0,
 ) -> xr.Dataset:
     """Fit b such that R against t - b ln L is one curve, by minimising S.
 
-    Where specialisation is stored, also a + b ln L is fitted to the specialisation times.
+    The curves are compared at equally spaced times: a shift moves most of the samples of a logarithmic grid,
+    which are early, before the first one. A fit with S above `largest_quality` has failed.
+
+    Where specialisation is stored, also a + b ln L is fitted to the specialisation times: `delay_a` and
+    `delay_b`. If the fit to the curves failed, b is `delay_b`, and `method` says so.
     """
     curves = MeanCurves(dataset, along, source, smallest_error)
     size = curves.log_size
+    grid = np.linspace(curves.times[0], curves.times[-1], UNIFORM_SAMPLES)
+    error = interpolate_rows(curves.times, curves.error, grid)
     reach = (curves.times[-1] - curves.times[0]) / max(float(np.ptp(size)), 1e-12)
 
     def cost(y: Array) -> Callable[[Array], float]:
-        return lambda b: collapse_quality(curves.times, b[0] * size, y, curves.error)
+        on_grid = interpolate_rows(curves.times, y, grid)
+        return lambda b: collapse_quality(grid, b[0] * size, on_grid, error)
 
-    (b,), (b_error,), least = minimise_quality(curves, cost, ((-reach, reach),), bootstraps)
-    numbers = {
-        "b": (b, f"delay for each e-fold of {along}"),
-        "b_error": (b_error, "standard error of b over resampled draws"),
-        "quality": (least, "S of Houdayer and Hartmann, about 1 for a collapse"),
-    }
+    fit = minimise_quality(curves, cost, ((-reach, reach),), bootstraps, largest_quality)
+    numbers = fit.describe(("b",), (f"delay for each e-fold of {along}",))
+    method = "" if fit.reason else "curves"
     if f"{parse_source(dataset, source)[0]}_specialisation" in dataset:
-        numbers |= fit_delays(
+        delays = fit_delays(
             specialisation_time(dataset, source)["specialisation_time"], along, curves.log_size
         )
+        if fit.reason and np.isfinite(delays["delay_b"][0]):
+            method = "specialisation times"
+            for name in ("b", "b_error", "b_low", "b_high"):
+                numbers[name] = (delays[f"delay_{name}"][0], numbers[name][1])
+        numbers |= delays
+    numbers["method"] = (method, "what b is fitted to, empty if every fit failed")
+    b = float(numbers["b"][0])
     return curves.to_dataset(numbers, curves.times - b * size[:, None], np.ones_like(size))
 
 

@@ -6,12 +6,13 @@ curves; S is the mean of the squared differences over their variances: about one
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from sweep_service.analysis.quantities.line_fit import t_quantile
 from sweep_service.analysis.runs import MIN_RELATIVE_RISK, null_risk, read_runs
 from sweep_service.analysis.selection import format_values
 from sweep_service.analysis.statistics import (
@@ -124,21 +125,75 @@ class MeanCurves:
         return xr.merge([build_dataset(like, (), numbers), build_dataset(like, dims, scaled)])
 
 
+class QualityFit(NamedTuple):
+    """The parameters that minimise S, their errors, the least S, and why the fit failed, if it did."""
+
+    best: Array
+    error: Array
+    degrees: int
+    least: float
+    reason: str = ""
+
+    def describe(self, names: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[Any, str]]:
+        """The parameters with errors and 95 % intervals, the quality and the reason, with long names."""
+        half_width = t_quantile(np.asarray(self.degrees)) * self.error
+        numbers: dict[str, tuple[Any, str]] = {}
+        for at, (name, text) in enumerate(zip(names, texts, strict=True)):
+            numbers |= {
+                name: (float(self.best[at]), text),
+                f"{name}_error": (float(self.error[at]), f"standard error of {name} over resampled draws"),
+                f"{name}_low": (
+                    float(self.best[at] - half_width[at]),
+                    f"lower end of the 95 % interval of {name}",
+                ),
+                f"{name}_high": (
+                    float(self.best[at] + half_width[at]),
+                    f"upper end of the 95 % interval of {name}",
+                ),
+            }
+        numbers["quality"] = (self.least, "S of Houdayer and Hartmann, about 1 for a collapse")
+        numbers["reason"] = (self.reason, "why the fit failed, empty if it did not")
+        return numbers
+
+
 def minimise_quality(
     curves: MeanCurves,
     cost: Callable[[Array], Callable[[Array], float]],
     ranges: tuple[tuple[float, float], ...],
     bootstraps: int,
-) -> tuple[Array, Array, float]:
-    """The parameters that minimise S, their errors, and the least S; NaN if the curves never overlap."""
+    largest_quality: float = np.inf,
+) -> QualityFit:
+    """Minimise S over ranges of its parameters, and resample the draws for their errors.
+
+    The fit has failed if the curves never overlap, the minimum is at an end of a range, or the least S is
+    above `largest_quality`: then the parameters are NaN.
+    """
+    unknown, degrees = np.full(len(ranges), np.nan), curves.values.shape[1] - 1
     best, scale = search_grid(cost(curves.y), ranges)
     best, _ = minimise_locally(cost(curves.y), best, scale / 2)
     best, least = minimise_locally(cost(curves.y), best, scale / 8)  # again, as a simplex may get stuck
     if not np.isfinite(least):
-        return np.full(len(ranges), np.nan), np.full(len(ranges), np.nan), np.nan
-    error = np.full(len(ranges), np.nan)
-    if curves.values.shape[1] > 1 and bootstraps > 1:
-        samples = resample(np.random.default_rng(0), curves.values.shape[1], bootstraps)
+        return QualityFit(unknown, unknown, degrees, np.nan, "the curves never overlap")
+    for value, step, (low, high) in zip(best, scale, ranges, strict=True):
+        if not low + step / 8 < value < high - step / 8:
+            reason = f"the minimum of S is at an end of the range from {low:.3g} to {high:.3g}"
+            return QualityFit(unknown, unknown, degrees, least, reason)
+    if least > largest_quality:
+        reason = f"the curves do not collapse: S = {least:.3g} is above {largest_quality:g}"
+        return QualityFit(unknown, unknown, degrees, least, reason)
+    error = unknown
+    if degrees > 0 and bootstraps > 1:
+        samples = resample(np.random.default_rng(0), degrees + 1, bootstraps)
         minima = [minimise_locally(cost(curves.resample(draws)), best, scale / 8)[0] for draws in samples]
         error = np.std(minima, axis=0, ddof=1)
-    return best, error, least
+    return QualityFit(best, error, degrees, least)
+
+
+def interpolate_rows(x: Array, rows: Array, at: Array) -> Array:
+    """Rows (curves, samples) over x, on lines between their finite samples; NaN outside of these."""
+    result = np.full((len(rows), len(at)), np.nan)
+    for row, values in enumerate(rows):
+        finite = np.isfinite(values)
+        if finite.any():
+            result[row] = np.interp(at, x[finite], values[finite], left=np.nan, right=np.nan)
+    return result

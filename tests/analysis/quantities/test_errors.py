@@ -127,7 +127,7 @@ def test_errors_of_a_collapse_are_the_scatter_over_starts():
     heights, errors = [], []
     for rng in range(60):
         runs = dataset.assign(sgd_risk=scattered(dataset["sgd_risk"], 0.1, 0.02, rng)).isel(p=0, gamma=0)
-        best, error, _ = minimise_quality(MeanCurves(runs, "d", "sgd", 0.01), cost, ((-1.0, 1.0),), 40)
-        heights.append(best[0])
-        errors.append(error[0])
+        fit = minimise_quality(MeanCurves(runs, "d", "sgd", 0.01), cost, ((-1.0, 1.0),), 40)
+        heights.append(fit.best[0])
+        errors.append(fit.error[0])
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(heights), rel=0.3)  # 1/√120 ~ 9 %

@@ -28,6 +28,7 @@ from sweep_service.numerics.types import AnyArray, Array
 
 MIN_COMPARED_SHARE = 0.5  # of points that must have neighbours: curves that do not overlap cannot disagree
 GRID_TRIALS = 289  # of the first, coarse search
+NEAR_STEPS = 20  # of the grid, on both sides of the minimum, in which those of resampled curves are sought
 
 
 def collapse_quality(x: Array, shift: Array, y: Array, error: Array) -> float:
@@ -184,9 +185,22 @@ def minimise_quality(
     error = unknown
     if degrees > 0 and bootstraps > 1:
         samples = resample(np.random.default_rng(0), degrees + 1, bootstraps)
-        minima = [minimise_locally(cost(curves.resample(draws)), best, scale / 8)[0] for draws in samples]
+        minima = [_minimise_near(cost(curves.resample(draws)), best, scale) for draws in samples]
         error = np.std(minima, axis=0, ddof=1)
     return QualityFit(best, error, degrees, least)
+
+
+def _minimise_near(function: Callable[[Array], float], best: Array, scale: Array) -> Array:
+    """The minimum for resampled curves, near that of all draws.
+
+    A single parameter has a fine grid, and resampled minima may be many steps away. As S has a kink wherever a
+    point changes its neighbours, a simplex would stay behind one of them: so trials come first.
+    """
+    if len(best) > 1:
+        return minimise_locally(function, best, scale / 8)[0]
+    trials = best + scale * np.arange(-NEAR_STEPS, NEAR_STEPS + 1)[:, None]
+    nearest = trials[int(np.argmin([function(trial) for trial in trials]))]
+    return minimise_locally(function, nearest, scale / 2)[0]
 
 
 def interpolate_rows(x: Array, rows: Array, at: Array) -> Array:

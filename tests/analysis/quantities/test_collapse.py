@@ -186,6 +186,55 @@ def test_known_delay():
     np.testing.assert_allclose(result.scaled_time[0], LINEAR[1:] - result.b.item() * np.log(10), rtol=1e-12)
 
 
+LOGARITHMIC = np.concatenate([[0.0], np.geomspace(5e-5, 5.0, 100)])
+
+
+def escaping(seeds, times=LOGARITHMIC):
+    """Phase retrieval at p = k = 1: m² grows as m0² e^{8t} from m0² = z²/d, and saturates."""
+    sizes = [10, 100, 1000, 10_000, 100_000]
+    dataset = make_dataset(
+        lambda t: 1.0, {"d": sizes}, seeds=seeds, times=times, observables={"specialisation": lambda t: 0.0}
+    )
+    start = np.random.default_rng(0).standard_normal((5, 1, 1, seeds, 1, 1)) ** 2
+    start = start / np.reshape(sizes, (5, 1, 1, 1, 1, 1))
+    squared_cosine = start / (start + np.exp(-8.0 * times))
+    return dataset.assign(
+        sgd_risk=(dataset.sgd_risk.dims, 1.0 - squared_cosine),
+        sgd_specialisation=(dataset.sgd_risk.dims, np.sqrt(squared_cosine)),
+    )
+
+
+@pytest.mark.parametrize("seeds", [8, 24])
+def test_delay_of_phase_retrieval_on_logarithmic_times(seeds):
+    """1/8 for each e-fold of d. Most samples are early, where a shift leaves nothing to compare."""
+    result = collapse(escaping(seeds), "logshift", bootstraps=20)
+    for name in ("b", "delay_b"):
+        assert result[f"{name}_low"] < 0.125 < result[f"{name}_high"]
+        assert 0.002 < result[f"{name}_error"] < 0.03
+    assert (result.method == "curves") == (result.reason == "")
+    any_quality = collapse(escaping(seeds), "logshift", bootstraps=20, largest_quality=np.inf)
+    assert any_quality.method.item() == "curves"
+    assert any_quality.b.item() == pytest.approx(0.125, abs=4 * any_quality.b_error.item())
+
+
+def test_failed_fit_has_a_reason():
+    """Curves of other shapes are no shift of one another."""
+
+    def shapes(t, d):
+        return 0.1 / (1 + t) ** (0.5 + 0.5 * np.log10(d))
+
+    dataset = make_dataset(shapes, {"d": SIZES}, times=LINEAR, seeds=4, scatter=0.01)
+    result = collapse(dataset, "logshift", bootstraps=2)
+    assert result.reason.item() != ""
+    assert result.method.item() == ""
+    for name in ("b", "b_error", "b_low", "b_high", "scaled_time"):
+        assert np.isnan(result[name]).all()
+    assert result.quality > 5
+    at_end = collapse(make_dataset(powers, {"d": SIZES}, seeds=2), "power", reach=0.3, bootstraps=2)
+    assert "end of the range" in at_end.reason.item()
+    assert np.isnan(at_end.a)
+
+
 def test_delays_of_starts_are_averaged_and_need_two_sizes():
     """Every start has a line of its own, through equally weighted times."""
     dataset = make_dataset(

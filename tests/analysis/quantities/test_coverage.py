@@ -21,7 +21,8 @@ EULER = 0.57721566  # the mean of a Gumbel variable
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.slow)]
+    scope="module",
+    params=[pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.slow)],
 )
 def sweeps(request):
     return request.param
@@ -116,9 +117,7 @@ def test_noise_floors(sweeps, floor, a):
     )  # fmt: skip
     noise = np.random.default_rng(1).standard_normal(dataset["sgd_risk"].shape)
     dataset["sgd_risk"] = dataset["sgd_risk"] * (1.0 + 0.1 * noise)
-    assert_covers(
-        is_inside(dataset.sweep.noise_floor(), floor), 0.93, 0.97 if floor > 0.1 and a > 0 else 1.0
-    )
+    assert_covers(is_inside(dataset.sweep.noise_floor(), floor), 0.93, 0.97 if floor > 0.1 and a > 0 else 1.0)
 
 
 @pytest.mark.parametrize("seeds", [3, 8])

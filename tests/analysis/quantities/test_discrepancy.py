@@ -188,3 +188,25 @@ def test_invalid_options_are_rejected(options, field):
 def test_one_sample_is_rejected():
     with pytest.raises(InvalidInput, match="two samples"):
         differences(sweep().isel(time=[0, 5]), "sgd", "ode")
+
+
+@pytest.mark.parametrize(("seeds", "lowest"), [(2, 0.65), (4, 0.88), (8, 0.93), (20, 0.95)])
+def test_null_level_is_the_bias_of_unbiased_runs(seeds, lowest):
+    """Runs that scatter by 10 % around the theory: the maximum of their mean is far from 0, at any time.
+
+    The level is too small by some 26 % with two starts and 6 % with four, and right to 2 % with many.
+    """
+    dataset = make_dataset(
+        lambda t: 0.1 * np.exp(-t / 10), {"d": np.arange(200) + 100}, seeds=seeds, scatter=0.1,
+        regimes=("classical",), times=np.linspace(0.0, 10.0, 41),
+    )  # fmt: skip
+    dataset["sgd_risk"] = dataset["sgd_risk"] / np.exp(0.1**2 / 2)  # the mean of a lognormal factor
+    result = discrepancy(dataset, kind="bias")
+    assert lowest <= float(result.null_level.mean() / result.discrepancy.mean()) <= 1.05
+    assert float(result.null_level.mean()) > 2 * float(result.standard_error.mean())
+    shifted = discrepancy(dataset.assign(sgd_risk=dataset["sgd_risk"] + 0.05), kind="bias")
+    assert (shifted.discrepancy > 3 * shifted.null_level).all()
+    np.testing.assert_allclose(shifted.null_level, result.null_level, rtol=1e-6)
+    by_time = discrepancy(dataset, kind="bias", over="time")
+    assert by_time.null_level.dims == by_time.discrepancy.dims
+    assert np.isnan(discrepancy(dataset.isel(seed=[0]), kind="bias").null_level).all()

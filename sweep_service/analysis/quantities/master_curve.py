@@ -197,7 +197,8 @@ def _minimise_near(function: Callable[[Array], float], best: Array, scale: Array
     point changes its neighbours, a simplex would stay behind one of them: so trials come first.
     """
     if len(best) > 1:
-        return minimise_locally(function, best, scale / 8)[0]
+        near, _ = minimise_locally(function, best, scale / 2)
+        return minimise_locally(function, near, scale / 8)[0]  # again, as in `minimise_quality`
     trials = best + scale * np.arange(-NEAR_STEPS, NEAR_STEPS + 1)[:, None]
     nearest = trials[int(np.argmin([function(trial) for trial in trials]))]
     return minimise_locally(function, nearest, scale / 2)[0]

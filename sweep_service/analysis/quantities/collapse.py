@@ -76,8 +76,8 @@ def collapse_power(
     """Fit a and b such that R L^b against t L^-a is one curve for all sizes L, by minimising S.
 
     ln R is compared over ln t, for |a| and |b| up to `reach`. Relative errors are at least `smallest_error`,
-    because the lines between samples are no more precise. The errors of a and b are bootstraps over draws, and
-    the intervals t-intervals with one degree of freedom fewer than draws.
+    because the lines between samples are no more precise. The errors of a and b are bootstraps over draws,
+    and the intervals t-intervals with one degree of freedom fewer than draws.
     """
     curves = MeanCurves(dataset, along, source, smallest_error)
     x, size = np.log(curves.times), curves.log_size

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from operator import add
 
 import numpy as np
 import xarray as xr
@@ -155,8 +157,8 @@ def _estimate_null_level(deviations: xr.DataArray, dims: Sequence[str]) -> xr.Da
     """Expected maximum over `dims` of |mean over draws| if every true mean is 0; NaN with a single draw.
 
     The mean over trials in which every draw's deviation has a random sign: the sums have the standard error
-    of the mean and the correlations in time of the draws. With 2, 3 and 4 draws it is about 26, 10 and 6 % too
-    small.
+    of the mean and the correlations in time of the draws. With 2, 3 and 4 draws it is about 26, 10 and 6 %
+    too small.
     """
     draws = [dim for dim in deviations.dims if dim in DRAW_DIMS]
     flat = deviations.stack({DRAW: draws}, create_index=False).drop_vars(DRAW_DIMS, errors="ignore")
@@ -165,10 +167,8 @@ def _estimate_null_level(deviations: xr.DataArray, dims: Sequence[str]) -> xr.Da
         signs = 1.0 - 2.0 * (np.arange(2 ** max(number - 1, 0))[:, None] >> np.arange(number) & 1)
     else:
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(NULL_TRIALS, number))
-    total: xr.DataArray | float = 0.0
-    for row in signs:
-        total = total + abs((flat * xr.DataArray(row, dims=DRAW)).sum(DRAW, skipna=False)).max(dims)
-    return total / len(signs)
+    trials = (abs((flat * xr.DataArray(row, dims=DRAW)).sum(DRAW, skipna=False)).max(dims) for row in signs)
+    return reduce(add, trials) / len(signs)
 
 
 def _iterate_differences(dataset: xr.Dataset, a: str, b: str, of: str) -> Iterator[xr.DataArray]:

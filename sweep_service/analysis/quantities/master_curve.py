@@ -193,7 +193,7 @@ def minimise_quality(
 def _minimise_near(function: Callable[[Array], float], best: Array, scale: Array) -> Array:
     """The minimum for resampled curves, near that of all draws.
 
-    A single parameter has a fine grid, and resampled minima may be many steps away. As S has a kink wherever a
+    A single parameter has a fine grid, and resampled minima may be many steps away. As S has a kink where a
     point changes its neighbours, a simplex would stay behind one of them: so trials come first.
     """
     if len(best) > 1:

@@ -1,6 +1,6 @@
 """The 95 % intervals hold the truth in 95 % of many synthetic sweeps.
 
-Each case makes all of its sweeps in one dataset: they differ in `noise` or `d`, on which nothing else depends.
+Each case makes all of its sweeps in one dataset: they differ in `noise` or `d`, which have no effect.
 """
 
 import numpy as np

@@ -15,6 +15,7 @@ SweepError
 ├── InUse                   stop the process that uses the data folder, or use another folder
 ├── Denied                  use a token, or one with more rights
 ├── Unreachable             start the service, or correct its address
+├── OutOfRange              use smaller norms; averages of the activation are not accurate at these
 ├── IntegrationFailed       report it: the integrator failed on a finite solution
 └── Stopped                 nothing: the caller requested the stop
 
@@ -190,6 +191,10 @@ class Denied(SweepError):
 
 class Unreachable(SweepError):
     """No sweep service answers at this address."""
+
+
+class OutOfRange(SweepError):
+    """A state lies outside the range in which averages of its activation can be computed."""
 
 
 class IntegrationFailed(SweepError):

@@ -31,8 +31,8 @@ DIFFERENCE_STEP = 1.5e-8  # √eps: the step of a forward difference
 
 
 @kernel()
-def closed_flow(code, y, p, k, P, noise, B, Q, out):
-    """Drift plus noise · E[σ'σ'], with work arrays B (p, p+k) and Q (p, p)."""
+def closed_flow(students, mixed, y, p, k, P, noise, B, Q, out):
+    """Drift plus noise · E[σ'σ'], with the codes of two pairs and work arrays B (p, p+k) and Q (p, p)."""
     M = y[: p * k].reshape(p, k)
     at = p * k
     for i in range(p):
@@ -45,11 +45,11 @@ def closed_flow(code, y, p, k, P, noise, B, Q, out):
     for i in range(p):
         A = 0.0
         for j in range(p):
-            s, g = slope_pair(code, Q[i, i], Q[j, j], Q[i, j])
+            s, g = slope_pair(students, Q[i, i], Q[j, j], Q[i, j])
             B[i, j] = -s * student
             A -= g * student
         for r in range(k):
-            s, g = slope_pair(code, Q[i, i], P[r, r], M[i, r])
+            s, g = slope_pair(mixed, Q[i, i], P[r, r], M[i, r])
             B[i, p + r] = s * teacher
             A += g * teacher
         for s in range(k):
@@ -76,16 +76,16 @@ def closed_flow(code, y, p, k, P, noise, B, Q, out):
 
 
 @kernel()
-def closed_jacobian(code, y, p, k, P, noise, B, Q):
+def closed_jacobian(students, mixed, y, p, k, P, noise, B, Q):
     """∂f_i/∂y_j by forward differences."""
     n = y.size
     J = np.empty((n, n))
     base, moved, x = np.empty(n), np.empty(n), y.copy()
-    closed_flow(code, x, p, k, P, noise, B, Q, base)
+    closed_flow(students, mixed, x, p, k, P, noise, B, Q, base)
     for j in range(n):
         h = DIFFERENCE_STEP * max(1.0, abs(y[j]))
         x[j] = y[j] + h
-        closed_flow(code, x, p, k, P, noise, B, Q, moved)
+        closed_flow(students, mixed, x, p, k, P, noise, B, Q, moved)
         x[j] = y[j]
         for i in range(n):
             J[i, j] = (moved[i] - base[i]) / h
@@ -97,9 +97,9 @@ class SmallFlow(OverlapFlow):
 
     def __init__(self, system: System, terms: tuple[Term, ...], start: Overlaps) -> None:
         super().__init__(system, terms, start)
-        closed = system.pairs.students
-        assert isinstance(closed, ClosedForm)
-        self.code = closed.code
+        students, mixed = system.pairs.students, system.pairs.mixed
+        assert isinstance(students, ClosedForm) and isinstance(mixed, ClosedForm)
+        self.codes = students.code, mixed.code
         self.noise = system.gamma_over_p * system.noise if label_noise in terms else 0.0
         self.other_terms = tuple(term for term in terms if term not in (drift, label_noise))
         self.work = np.empty((self.p, self.p + self.k)), np.empty((self.p, self.p))
@@ -110,14 +110,14 @@ class SmallFlow(OverlapFlow):
         pairs = system.pairs
         return (
             isinstance(pairs.students, ClosedForm)
-            and pairs.mixed == pairs.students
+            and isinstance(pairs.mixed, ClosedForm)
             and p <= MAX_COMPILED_WIDTH
             and system.finite_d is None
         )
 
     def __call__(self, y: Array) -> Array:
         out = np.empty_like(y)
-        closed_flow(self.code, y, self.p, self.k, self.system.P, self.noise, *self.work, out)
+        closed_flow(*self.codes, y, self.p, self.k, self.system.P, self.noise, *self.work, out)
         if self.other_terms:
             now = Moments(self.system, *unpack(y, self.p, self.k))
             for term in self.other_terms:
@@ -133,4 +133,4 @@ class SmallFlow(OverlapFlow):
         """
         if any(term is not sampling for term in self.other_terms):
             return None
-        return lambda y: closed_jacobian(self.code, y, self.p, self.k, self.system.P, self.noise, *self.work)
+        return lambda y: closed_jacobian(*self.codes, y, self.p, self.k, self.system.P, self.noise, *self.work)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from sweep_service.errors import unknown_name
-from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE, ClosedForm
+from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.numerics.types import Array
 
 Function = Callable[[Array], Array]
@@ -32,6 +32,14 @@ class SmoothedMoments(NamedTuple):
     value_slope_z: Array  # E[σ σ' z]
 
 
+class Kink(NamedTuple):
+    """A jump of σ' or σ'' at a position."""
+
+    position: float
+    slope_jump: float = 0.0
+    curvature_jump: float = 0.0
+
+
 @dataclass(frozen=True)
 class Activation:
     """An activation σ and the properties that theory and simulators use."""
@@ -41,11 +49,11 @@ class Activation:
     value: Function
     slope: Function
     curvature: Function | None = None  # σ''; None where it is a distribution
-    closed: ClosedForm | None = None
     hermite: Callable[[int, Array], Array] | None = None  # exact E[σ(√C x) h_m(x)], shape (len C, order)
     # (μ, root, orders) -> moments, in closed form where a kink makes quadrature inaccurate
     smoothed: Callable[[Array, Array, int], SmoothedMoments] | None = None
     odd: bool = False
+    kinks: tuple[Kink, ...] = ()  # where σ' or σ'' jumps; `curvature` is σ'' elsewhere
     code: int | None = None  # its branch in simulators/activate.py; None: simulated by the NumPy functions
     assumptions: str = ""  # the assumption of the theorems that does not hold
     costly: bool = False  # its kernel computes an exponential per step
@@ -111,7 +119,6 @@ ERF = Activation(
     value=lambda x: special.erf(x / math.sqrt(2.0)),
     slope=lambda x: math.sqrt(2.0 / math.pi) * np.exp(-0.5 * x * x),
     curvature=lambda x: -math.sqrt(2.0 / math.pi) * x * np.exp(-0.5 * x * x),
-    closed=ClosedForm(ERF_CODE),
     code=ERF_CODE,
     hermite=_erf_hermite,
     odd=True,
@@ -123,7 +130,6 @@ SQUARE = Activation(
     value=lambda x: x * x,
     slope=lambda x: 2.0 * x,
     curvature=lambda x: np.full_like(x, 2.0),
-    closed=ClosedForm(SQUARE_CODE),
     code=SQUARE_CODE,
     hermite=_square_hermite,
     assumptions="unbounded slope (assumption 2 fails): SGD diverges with non-zero probability",
@@ -134,9 +140,9 @@ RELU = Activation(
     formula="max(x, 0)",
     value=lambda x: np.maximum(x, 0.0),
     slope=lambda x: (x > 0.0).astype(float),
-    closed=ClosedForm(RELU_CODE),
     code=RELU_CODE,
     hermite=_relu_hermite,
+    kinks=(Kink(0.0, 1.0),),
     smoothed=_relu_smoothed,
     assumptions="not twice differentiable (assumption 2 fails)",
 )

@@ -31,14 +31,14 @@ def risk(overlaps: Overlaps, pairs: Pairs, width: int | None = None) -> float:
 
 def risks(M: Array, Q: Array, P: Array, pairs: Pairs, width: int) -> Array:
     """R of many states at once: M (time, rows, k), Q (time, rows, rows)."""
-    if isinstance(pairs.students, ClosedForm) and pairs.mixed is pairs.students:
+    if isinstance(pairs.students, ClosedForm) and isinstance(pairs.mixed, ClosedForm):
         teacher = teacher_power(P, pairs.teachers)
-        return _closed_risks(pairs.students.code, M, Q, np.diag(P).copy(), teacher, width)
+        return _closed_risks(pairs.students.code, pairs.mixed.code, M, Q, np.diag(P).copy(), teacher, width)
     return np.array([risk(Overlaps(m, q, P), pairs, width) for m, q in zip(M, Q, strict=True)])
 
 
 @kernel()
-def _closed_risks(code, M, Q, b, teacher, width):
+def _closed_risks(students, mixed, M, Q, b, teacher, width):
     times, rows, k = M.shape
     values = np.empty(times)
     for t in range(times):
@@ -46,10 +46,10 @@ def _closed_risks(code, M, Q, b, teacher, width):
         for i in range(rows):
             a = Q[t, i, i]
             for j in range(i):
-                inside += 2.0 * value_pair(code, a, Q[t, j, j], Q[t, i, j])
-            inside += value_pair(code, a, a, a)
+                inside += 2.0 * value_pair(students, a, Q[t, j, j], Q[t, i, j])
+            inside += value_pair(students, a, a, a)
             for r in range(k):
-                across += value_pair(code, a, b[r], M[t, i, r])
+                across += value_pair(mixed, a, b[r], M[t, i, r])
         values[t] = 0.5 * (inside / width**2 - 2.0 * across / (width * k) + teacher)
     return values
 

@@ -1,8 +1,9 @@
 """Two-point averages E[f(u) g(v)] of a student and a teacher activation, for any pair.
 
-Equal activations use their closed form if there is one. Every other pair uses Mehler's formula:
-with a_m(f, C) = E[f(√C x) h_m(x)] in orthonormal Hermite polynomials h_m,
+Built-in activations have closed forms. Other pairs use Mehler's formula where it is accurate: with
+a_m(f, C) = E[f(√C x) h_m(x)] in orthonormal Hermite polynomials h_m,
     E[f(u) g(v)] = Σ_m ρ^m a_m(f, a) a_m(g, b),   ρ = c/√(ab).
+At large variances, where the coefficients decay too slowly, they use quadrature on tables.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy import special
 
+from sweep_service.errors import OutOfRange
 from sweep_service.model.activations import Activation
+from sweep_service.model.closed_forms import CLOSED_CODES, PAIR_CODES, ClosedForm
+from sweep_service.model.tabulated_pairs import average_matrix, tabulate
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 
-# 128 terms and 256 nodes leave 7e-9 for tanh at d = 3, where |ρ| comes closest to 1.
 MEHLER_TERMS = 128
+# Largest estimated error of a sum by Mehler's formula, relative to the largest average of its matrix. It is
+# much smaller than the promised 1e-6, so that the right-hand side of a flow has no visible steps.
+MEHLER_TOLERANCE = 1e-9
 QUADRATURE_NODES = 256
 # A neuron of smaller variance outputs zero numerically; the floor only avoids 0/0 in exact coefficients.
 MIN_VARIANCE = 1e-150
@@ -72,6 +78,17 @@ def _coefficients(act: Activation, derivative: int, variances: bytes) -> Array:
     return function(np.sqrt(C)[:, None] * x) @ weights.T
 
 
+def _tail(act: Activation, derivative: int, C: Array) -> tuple[Array, Array, Array]:
+    """Norms of the rows of coefficients, their last terms, and whether the coefficients are accurate.
+
+    By quadrature they are if they decay: it resolves a function that is a polynomial of twice the order.
+    """
+    a = coefficients(act, derivative, C)
+    norm, tail = np.linalg.norm(a, axis=1), np.abs(a[:, -8:]).max(1)
+    known = np.full(len(C), True) if act.hermite is not None else tail <= 1e-6 * norm
+    return norm, tail, known if act.hermite is not None or not act.kinks else np.full(len(C), False)
+
+
 class Mehler:
     """The pair (f, g) by Mehler's formula."""
 
@@ -85,6 +102,16 @@ class Mehler:
         rho = correlation(a, b, C)
         return self._sum(1, 1, a, b, rho), self._sum(2, 0, a, b, rho)
 
+    def is_accurate(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> Array:
+        """Where the neglected terms Σ_{m ≥ L} |ρ|^m |a_m b_m| are small, estimated from the last ones."""
+        left, left_tail, left_known = _tail(self.f, df, a)
+        right, right_tail, right_known = _tail(self.g, dg, b)
+        size = np.abs(rho)
+        neglected = np.outer(left_tail, right_tail) * size**MEHLER_TERMS / np.maximum(1.0 - size, 1e-2)
+        small = neglected <= MEHLER_TOLERANCE * np.max(np.outer(left, right), initial=0.0)
+        known: Array = np.logical_and.outer(left_known, right_known)
+        return small & known
+
     def _sum(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> Array:
         left, right = coefficients(self.f, df, a), coefficients(self.g, dg, b)
         # for small variances the last terms are below rounding and are left out
@@ -97,6 +124,42 @@ class Mehler:
         first = 1 - df % 2
         total = horner(left[:, first::2], np.ascontiguousarray(right[:, first::2].T), rho * rho)
         return total * rho if first else total
+
+
+class NumericalPair:
+    """The pair (f, g) of any activations: Mehler's formula, or tables where it is inaccurate."""
+
+    def __init__(self, f: Activation, g: Activation) -> None:
+        self.f, self.g = f, g
+        self.mehler = Mehler(f, g)
+
+    def values(self, a: Array, b: Array, C: Array) -> Array:
+        """E[f g]; NaN beyond the range of the tables."""
+        values = self.mehler.values(a, b, C)
+        wanted = ~self.mehler.is_accurate(0, 0, a, b, correlation(a, b, C))
+        if wanted.any():
+            tables = tabulate(self.f), tabulate(self.g)
+            inside = tables[0].includes(a)[:, None] & tables[1].includes(b)
+            values[wanted & ~inside] = np.nan
+            average_matrix(*tables, a, b, C, wanted & inside, values, np.empty_like(C), np.empty_like(C))
+        return values
+
+    def slopes(self, a: Array, b: Array, C: Array) -> tuple[Array, Array]:
+        """E[f' g'] and E[f'' g]; raises `OutOfRange` beyond the range of the tables."""
+        slopes, curved = self.mehler.slopes(a, b, C)
+        rho = correlation(a, b, C)
+        accurate = [self.mehler.is_accurate(df, dg, a, b, rho) for df, dg in ((1, 1), (2, 0))]
+        wanted = ~(accurate[0] & accurate[1])
+        if wanted.any():
+            tables = tabulate(self.f), tabulate(self.g)
+            for act, table, variances in zip((self.f, self.g), tables, (a, b), strict=True):
+                if not table.includes(variances).all():
+                    raise OutOfRange(
+                        f"Q_ii = {np.max(variances):.3g}: averages of the activation {act.name} can be "
+                        f"computed up to {table.max_variance:.3g}"
+                    )
+            average_matrix(*tables, a, b, C, wanted, np.empty_like(C), slopes, curved)
+        return slopes, curved
 
 
 def correlation(a: Array, b: Array, C: Array) -> Array:
@@ -119,11 +182,17 @@ def horner(left, right, rho):
     return out
 
 
+@lru_cache(maxsize=64)
 def make_two_point(f: Activation, g: Activation) -> TwoPoint:
-    """The closed form of the pair (f, g) if there is one, else Mehler's formula."""
-    if f is g and f.closed is not None:
-        return f.closed
-    return Mehler(f, g)
+    """The closed form of the pair (f, g) if there is one, else a numerical pair."""
+    if f.code in CLOSED_CODES and g.code in CLOSED_CODES:
+        return ClosedForm(PAIR_CODES[f.code, g.code])
+    return NumericalPair(f, g)
+
+
+def has_closed_forms(student: Activation, teacher: Activation) -> bool:
+    """Whether the averages of all pairs of a model with these activations have closed forms."""
+    return all(isinstance(pair, ClosedForm) for pair in make_pairs(student, teacher))
 
 
 def make_pairs(student: Activation, teacher: Activation) -> Pairs:

@@ -133,4 +133,6 @@ class SmallFlow(OverlapFlow):
         """
         if any(term is not sampling for term in self.other_terms):
             return None
-        return lambda y: closed_jacobian(*self.codes, y, self.p, self.k, self.system.P, self.noise, *self.work)
+        return lambda y: closed_jacobian(
+            *self.codes, y, self.p, self.k, self.system.P, self.noise, *self.work
+        )

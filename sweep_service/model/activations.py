@@ -33,11 +33,10 @@ class SmoothedMoments(NamedTuple):
 
 
 class Kink(NamedTuple):
-    """A jump of σ' or σ'' at a position."""
+    """A jump of σ' at a position."""
 
     position: float
-    slope_jump: float = 0.0
-    curvature_jump: float = 0.0
+    slope_jump: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Activation:
     # (μ, root, orders) -> moments, in closed form where a kink makes quadrature inaccurate
     smoothed: Callable[[Array, Array, int], SmoothedMoments] | None = None
     odd: bool = False
-    kinks: tuple[Kink, ...] = ()  # where σ' or σ'' jumps; `curvature` is σ'' elsewhere
+    kinks: tuple[Kink, ...] = ()  # where σ' jumps; `curvature` is σ'' elsewhere
     code: int | None = None  # its branch in simulators/activate.py; None: simulated by the NumPy functions
     assumptions: str = ""  # the assumption of the theorems that does not hold
     costly: bool = False  # its kernel computes an exponential per step

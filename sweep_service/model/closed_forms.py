@@ -118,7 +118,9 @@ def value_pair(code, a, b, c):
     if code == RELU_CODE:
         norm = math.sqrt(a * b)
         rho = _correlation(c, norm)
-        return norm * (math.sqrt((1.0 - rho) * (1.0 + rho)) + rho * (math.pi - math.acos(rho))) / (2.0 * math.pi)
+        return (
+            norm * (math.sqrt((1.0 - rho) * (1.0 + rho)) + rho * (math.pi - math.acos(rho))) / (2.0 * math.pi)
+        )
     return _other_value_pair(code, a, b, c)
 
 

@@ -4,8 +4,8 @@ With u = √a z, s² = b - c²/a and the smoothed function g_s(m) = E_x[g(m + s 
     E[f(u) g(v)] = ∫ φ(z) f(√a z) g_s(cz/√a) dz.
 g and g' are smoothed once for a grid of (ln s, asinh m), so that a pair needs no call of the activation.
 Panels of Gauss-Legendre nodes grow geometrically from the scale on which activations vary, which is 1,
-and from kinks. A kink is a jump of σ' or σ''; it is subtracted before the tables are made and added in
-closed form, because interpolation across it would be inaccurate.
+and from kinks, where σ' jumps. The jump is subtracted before the tables are made and added in closed form,
+because interpolation across it would be inaccurate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Tables(NamedTuple):
 
     raw: Array  # σ, σ', σ'' (3, fields)
     smoothed: Array  # σ, σ' (2, spreads, fields)
-    kinks: Array  # rows (position, jump of σ', jump of σ'')
+    kinks: Array  # rows of `Kink`
     max_variance: float  # of a field, up to which the tables are accurate
 
     def includes(self, variances: Array) -> Array:
@@ -48,7 +48,7 @@ class Tables(NamedTuple):
 @lru_cache(maxsize=16)
 def tabulate(act: Activation) -> Tables:
     """The tables of an activation. Raises `InvalidInput` if it varies too fast for the grid."""
-    kinks = np.array(act.kinks, dtype=float).reshape(-1, 3)
+    kinks = np.array(act.kinks, dtype=float).reshape(-1, 2)
     m = np.sinh(_field_grid())
     spreads = np.exp(_spread_grid())
     smoothed = np.stack([_smooth(act, kinks, m, s) for s in spreads], axis=1)
@@ -58,8 +58,8 @@ def tabulate(act: Activation) -> Tables:
         raise InvalidInput(
             "activation",
             act.name,
-            "must vary on a scale of about 1 between its kinks, so that averages over Gaussian fields can be "
-            "computed: rescale its argument, or list its kinks",
+            "must vary on a scale of about 1, and σ'' must not jump between its kinks, so that averages over "
+            "Gaussian fields can be computed: rescale its argument, or list its kinks",
         )
     return tables._replace(max_variance=max_spread**2)
 
@@ -75,14 +75,12 @@ def _spread_grid() -> Array:
 
 
 def _smooth_parts(act: Activation, kinks: Array, x: Array) -> Array:
-    """σ, σ', σ'' minus those of J₁ relu(x - x₀) + ½ J₂ relu(x - x₀)² for each kink, shape (3, *x)."""
+    """σ, σ', σ'' minus those of J relu(x - x₀) for each kink, shape (3, *x)."""
     curvature = np.zeros_like(x) if act.curvature is None else act.curvature(x)
     out = np.array([act.value(x), act.slope(x), curvature])
-    for position, first, second in kinks:
-        above = np.maximum(x - position, 0.0)
-        out[0] -= first * above + 0.5 * second * above**2
-        out[1] -= first * (x > position) + second * above
-        out[2] -= second * (x > position)
+    for position, jump in kinks:
+        out[0] -= jump * np.maximum(x - position, 0.0)
+        out[1] -= jump * (x > position)
     return out
 
 
@@ -117,10 +115,11 @@ def _largest_accurate_spread(act: Activation, tables: Tables) -> float:
         reach = math.asinh(min(MAX_FIELD / 2.0, 1.0 + WINDOW * spread))
         m = np.sinh(np.linspace(-reach, reach, 101) + 0.3 * FIELD_STEP)
         exact = _smooth(act, tables.kinks, m, spread, panels=2)
+        scales = np.max(np.abs(act.value(m))), np.max(np.abs(act.slope(m)))
         for kind in range(2):
             row = _spread_row(tables.raw[kind], tables.smoothed[kind], spread)
             error = np.abs(np.array([_interpolate(row, x) for x in m]) - exact[kind])
-            if not np.max(error) <= TOLERANCE * np.max(np.abs(exact[kind]), initial=1e-300):
+            if not np.max(error) <= TOLERANCE * scales[kind]:
                 return last
         last = float(spread)
     return last
@@ -186,16 +185,12 @@ def _interpolate(row, m):
 
 
 @kernel()
-def _smoothed_kink(m, s, position, first, second):
-    """The kink's part of E[σ(m + s x)] and E[σ'(m + s x)]."""
-    y = m - position
+def _smoothed_ramp(y, s):
+    """E[relu(y + s x)] and E[θ(y + s x)]."""
     if s > 0.0:
         above = 0.5 * math.erfc(-y / (s * math.sqrt(2.0)))
-        ramp = y * above + s * math.exp(-0.5 * (y / s) ** 2) / math.sqrt(2.0 * math.pi)
-    else:
-        above = 1.0 if y > 0.0 else 0.5 if y == 0.0 else 0.0
-        ramp = max(y, 0.0)
-    return first * ramp + 0.5 * second * (y * ramp + s * s * above), first * above + second * ramp
+        return y * above + s * math.exp(-0.5 * (y / s) ** 2) / math.sqrt(2.0 * math.pi), above
+    return max(y, 0.0), 1.0 if y > 0.0 else 0.5 if y == 0.0 else 0.0
 
 
 @kernel()
@@ -204,9 +199,9 @@ def _smoothed_pair(rows, kinks, m, s):
     at, w = _locate_field(m, rows.shape[1])
     value, slope = _at(rows[0], at, w), _at(rows[1], at, w)
     for n in range(kinks.shape[0]):
-        more_value, more_slope = _smoothed_kink(m, s, kinks[n, 0], kinks[n, 1], kinks[n, 2])
-        value += more_value
-        slope += more_slope
+        ramp, step = _smoothed_ramp(m - kinks[n, 0], s)
+        value += kinks[n, 1] * ramp
+        slope += kinks[n, 1] * step
     return value, slope
 
 
@@ -270,9 +265,8 @@ def average_pair(f, g, a, b, c):
             for kink in range(f.kinks.shape[0]):
                 y = u - f.kinks[kink, 0]
                 if y > 0.0:
-                    value_f += f.kinks[kink, 1] * y + 0.5 * f.kinks[kink, 2] * y * y
-                    slope_f += f.kinks[kink, 1] + f.kinks[kink, 2] * y
-                    curvature_f += f.kinks[kink, 2]
+                    value_f += f.kinks[kink, 1] * y
+                    slope_f += f.kinks[kink, 1]
             value_g, slope_g = _smoothed_pair(rows, g.kinks, along * z, s)
             value += weight * value_f * value_g
             slope += weight * slope_f * slope_g

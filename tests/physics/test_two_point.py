@@ -53,9 +53,7 @@ def test_averages_agree_with_quadrature(f, g):
             average_by_quadrature(f.curvature, g.value, a, b, c),
         ]
         actual = averages(make_two_point(f, g), a, b, c)
-        np.testing.assert_allclose(
-            actual, expected, rtol=1e-12, atol=tolerance(f, g), err_msg=f"{a, b, c}"
-        )
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=tolerance(f, g), err_msg=f"{a, b, c}")
 
 
 @pytest.mark.parametrize(("f", "g"), ALL_PAIRS, ids=name)

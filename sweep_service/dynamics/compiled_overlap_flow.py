@@ -98,7 +98,8 @@ class SmallFlow(OverlapFlow):
     def __init__(self, system: System, terms: tuple[Term, ...], start: Overlaps) -> None:
         super().__init__(system, terms, start)
         students, mixed = system.pairs.students, system.pairs.mixed
-        assert isinstance(students, ClosedForm) and isinstance(mixed, ClosedForm)
+        assert isinstance(students, ClosedForm)
+        assert isinstance(mixed, ClosedForm)
         self.codes = students.code, mixed.code
         self.noise = system.gamma_over_p * system.noise if label_noise in terms else 0.0
         self.other_terms = tuple(term for term in terms if term not in (drift, label_noise))

@@ -27,12 +27,12 @@ ROOT_TWO_OVER_PI = math.sqrt(TWO_OVER_PI)
 ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 # Codes of activations in compiled kernels.
-ERF_CODE, SQUARE_CODE, RELU_CODE, TANH_CODE = CLOSED_CODES = range(4)
+ERF_CODE, SQUARE_CODE, RELU_CODE, TANH_CODE = range(4)
 # Codes of pairs: that of the activation for equal ones, then these.
 (
     TANH_ERF, ERF_TANH, ODD_WITH_SQUARE, ERF_RELU, TANH_RELU, RELU_ERF, RELU_TANH, RELU_SQUARE, SQUARE_RELU,
 ) = range(4, 13)  # fmt: skip
-PAIR_CODES = {
+PAIR_CODES: dict[tuple[int | None, int | None], int] = {
     (ERF_CODE, ERF_CODE): ERF_CODE,
     (SQUARE_CODE, SQUARE_CODE): SQUARE_CODE,
     (RELU_CODE, RELU_CODE): RELU_CODE,

@@ -20,7 +20,7 @@ from scipy import special
 from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import Activation
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.types import Array
+from sweep_service.numerics.types import AnyArray, Array
 
 # Steps of the grids in asinh m and ln s, the largest field, and the range of s.
 FIELD_STEP, SPREAD_STEP = 1.0 / 32.0, 1.0 / 24.0
@@ -40,7 +40,7 @@ class Tables(NamedTuple):
     kinks: Array  # rows of `Kink`
     max_variance: float  # of a field, up to which the tables are accurate
 
-    def includes(self, variances: Array) -> Array:
+    def includes(self, variances: Array) -> AnyArray:
         """Which variances are in the range of the tables; NaN is not."""
         return variances <= self.max_variance
 
@@ -66,12 +66,12 @@ def tabulate(act: Activation) -> Tables:
 
 def _field_grid() -> Array:
     half = math.ceil(math.asinh(MAX_FIELD) / FIELD_STEP)
-    return FIELD_STEP * np.arange(-half, half + 1)
+    return FIELD_STEP * np.arange(-half, half + 1.0)
 
 
 def _spread_grid() -> Array:
     low, high = math.log(MIN_SPREAD), math.log(MAX_SPREAD)
-    return low + SPREAD_STEP * np.arange(math.ceil((high - low) / SPREAD_STEP) + 1)
+    return low + SPREAD_STEP * np.arange(math.ceil((high - low) / SPREAD_STEP) + 1.0)
 
 
 def _smooth_parts(act: Activation, kinks: Array, x: Array) -> Array:
@@ -142,7 +142,7 @@ def _lagrange(t):
 @kernel()
 def _locate(x, size):
     """The first of six nodes around position x (in steps) of a grid, and their weights."""
-    base = min(max(int(math.floor(x)), 2), size - 4)
+    base = min(max(math.floor(x), 2), size - 4)
     return base - 2, _lagrange(x - base)
 
 

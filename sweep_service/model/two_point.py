@@ -17,10 +17,10 @@ from scipy import special
 
 from sweep_service.errors import OutOfRange
 from sweep_service.model.activations import Activation
-from sweep_service.model.closed_forms import CLOSED_CODES, PAIR_CODES, ClosedForm
+from sweep_service.model.closed_forms import PAIR_CODES, ClosedForm
 from sweep_service.model.tabulated_pairs import average_matrix, tabulate
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.types import Array
+from sweep_service.numerics.types import AnyArray, Array
 
 MEHLER_TERMS = 128
 # Largest estimated error of a sum by Mehler's formula, relative to the largest average of its matrix. It is
@@ -78,7 +78,7 @@ def _coefficients(act: Activation, derivative: int, variances: bytes) -> Array:
     return function(np.sqrt(C)[:, None] * x) @ weights.T
 
 
-def _tail(act: Activation, derivative: int, C: Array) -> tuple[Array, Array, Array]:
+def _tail(act: Activation, derivative: int, C: Array) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Norms of the rows of coefficients, their last terms, and whether the coefficients are accurate.
 
     By quadrature they are if they decay: it resolves a function that is a polynomial of twice the order.
@@ -102,15 +102,14 @@ class Mehler:
         rho = correlation(a, b, C)
         return self._sum(1, 1, a, b, rho), self._sum(2, 0, a, b, rho)
 
-    def is_accurate(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> Array:
+    def is_accurate(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> AnyArray:
         """Where the neglected terms Σ_{m ≥ L} |ρ|^m |a_m b_m| are small, estimated from the last ones."""
         left, left_tail, left_known = _tail(self.f, df, a)
         right, right_tail, right_known = _tail(self.g, dg, b)
         size = np.abs(rho)
         neglected = np.outer(left_tail, right_tail) * size**MEHLER_TERMS / np.maximum(1.0 - size, 1e-2)
         small = neglected <= MEHLER_TOLERANCE * np.max(np.outer(left, right), initial=0.0)
-        known: Array = np.logical_and.outer(left_known, right_known)
-        return small & known
+        return np.asarray(small & np.logical_and.outer(left_known, right_known))
 
     def _sum(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> Array:
         left, right = coefficients(self.f, df, a), coefficients(self.g, dg, b)
@@ -185,9 +184,8 @@ def horner(left, right, rho):
 @lru_cache(maxsize=64)
 def make_two_point(f: Activation, g: Activation) -> TwoPoint:
     """The closed form of the pair (f, g) if there is one, else a numerical pair."""
-    if f.code in CLOSED_CODES and g.code in CLOSED_CODES:
-        return ClosedForm(PAIR_CODES[f.code, g.code])
-    return NumericalPair(f, g)
+    code = PAIR_CODES.get((f.code, g.code))
+    return NumericalPair(f, g) if code is None else ClosedForm(code)
 
 
 def has_closed_forms(student: Activation, teacher: Activation) -> bool:

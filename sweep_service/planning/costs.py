@@ -14,6 +14,7 @@ from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
 from sweep_service.dynamics.regimes import REGIMES, Regime
 from sweep_service.dynamics.variance import MAX_EXACT_ERF_WIDTH, QMC_POINTS
 from sweep_service.model.point import Point
+from sweep_service.model.two_point import has_closed_forms
 from sweep_service.simulators.selection import choose_simulator
 
 MIN_MEASURED_SECONDS = 0.5  # shorter measurements do not change the calibration
@@ -84,11 +85,8 @@ class SgdCost:
         """Seconds to record the samples of one chain, without calibration."""
         rows = self.simulator.rows
         slowdown = min(max(1.0, rows / 120), 2.5)  # overlaps of wide students do not stay in the cache
-        pair = (
-            PAIR_SECONDS
-            * slowdown
-            * (5.0 if not has_closed_forms(self.point.activation, self.point.teacher_activation) else 1.0)
-        )
+        closed = has_closed_forms(self.point.activation, self.point.teacher_activation)
+        pair = PAIR_SECONDS * slowdown * (1.0 if closed else 5.0)
         sample = VECTOR_SAMPLE_SECONDS if self._has_lanes(chains) else SAMPLE_SECONDS
         pairs = rows * rows / 2 + rows * self.point.k + 6 * self.point.p
         return self.samples * (sample + pair * pairs)
@@ -149,7 +147,7 @@ def ode_seconds(
         "ode/pairs": (mean_field, 2.0),
         "ode/square": (0.018 + 4e-5 * p, 4.5),
     }[work_class]
-    if work_class != "ode/square" and (not has_closed_forms(point.activation, point.teacher_activation)):
+    if work_class != "ode/square" and not has_closed_forms(point.activation, point.teacher_activation):
         to_ten *= 20.0  # Mehler sums and quadrature instead of closed forms
     decades = min(max(math.log10(max(last, 1e-3)) - 1.0, -1.0), 4.0)
     recording = 0.0 if entry.mean_field else samples * PAIR_SECONDS * (p * p / 2 + p * k)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from sweep_service.dynamics.regimes import REGIMES, is_projected
+from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.prices import seconds_to_ten
+from sweep_service.dynamics.regimes import REGIMES, Setup, is_projected
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS
 from sweep_service.model.point import Point
 
-MAX_NARROW_WIDTH = 64  # p up to which effects of finite p exceed the errors of the other regimes
 LARGE_DELTA_T = 0.1  # δt above which no limit applies
-SMALL_GAMMA_OVER_P = 0.02  # γ/p up to which gradient flow and SS-ODE agree
-MAX_XI_DIMENSIONS = 50  # d - k up to which the law of Ξ matters
+MAX_ERROR = 0.02  # predicted error, in units of R(0), at which the cheapest regime is chosen
+MAX_SECONDS = 60.0  # largest price to t = 10 of a regime that auto chooses by itself
+# Measured errors relative to R(0), for erf and k = 2.
+SAMPLING_ERROR = 0.075  # sup |GF - SS|, per γ/p: of leaving out the sampling term
+LAW_ERROR = 0.8  # per 1/p: of replacing the overlaps of orthogonal parts by their law
+XI_ERROR = 0.5  # per 1/(d - k): of Ξ = I
+# The regimes that auto chooses from; of two equally cheap ones, the first.
+CANDIDATES = (
+    "classical",
+    "classical_noise",
+    "mean_field_projected",
+    "mean_field_high_dimensional",
+    "mean_field",
+    "high_dimensional",
+)
 
 
 @dataclass(frozen=True)
@@ -22,69 +35,74 @@ class RegimeChoice:
     reason: str
 
 
-def compare_with_thresholds(delta_t: Any, p: Any, gamma_over_p: Any, noise: Any) -> tuple[Any, Any, Any, Any]:
-    """Compare numbers or arrays with the thresholds of the rule.
+@dataclass(frozen=True)
+class Candidate:
+    """A regime with its predicted error in units of R(0), and its price in seconds to t = 10."""
 
-    Returns whether the step is large, the student narrow, the rate γ/p high and the labels noisy. Points
-    with the same answers and the same start have the same choice; if one of the first two answers is true,
-    the start does not matter.
-    """
-    return delta_t > LARGE_DELTA_T, p <= MAX_NARROW_WIDTH, gamma_over_p > SMALL_GAMMA_OVER_P, noise > 0
+    regime: str
+    error: float
+    seconds: float
 
 
 def choose_regime(point: Point, start: Start) -> RegimeChoice:
-    """Choose the regime by the documented rule, or the first one that supports all parameters."""
-    choice = _apply_rule(point, start)
-    if not point.find_unsupported(REGIMES[choice.regime].supports):
-        return choice
-    for name, regime in REGIMES.items():
-        if not point.find_unsupported(regime.supports):
-            parameters = ", ".join(point.non_default)
-            return RegimeChoice(name, f"supports {parameters}, which {choice.regime} does not")
-    point.require_support(FIRST_PARAMETERS, "any regime")
-    raise AssertionError("every regime supports the first parameters")
-
-
-def _apply_rule(point: Point, start: Start) -> RegimeChoice:
-    """The documented rule; its thresholds come from measured errors."""
-    ratio, D = point.gamma_over_p, start.d - point.k
-    large, narrow, high, noisy = compare_with_thresholds(point.delta_t, point.p, ratio, point.noise)
-    if large:
+    """Choose the cheapest regime with a small predicted error, or the most accurate one that can be paid."""
+    if point.delta_t > LARGE_DELTA_T and not point.find_unsupported(REGIMES["high_dimensional"].supports):
         return RegimeChoice(
             "high_dimensional",
             f"δt = {point.delta_t:.3g} > {LARGE_DELTA_T}: no guarantee, SS-ODE has the most terms",
         )
-    if narrow:
-        width = f"p = {point.p} <= {MAX_NARROW_WIDTH}"
-        if high:
-            return RegimeChoice(
-                "high_dimensional",
-                f"{width} and γ/p = {ratio:.3g} > {SMALL_GAMMA_OVER_P}: the sampling term matters",
-            )
-        if noisy:
-            return RegimeChoice(
-                "classical_noise",
-                f"{width}, γ/p = {ratio:.3g} <= {SMALL_GAMMA_OVER_P} and label noise: its plateau matters",
-            )
-        return RegimeChoice(
-            "classical",
-            f"{width}, γ/p = {ratio:.3g} <= {SMALL_GAMMA_OVER_P} and no label noise: gradient flow",
-        )
-    width = f"p = {point.p} > {MAX_NARROW_WIDTH}"
-    if is_projected(start):
-        return RegimeChoice("mean_field_projected", f"{width} and Q⊥(0) = 0, which is a fixed point")
-    if not start.invariant:
-        return RegimeChoice(
-            "high_dimensional",
-            f"{width}, but the start is not known to be orthogonally invariant: no mean field",
-        )
-    if D <= MAX_XI_DIMENSIONS:
-        return RegimeChoice(
-            "mean_field", f"{width} and d - k = {D} <= {MAX_XI_DIMENSIONS}: the law of Ξ matters"
-        )
-    return RegimeChoice(
-        "mean_field_high_dimensional", f"{width} and d - k = {D} > {MAX_XI_DIMENSIONS}: Ξ = I"
-    )
+    candidates = [
+        Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name)[0])
+        for name in CANDIDATES
+        if is_defined(point, start, name)
+    ]
+    if not candidates:
+        parameters = ", ".join(point.non_default)
+        for name, regime in REGIMES.items():
+            if not point.find_unsupported(regime.supports):
+                return RegimeChoice(name, f"supports {parameters}, which other regimes do not")
+        point.require_support(FIRST_PARAMETERS, "any regime")
+    affordable = [candidate for candidate in candidates if candidate.seconds <= MAX_SECONDS] or candidates
+    accurate = [candidate for candidate in affordable if candidate.error <= MAX_ERROR]
+    if accurate:
+        chosen = min(accurate, key=lambda candidate: candidate.seconds)
+        reason = f"the cheapest regime with a predicted error below {MAX_ERROR} R(0)"
+    else:
+        chosen = min(affordable, key=lambda candidate: candidate.error)
+        reason = "the regime with the smallest predicted error that can be paid"
+    return RegimeChoice(chosen.regime, f"{reason}: {_describe(point, chosen, candidates)}")
+
+
+def is_defined(point: Point, start: Start, regime: str) -> bool:
+    """Whether a regime supports the point, exists for the start, and has the noise term if it is needed."""
+    entry = REGIMES[regime]
+    if point.find_unsupported(entry.supports) or (point.noise > 0 and "noise" in entry.independent_of):
+        return False
+    return entry.refuse(Setup(point, start, 0, RegimeOptions())) is None
+
+
+def predict_error(point: Point, start: Start, regime: str) -> float:
+    """Predict sup_t of the error of the risk in units of R(0), without the fluctuations of SGD itself."""
+    entry = REGIMES[regime]
+    error = 0.0 if entry.sampled else SAMPLING_ERROR * point.gamma_over_p
+    if entry.mean_field and not is_projected(start):
+        error += LAW_ERROR / point.p
+        if entry.infinite_d:
+            error += XI_ERROR / max(start.d - point.k, 1)
+    return error
+
+
+def _describe(point: Point, chosen: Candidate, candidates: list[Candidate]) -> str:
+    """Numbers behind a choice, and the more accurate regime that was not taken."""
+    text = f"{chosen.error:.2g} R(0) at γ/p = {point.gamma_over_p:.3g}, p = {point.p}, d = {point.d}"
+    best = min(candidates, key=lambda candidate: candidate.error)
+    cheapest = min(candidates, key=lambda candidate: candidate.seconds)
+    if best.error < chosen.error:
+        ratio = best.seconds / chosen.seconds
+        text += f"; {best.regime} would err by {best.error:.2g} R(0) and take {ratio:.2g} times as long"
+    if cheapest.seconds < chosen.seconds:
+        text += f"; the cheaper {cheapest.regime} would err by {cheapest.error:.2g} R(0)"
+    return text
 
 
 def collect_point_warnings(point: Point) -> list[str]:

@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
-from sweep_service.dynamics.regimes import REGIMES, Regime
-from sweep_service.dynamics.variance import MAX_EXACT_ERF_WIDTH, QMC_POINTS
+from sweep_service.dynamics.auto import MAX_ERROR, SAMPLING_ERROR
+from sweep_service.dynamics.prices import flow_class, seconds_to_ten
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.dynamics.variance import QMC_POINTS
 from sweep_service.model.point import Point
 from sweep_service.model.two_point import has_closed_forms
 from sweep_service.simulators.selection import choose_simulator
@@ -100,20 +101,17 @@ class SgdCost:
 
 
 def ode_work_class(point: Point, regime: str) -> str:
-    """Return the class of work of a regime at a point, which is that of its flow."""
-    entry = _find_regime(point, regime)
-    if entry.mean_field:
-        square = point.activation.name == point.teacher_activation.name == "square"
-        return f"ode/{'square' if square else 'pairs' if point.k > 2 else 'nodes'}"
-    size = "small" if point.p <= MAX_COMPILED_WIDTH else "wide"
-    return f"ode/{size}{'-sampling' if entry.sampled else ''}"
+    """Return the class of work of a regime at a point."""
+    return flow_class(point, _usual_regime(point, regime))
 
 
-def _find_regime(point: Point, regime: str) -> Regime:
-    """Return the regime of this name; for auto, the one that it usually chooses."""
+def _usual_regime(point: Point, regime: str) -> str:
+    """Return a regime; for auto, the one that it usually chooses, without drawing a start."""
     if regime in REGIMES:
-        return REGIMES[regime]
-    return REGIMES["high_dimensional" if point.gamma_over_p > 0.02 and point.p <= 64 else "classical"]
+        return regime
+    if SAMPLING_ERROR * point.gamma_over_p > MAX_ERROR:
+        return "high_dimensional"
+    return "classical_noise" if point.noise > 0 else "classical"
 
 
 def ode_seconds(
@@ -124,31 +122,10 @@ def ode_seconds(
     calibration: Calibration,
     qmc_points: int = QMC_POINTS,
 ) -> float:
-    """Predict the seconds of one integration to t = last.
-
-    For each class of work, the time to t = 10 was measured, and the factor by which it grows per decade.
-    """
-    p, k, work_class = point.p, point.k, ode_work_class(point, regime)
-    entry = _find_regime(point, regime)
-    is_simple = k == 1 or entry.infinite_d
-    mean_field = 0.007 + 2.2e-6 * p * min(p, 300) if is_simple else 0.015 + 8e-6 * p * min(p, 300)
-    if point.activation.name == "erf" and p <= MAX_EXACT_ERF_WIDTH:
-        sampled = 4e-5 * p * p + 2e-7 * p * p * (p + k) ** 2
-    elif point.activation.name == "square":
-        sampled = 0.025 + 4e-5 * p * p
-    else:
-        sampled = (0.5 + 0.024 * p) * qmc_points / QMC_POINTS
-    to_ten, growth = {
-        "ode/small": (1.6e-3 + 7e-6 * p * p, 1.6 + 2.5e-3 * p * p),
-        "ode/small-sampling": (0.005 + sampled, 2.2),
-        "ode/wide": (0.012 + 6e-6 * p * p, 2.5),
-        "ode/wide-sampling": (0.012 + 1.8e-5 * p * p + sampled, 2.2),
-        "ode/nodes": (mean_field, 2.5),
-        "ode/pairs": (mean_field, 2.0),
-        "ode/square": (0.018 + 4e-5 * p, 4.5),
-    }[work_class]
-    if work_class != "ode/square" and not has_closed_forms(point.activation, point.teacher_activation):
-        to_ten *= 20.0  # Mehler sums and quadrature instead of closed forms
+    """Predict the seconds of one integration to t = last."""
+    regime = _usual_regime(point, regime)
+    to_ten, growth = seconds_to_ten(point, regime, qmc_points)
     decades = min(max(math.log10(max(last, 1e-3)) - 1.0, -1.0), 4.0)
-    recording = 0.0 if entry.mean_field else samples * PAIR_SECONDS * (p * p / 2 + p * k)
-    return calibration(work_class) * (to_ten * growth**decades + recording) + CALL_SECONDS
+    p, k = point.p, point.k
+    recording = 0.0 if REGIMES[regime].mean_field else samples * PAIR_SECONDS * (p * p / 2 + p * k)
+    return calibration(flow_class(point, regime)) * (to_ten * growth**decades + recording) + CALL_SECONDS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.prices import seconds_to_ten
-from sweep_service.dynamics.regimes import REGIMES, Setup, is_projected
+from sweep_service.dynamics.regimes import REGIMES, Setup
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS
 from sweep_service.model.point import Point
@@ -66,42 +66,52 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
     accurate = [candidate for candidate in affordable if candidate.error <= MAX_ERROR]
     if accurate:
         chosen = min(accurate, key=lambda candidate: candidate.seconds)
-        reason = f"the cheapest regime with a predicted error below {MAX_ERROR} R(0)"
+        reason = f"the cheapest regime with a predicted error of at most {MAX_ERROR} R(0)"
     else:
         chosen = min(affordable, key=lambda candidate: candidate.error)
         reason = "the regime with the smallest predicted error that can be paid"
-    return RegimeChoice(chosen.regime, f"{reason}: {_describe(point, chosen, candidates)}")
+    return RegimeChoice(chosen.regime, f"{reason}: {_describe(point, start, chosen, candidates)}")
 
 
 def is_defined(point: Point, start: Start, regime: str) -> bool:
     """Whether a regime supports the point, exists for the start, and has the noise term if it is needed."""
     entry = REGIMES[regime]
+    if entry.mean_field and not has_known_law(start):
+        return False
     if point.find_unsupported(entry.supports) or (point.noise > 0 and "noise" in entry.independent_of):
         return False
     return entry.refuse(Setup(point, start, 0, RegimeOptions())) is None
+
+
+def has_known_law(start: Start) -> bool:
+    """Whether mean field knows the law of the orthogonal parts: the start is invariant, or there are none."""
+    return start.invariant is True or start.is_projected
 
 
 def predict_error(point: Point, start: Start, regime: str) -> float:
     """Predict sup_t of the error of the risk in units of R(0), without the fluctuations of SGD itself."""
     entry = REGIMES[regime]
     error = 0.0 if entry.sampled else SAMPLING_ERROR * point.gamma_over_p
-    if entry.mean_field and not is_projected(start):
+    if entry.mean_field and not start.is_projected:
         error += LAW_ERROR / point.p
         if entry.infinite_d:
             error += XI_ERROR / max(start.d - point.k, 1)
     return error
 
 
-def _describe(point: Point, chosen: Candidate, candidates: list[Candidate]) -> str:
-    """Numbers behind a choice, and the more accurate regime that was not taken."""
-    text = f"{chosen.error:.2g} R(0) at γ/p = {point.gamma_over_p:.3g}, p = {point.p}, d = {point.d}"
+def _describe(point: Point, start: Start, chosen: Candidate, candidates: list[Candidate]) -> str:
+    """Numbers behind a choice, and the regimes that were not taken."""
+    error = f"{chosen.error:.2g} R(0)" if chosen.error else "nothing is left out"
+    text = f"{error} at γ/p = {point.gamma_over_p:.3g}, p = {point.p}, d = {point.d}"
     best = min(candidates, key=lambda candidate: candidate.error)
     cheapest = min(candidates, key=lambda candidate: candidate.seconds)
     if best.error < chosen.error:
-        ratio = best.seconds / chosen.seconds
-        text += f"; {best.regime} would err by {best.error:.2g} R(0) and take {ratio:.2g} times as long"
+        claim = f"would err by {best.error:.2g} R(0)" if best.error else "leaves out nothing"
+        text += f"; {best.regime}, which {claim}, takes {best.seconds / chosen.seconds:.3g} times as long"
     if cheapest.seconds < chosen.seconds:
         text += f"; the cheaper {cheapest.regime} would err by {cheapest.error:.2g} R(0)"
+    if not has_known_law(start):
+        text += "; not mean field: the start is not known to be orthogonally invariant"
     return text
 
 

@@ -35,9 +35,6 @@ from sweep_service.model.point import Point
 from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import Array
 
-# tr Q⊥(0) below this fraction of tr Q counts as zero up to rounding.
-PROJECTION_TOLERANCE = 1e-10
-
 
 class Flow(Protocol):
     """dy/dt as a function of y, with its start y0 and the risk at any y."""
@@ -204,7 +201,7 @@ def _refuse_without_invariance(setup: Setup) -> tuple[str, Any, str] | None:
     point = setup.point
     if point.d < point.k:
         return "d", point.d, f"must be >= k = {point.k} in mean field"
-    if setup.start.invariant is False and not is_projected(setup.start):
+    if setup.start.invariant is False and not setup.start.is_projected:
         return (
             "init.kind",
             point.init.kind,
@@ -216,7 +213,7 @@ def _refuse_without_invariance(setup: Setup) -> tuple[str, Any, str] | None:
 
 def _refuse_without_projection(setup: Setup) -> tuple[str, Any, str] | None:
     reason = _refuse_without_invariance(setup)
-    if reason is None and not is_projected(setup.start):
+    if reason is None and not setup.start.is_projected:
         total = float(setup.start.overlaps.orthogonal_norms.sum())
         return (
             "init",
@@ -224,11 +221,6 @@ def _refuse_without_projection(setup: Setup) -> tuple[str, Any, str] | None:
             "must have Q⊥(0) = 0 (informed, planted) in mean_field_projected",
         )
     return reason
-
-
-def is_projected(start: Start) -> bool:
-    """Whether all neurons lie in the teacher's span."""
-    return bool(start.overlaps.orthogonal_norms.sum() <= PROJECTION_TOLERANCE * np.trace(start.overlaps.Q))
 
 
 def _warn_narrow_mean_field(point: Point) -> str:

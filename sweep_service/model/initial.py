@@ -18,7 +18,13 @@ from scipy import special
 
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.identity import Key, stream
-from sweep_service.model.overlaps import Overlaps, coordinates, parse_overlaps, require_positive_definite
+from sweep_service.model.overlaps import (
+    Overlaps,
+    coordinates,
+    inside_norms,
+    parse_overlaps,
+    require_positive_definite,
+)
 from sweep_service.model.teacher import Teacher, draw_bartlett_factor
 from sweep_service.numerics.types import Array
 from sweep_service.validation import read_bool, read_integer, read_matrix, read_number, reject_unknown_keys
@@ -134,6 +140,8 @@ INITS = {
         ),
     )
 }  # fmt: skip
+# tr Q⊥(0) below this fraction of tr Q counts as zero up to rounding.
+PROJECTION_TOLERANCE = 1e-10
 EXPLICIT_KINDS = {"overlaps": ("M", "Q", "P"), "weights": ("W", "W_star")}
 
 
@@ -153,6 +161,17 @@ class Start:
             return self.explicit_overlaps
         assert self.vectors is not None
         return Overlaps.of(*self.vectors)
+
+    @cached_property
+    def is_projected(self) -> bool:
+        """Whether all neurons lie in the teacher's span, without the p by p overlaps of drawn vectors."""
+        if self.vectors is None:
+            norms, M, P = np.diag(self.overlaps.Q), self.overlaps.M, self.overlaps.P
+        else:
+            students, teachers = self.vectors
+            norms, M, P = np.sum(students**2, axis=1), students @ teachers.T, teachers @ teachers.T
+        outside = np.maximum(norms - inside_norms(M, P), 0.0)
+        return bool(outside.sum() <= PROJECTION_TOLERANCE * norms.sum())
 
     def coordinates(self, d: int) -> tuple[Array, Array]:
         """Students (p, r) and teachers (k, r) in an orthonormal basis of R^d, r <= d, rows divided by √d."""

@@ -142,7 +142,9 @@ def test_sweep_at_default_is_accepted(new_parameter):
 
 
 def test_only_supporting_simulators_and_regimes_are_chosen(supported):
-    plain, non_default = (Point.parse({**POINT, "d": 200, **more}) for more in ({}, {"friction": 0.5}))
+    plain, non_default = (
+        Point.parse({**POINT, "d": 200, "gamma": 2.0, **more}) for more in ({}, {"friction": 0.5})
+    )
     assert choose_simulator(plain).name == "S3"
     assert choose_simulator(non_default).name == "S2"
     assert choose_regime(plain, plain.start(0)).regime == "high_dimensional"

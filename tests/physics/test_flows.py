@@ -36,7 +36,6 @@ from tests.physics.reference import (
     z_scores,
 )
 
-CLOSED = [act for act in ACTIVATIONS.values() if act.closed is not None]
 EXTRA = (label_noise, sampling)
 TERMS = [
     (drift, *more) for more in chain.from_iterable(combinations(EXTRA, n) for n in range(len(EXTRA) + 1))
@@ -44,7 +43,6 @@ TERMS = [
 
 every_activation = pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=name)
 every_pair = pytest.mark.parametrize(("student", "teacher"), ALL_PAIRS, ids=name)
-every_closed = pytest.mark.parametrize("act", CLOSED, ids=name)
 
 
 def drift_at(student, teacher, o):
@@ -52,7 +50,7 @@ def drift_at(student, teacher, o):
     return drift(system, Moments(system, o.M, o.Q))
 
 
-@every_closed
+@every_activation
 @pytest.mark.parametrize("terms", TERMS, ids=lambda terms: "+".join(term.__name__ for term in terms))
 def test_small_flow_agrees_with_overlap_flow(act, terms):
     for seed, (p, k, d) in enumerate([(1, 1, 2), (3, 2, 7), (5, 3, 4)]):
@@ -148,7 +146,7 @@ def test_weight_flow_agrees_with_overlap_flow(student, teacher):
     assert flow.risk(flow.y0) == pytest.approx(risk(o, system.pairs), rel=1e-12)
 
 
-@every_closed
+@every_activation
 def test_weight_and_overlap_trajectories_agree(act):
     o = random_overlaps(5, 4, 2, 3)
     system = system_of(act, act, o.P)
@@ -197,7 +195,7 @@ def test_risk_never_rises_along_gradient_flow(act, init):
     assert R[-1] < R[0]
 
 
-@every_closed
+@every_activation
 @pytest.mark.parametrize("noise", [0.0, 0.2])
 def test_compiled_jacobian_agrees_with_central_differences(act, noise):
     o, h = random_overlaps(7, 3, 2, 6), 1e-5

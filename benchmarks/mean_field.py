@@ -12,7 +12,7 @@ from benchmarks.baselines import half_pair_sums, pair_sums, pairwise_flow
 from benchmarks.harness import Row, error_relative_to_largest, time_interleaved
 from sweep_service.dynamics.integrate import refine_quadrature
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow
-from sweep_service.dynamics.mean_field_erf import ErfNodeFlow
+from sweep_service.dynamics.mean_field_mixture import MixtureNodeFlow
 from sweep_service.dynamics.regimes import cheapest_flow
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import ERF
@@ -33,7 +33,7 @@ def mean_field(quick: bool) -> Iterator[Row]:
             )
 
 
-def compare(name: str, flow: ErfNodeFlow, floor: float | None, repeats: int) -> Iterator[Row]:
+def compare(name: str, flow: MixtureNodeFlow, floor: float | None, repeats: int) -> Iterator[Row]:
     """Compare with the package's sum over pairs, the loop as printed, and a tuned loop without a bar."""
     y, nodes = flow.y0, len(Xi.rule(flow.system.D, PAIR_NODES).nodes)
     baselines = {
@@ -46,7 +46,7 @@ def compare(name: str, flow: ErfNodeFlow, floor: float | None, repeats: int) -> 
     pair_sums(*(np.ones((1, 1)),) * 2, *(np.ones(1),) * 4)  # compile
     calls = [partial(call, y) for call, _, _ in baselines.values()]
     ours, *others = time_interleaved(partial(flow, y), *calls, repeats=repeats, budget=4.0)
-    title = f"ErfNodeFlow ({len(flow.weights)} nodes of λ*, orders to {2 * (flow.kappa.size - 1)})"
+    title = f"MixtureNodeFlow ({len(flow.weights)} nodes of λ*, orders to {2 * (flow.kappa.size - 1)})"
     for (suffix, (_, baseline, bar)), timing in zip(baselines.items(), others, strict=True):
         yield Row(
             name + suffix, title, ours.seconds, f"{baseline} ({nodes} × ξ)", timing.seconds,
@@ -55,7 +55,7 @@ def compare(name: str, flow: ErfNodeFlow, floor: float | None, repeats: int) -> 
         )  # fmt: skip
 
 
-def make_node_flow(p: int, k: int, D: int | None) -> ErfNodeFlow:
+def make_node_flow(p: int, k: int, D: int | None) -> MixtureNodeFlow:
     """The O(p) flow of the package at a Gaussian start with P = I, built without any p by p matrix."""
     rng = np.random.default_rng(1)
     d = DIMENSION if D is None else k + D
@@ -66,7 +66,7 @@ def make_node_flow(p: int, k: int, D: int | None) -> ErfNodeFlow:
     )
     flow = cheapest_flow(system, M, q)
     flow, _ = refine_quadrature(flow, [flow.y0, flow.final_state_guess])  # as `integrate` does
-    assert isinstance(flow, ErfNodeFlow)
+    assert isinstance(flow, MixtureNodeFlow)
     return flow
 
 

@@ -2,7 +2,7 @@
 
 D = d - k, N = M P⁻¹, o = N Mᵀ, Qd_i = o_ii + q_i. Neurons i ≠ j overlap by o_ij + √(q_i q_j) ξ, a
 neuron with itself by Qd_i. `PairwiseFlow` sums over pairs, for any activations; `SquareFlow` is
-its closed form for x². The O(p) forms are in `mean_field_nodes` and `mean_field_erf`.
+its closed form for x². The O(p) forms are in `mean_field_nodes` and `mean_field_mixture`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation
 from sweep_service.model.closed_forms import ERF_CODE, TWO_OVER_PI, ClosedForm, slope_pair
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.two_point import QUADRATURE_NODES, Pairs, hermite_rule
+from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import REDUCTION
@@ -81,14 +81,9 @@ class MeanFieldFlow(ABC):
 
     def slope_power(self, a: Array) -> Array:
         """E[σ'(λ)² ‖x‖²] at variances a; ‖x‖² is 1 without the finite-d factor."""
-        x, weights = hermite_rule(2, QUADRATURE_NODES)
-
-        def average(s: float) -> Array:
-            return self.system.student.slope(np.sqrt(s * a)[:, None] * x) ** 2 @ weights[0]
-
-        base = average(1.0)
-        d = self.system.finite_d
-        return base if d is None else base + radial_derivative(average, d)
+        pair, d = self.system.pairs.students, self.system.finite_d
+        base = pair.slope_power(a)
+        return base if d is None else base + radial_derivative(lambda scale: pair.slope_power(scale * a), d)
 
     @property
     def final_state_guess(self) -> Array:

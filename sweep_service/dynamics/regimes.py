@@ -14,7 +14,7 @@ import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH, SmallFlow
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
-from sweep_service.dynamics.mean_field_erf import ErfNodeFlow
+from sweep_service.dynamics.mean_field_mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, is_smooth
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import (
@@ -28,7 +28,7 @@ from sweep_service.dynamics.overlap_flow import (
 )
 from sweep_service.dynamics.variance import choose_variance, sobol_points
 from sweep_service.errors import RegimeUndefined
-from sweep_service.model.activations import ERF, SQUARE
+from sweep_service.model.activations import ERF, SQUARE, TANH
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS
 from sweep_service.model.point import Point
@@ -183,8 +183,10 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
             return PairwiseFlow(system, M, q, xi_nodes)
         return AnyNodeFlow(replace(system, precision=1e-6), M, q, order=48, series=series)
     if student is ERF and p > {1: 100, 2: 300, 3: 5000}.get(k, np.inf):
-        return ErfNodeFlow(system, M, q, order=24, series=series)
-    if student is not ERF and p > {1: 64, 2: 1000}.get(k, np.inf):
+        return MixtureNodeFlow(system, M, q, order=24, series=series)
+    if student is TANH and p > {1: 50, 2: 300, 3: 3000}.get(k, np.inf):
+        return MixtureNodeFlow(system, M, q, order=36, series=series)
+    if p > {1: 64, 2: 1000}.get(k, np.inf):
         return AnyNodeFlow(system, M, q, order=64 if k == 1 else 48, series=series)
     return PairwiseFlow(system, M, q, xi_nodes)
 

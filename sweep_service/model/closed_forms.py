@@ -222,6 +222,15 @@ def slope_matrix(code, a, b, C):
     return slopes, curved
 
 
+@kernel()
+def slope_powers(code, a):
+    """E[f'(u)²] for variances a, of a pair of equal activations."""
+    out = np.empty_like(a)
+    for i in range(a.size):
+        out[i] = slope_pair(code, a[i], a[i], a[i])[0]
+    return out
+
+
 @dataclass(frozen=True)
 class ClosedForm:
     """The averages of a pair for vectors of variances a (m), b (n) and covariances C (m, n)."""
@@ -235,3 +244,7 @@ class ClosedForm:
     def slopes(self, a: Array, b: Array, C: Array) -> tuple[Array, Array]:
         """E[f' g'], E[f'' g]."""
         return slope_matrix(self.code, a, b, C)
+
+    def slope_power(self, a: Array) -> Array:
+        """E[f'²] of a pair of equal activations."""
+        return slope_powers(self.code, a)

@@ -29,6 +29,8 @@ MEHLER_TOLERANCE = 1e-9
 QUADRATURE_NODES = 256
 # A neuron of smaller variance outputs zero numerically; the floor only avoids 0/0 in exact coefficients.
 MIN_VARIANCE = 1e-150
+PANEL_NODES = 12
+MIN_PANEL_VARIANCE = 1e-10  # σ' is constant on the scale of a smaller one, on both sides of a kink
 
 
 class TwoPoint(Protocol):
@@ -37,6 +39,8 @@ class TwoPoint(Protocol):
     def values(self, a: Array, b: Array, C: Array, /) -> Array: ...
 
     def slopes(self, a: Array, b: Array, C: Array, /) -> tuple[Array, Array]: ...
+
+    def slope_power(self, a: Array, /) -> Array: ...
 
 
 class Pairs(NamedTuple):
@@ -159,6 +163,23 @@ class NumericalPair:
                     )
             average_matrix(*tables, a, b, C, wanted, np.empty_like(C), slopes, curved)
         return slopes, curved
+
+    def slope_power(self, a: Array) -> Array:
+        """E[f'²] at variances a, on panels that resolve f' and, being geometric, Gaussians of any width."""
+        x, weights = panels_of_any_width(tuple(kink.position for kink in self.f.kinks))
+        a = np.maximum(a, MIN_PANEL_VARIANCE)[:, None]
+        density = np.exp(-0.5 * x * x / a) / np.sqrt(2.0 * math.pi * a)
+        return density @ (weights * self.f.slope(x) ** 2)
+
+
+@cache
+def panels_of_any_width(breaks: tuple[float, ...]) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes and weights on geometric panels around zero, also divided at these breaks."""
+    powers = 2.0 ** np.arange(-20, 16)
+    edges = np.unique(np.add.outer([0.0, *breaks], np.concatenate([-powers, [0.0], powers])))
+    x, w = special.roots_legendre(PANEL_NODES)
+    half = np.diff(edges)[:, None] / 2
+    return (edges[:-1, None] + half * (1.0 + x)).ravel(), (half * w).ravel()
 
 
 def correlation(a: Array, b: Array, C: Array) -> Array:

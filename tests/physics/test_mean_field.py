@@ -8,12 +8,12 @@ import pytest
 
 import sweep_service as ss
 from sweep_service.dynamics.mean_field import MeanFieldSystem, PairwiseFlow, SquareFlow
-from sweep_service.dynamics.mean_field_erf import ErfNodeFlow
+from sweep_service.dynamics.mean_field_mixture import MIXTURES, MixtureNodeFlow
 from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow
 from sweep_service.dynamics.overlap_flow import Moments, drift
 from sweep_service.dynamics.regimes import cheapest_flow
 from sweep_service.dynamics.xi import Xi
-from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE
+from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE, TANH
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import make_pairs
@@ -97,8 +97,8 @@ def flows(act, system, M, q):
     """All forms of the flow for this activation."""
     yield PairwiseFlow(system, M, q, nodes=16)
     yield AnyNodeFlow(system, M, q)
-    if act is ERF:
-        yield ErfNodeFlow(system, M, q)
+    if act.code in MIXTURES:
+        yield MixtureNodeFlow(system, M, q)
     if act is SQUARE:
         yield SquareFlow(system, M, q)
 
@@ -138,10 +138,11 @@ def test_square_closed_form_agrees_with_sum_over_pairs(k, D, self_terms):
 @self_or_not
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("teacher", ACTIVATIONS.values(), ids=name)
-def test_erf_nodes_agree_with_sum_over_pairs(teacher, k, D, self_terms):
+@pytest.mark.parametrize("student", [ERF, TANH], ids=name)
+def test_mixture_nodes_agree_with_sum_over_pairs(student, teacher, k, D, self_terms):
     M, q, P = start(4, 5, k)
-    system = system_for(ERF, teacher, P, D, self_terms=self_terms)
-    nodes, pairwise = ErfNodeFlow(system, M, q, order=40, series=14), PairwiseFlow(system, M, q, nodes=24)
+    system = system_for(student, teacher, P, D, self_terms=self_terms)
+    nodes, pairwise = MixtureNodeFlow(system, M, q, order=40, series=14), PairwiseFlow(system, M, q, nodes=24)
     np.testing.assert_allclose(nodes(nodes.y0), pairwise(pairwise.y0), rtol=0.0, atol=1e-6)  # measured 8e-8
 
 
@@ -165,7 +166,7 @@ def test_any_nodes_agree_with_sum_over_pairs(student, teacher, k, self_terms):
 @pytest.mark.parametrize(("student", "teacher"), ON_SMOOTH_NODES, ids=name)
 def test_risk_of_nodes_agrees_with_sum_over_pairs(student, teacher, k, self_terms):
     M, q, P = start(5, 3, k)
-    forms = (AnyNodeFlow, ErfNodeFlow) if student is ERF else (AnyNodeFlow,)
+    forms = (AnyNodeFlow, MixtureNodeFlow) if student.code in MIXTURES else (AnyNodeFlow,)
     for D, form in product((None, 1, 3) if k < 3 else (2,), forms):
         system = system_for(student, teacher, P, D, self_terms=self_terms)
         actual = claim(form(system, M, q, order=28 if k == 3 else 48, series=14))[-1]

@@ -111,6 +111,32 @@ def test_averages_hold_at_all_extremes(f, g):
     check(f, g, ALL_NORMS, ALL_CORRELATIONS)
 
 
+@pytest.mark.parametrize("act", [*ACTIVATIONS.values(), GELU, LEAKY_RELU], ids=name)
+def test_power_of_slopes_holds_over_the_range(act):
+    """E[σ'(u)²], which the label noise of mean field uses, also below and above the promised range."""
+    a = np.array([1e-12, 1e-6, 0.1, 1.0, 30.0, 1e4, 1e6])
+    expected = [reference(act, act, variance, variance, 1.0)[1] for variance in a]
+    # relative to the largest; the floor of variances changes a smooth σ' at zero by 1e-5
+    atol = 2e-5 * np.max(np.abs(expected)) if act.code is None else 1e-8 * np.max(np.abs(expected))
+    np.testing.assert_allclose(make_two_point(act, act).slope_power(a), expected, rtol=0.0, atol=atol)
+
+
+def test_power_of_slopes_with_a_kink_outside_zero():
+    shifted = Activation(
+        name="shifted",
+        formula="max(x - 0.7, 0)",
+        value=lambda x: np.maximum(x - 0.7, 0.0),
+        slope=lambda x: np.where(x > 0.7, 1.0, 0.0),
+        curvature=np.zeros_like,
+        kinks=(Kink(0.7, 1.0),),
+    )
+    a = np.array([0.0, 0.1, 1.0, 30.0, 1e4])
+    expected = [0.0, *special.ndtr(-0.7 / np.sqrt(a[1:]))]
+    np.testing.assert_allclose(
+        make_two_point(shifted, shifted).slope_power(a), expected, rtol=0.0, atol=1e-12
+    )
+
+
 def test_tanh_is_a_mixture_of_error_functions():
     x = np.linspace(0.0, 30.0, 3001)
     mixture = special.erf(x[:, None] / np.sqrt(2.0 * TANH_SQUARES)) @ TANH_WEIGHTS

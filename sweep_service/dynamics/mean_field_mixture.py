@@ -1,71 +1,94 @@
-"""Compiled mean field in O(p) for erf students: the functions of one neuron are Hermite functions.
+"""Compiled mean field in O(p) for erf and tanh students, which are mixtures of error functions.
 
-It is the most used O(p) form and written for speed: inner loops run over blocks of neurons, so that
-LLVM vectorises them.
+The functions of one neuron are Hermite functions in closed form, and all sums are linear in the components
+of the mixture. This is the most used O(p) form and written for speed: inner loops run over blocks of
+neurons, so that LLVM vectorises them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from sweep_service.dynamics.mean_field import MeanFieldSystem
 from sweep_service.dynamics.mean_field_nodes import NodeFlow
 from sweep_service.dynamics.xi import Xi
-from sweep_service.model.activations import ERF
-from sweep_service.model.closed_forms import TWO_OVER_PI
+from sweep_service.model.closed_forms import (
+    ERF_CODE,
+    ERF_SQUARES,
+    ERF_WEIGHTS,
+    TANH_CODE,
+    TANH_SQUARES,
+    TANH_WEIGHTS,
+    TWO_OVER_PI,
+    slope_pair,
+    value_pair,
+)
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, erf_and_gauss, gauss
 
 ROOT = math.sqrt(TWO_OVER_PI)
+# σ(x) = Σ_K w_K erf(x/(K√2)): the values K² and w_K by the code of σ
+MIXTURES = {ERF_CODE: (ERF_SQUARES, ERF_WEIGHTS), TANH_CODE: (TANH_SQUARES, TANH_WEIGHTS)}
 
 
-class ErfNodeFlow(NodeFlow):
-    """Erf students with any teacher: the functions of one neuron are Hermite functions in closed form."""
+class MixtureNodeFlow(NodeFlow):
+    """Erf or tanh students with any teacher."""
 
     def __init__(
         self, system: MeanFieldSystem, M: Array, q: Array, order: int = 32, series: int = 10
     ) -> None:
-        assert system.student is ERF
         super().__init__(system, M, q, order, series)
-        D = 0 if system.is_frozen else system.D
-        self.xi = Xi.rule(D, 16)
+        assert system.student.code is not None
+        self.code = system.student.code
+        self.mixture = MIXTURES[self.code]
+        self.xi = Xi.rule(0 if system.is_frozen else system.D, 16)
         self.kappa = self.xi.scaled_moments(series)
 
+    def components(self, M: Array, q: Array) -> Iterator[tuple[float, tuple[Array, Array, Array]]]:
+        """Weights with the arguments of single-neuron functions: Mᵀ, (K²+q)^-½ and √θ = √(q/(K²+q))."""
+        MT, root = np.ascontiguousarray(M.T), np.sqrt(q)
+        for square, weight in zip(*self.mixture, strict=True):
+            shrink = 1.0 / np.sqrt(square + q)
+            yield weight, (MT, shrink, root * shrink)
+
+    def average(self, M: Array, q: Array) -> Array:
+        """F_m, the mean over neurons of their functions of order 2m, shape (orders, nodes)."""
+        return sum(
+            weight * erf_averages(*single, self.y, self.kappa.size)
+            for weight, single in self.components(M, q)
+        )
+
     def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        single = self.single(M, q)
-        F = erf_averages(*single, self.y, self.kappa.size)
+        F = self.average(M, q)
         G = -self.weights * self.kappa[:, None] * F
         G[0] = self.weights * (self.target - F[0])
-        dMT, dq = erf_push(*single, self.y, self.lam, G)
+        dMT, dq = np.zeros((self.k, self.p)), np.zeros(self.p)
+        for weight, single in self.components(M, q):
+            push, stretch = erf_push(*single, self.y, self.lam, G)
+            dMT += weight * push
+            dq += weight * stretch
         dM = np.ascontiguousarray(dMT.T)
         if self.system.self_terms:
-            erf_self_terms(M, q, self.norms(M, q), self.xi.nodes, self.xi.weights, dM, dq)
+            add_self = erf_self_terms if self.code == ERF_CODE else self.add_self_terms
+            add_self(M, q, self.norms(M, q), self.xi.nodes, self.xi.weights, dM, dq)
         return dM, dq
 
-    def single(self, M: Array, q: Array) -> tuple[Array, Array, Array]:
-        """The arguments of single-neuron functions: Mᵀ, (1+q)^-½ and √θ = √(q/(1+q))."""
-        shrink = 1.0 / np.sqrt(1.0 + q)
-        return np.ascontiguousarray(M.T), shrink, np.sqrt(q) * shrink
-
-    def slope_power(self, a: Array) -> Array:
-        power = TWO_OVER_PI / np.sqrt(1.0 + 2.0 * a)
-        d = self.system.finite_d
-        return power if d is None else power * (1.0 - 2.0 * a / ((1.0 + 2.0 * a) * d))
+    def add_self_terms(self, *arguments: Array) -> None:
+        closed_self_terms(self.code, *arguments)
 
     def risk(self, y: Array) -> float:
         M, q = self.state(y)
-        F = erf_averages(*self.single(M, q), self.y, self.kappa.size)
+        F = self.average(M, q)
         squares = self.kappa[:, None] * F**2
         squares[0] = (self.target - F[0]) ** 2
         total = self.floor + 0.5 * float(np.sum(squares @ self.weights))
         if self.system.self_terms:
-            Qd = self.norms(M, q)
-            C = (Qd - q)[:, None] + q[:, None] * self.xi.nodes
-            own = np.arcsin(Qd / (1.0 + Qd)) - np.arcsin(C / (1.0 + Qd[:, None])) @ self.xi.weights
-            total += float(own.sum()) / (np.pi * self.p**2)
+            own = self_values(self.code, q, self.norms(M, q), self.xi.nodes, self.xi.weights)
+            total += 0.5 * float(own.sum()) / self.p**2
         return total
 
 
@@ -204,3 +227,31 @@ def erf_self_terms(M, q, Qd, nodes, weights, dM, dq):
         for r in range(k):
             dM[i, r] += TWO_OVER_PI / p * (A - true + slope[i]) * M[i, r]
         dq[i] += 2.0 * TWO_OVER_PI / p * (q[i] * (A - true) + stretch[i])
+
+
+@kernel()
+def closed_self_terms(code, M, q, Qd, nodes, weights, dM, dq):
+    """`erf_self_terms` for any σ whose averages have a closed form."""
+    p, k = M.shape
+    for i in range(p):
+        slope, curved = slope_pair(code, Qd[i], Qd[i], Qd[i])
+        stretch = q[i] * slope
+        for x in range(nodes.size):
+            s, g = slope_pair(code, Qd[i], Qd[i], Qd[i] - q[i] + q[i] * nodes[x])
+            slope -= weights[x] * s
+            curved -= weights[x] * g
+            stretch -= weights[x] * s * q[i] * nodes[x]
+        for r in range(k):
+            dM[i, r] -= (curved + slope) * M[i, r] / p
+        dq[i] -= 2.0 * (stretch + q[i] * curved) / p
+
+
+@kernel()
+def self_values(code, q, Qd, nodes, weights):
+    """E[σ²] of each neuron minus its average through ξ."""
+    own = np.empty_like(q)
+    for i in range(q.size):
+        own[i] = value_pair(code, Qd[i], Qd[i], Qd[i])
+        for x in range(nodes.size):
+            own[i] -= weights[x] * value_pair(code, Qd[i], Qd[i], Qd[i] - q[i] + q[i] * nodes[x])
+    return own

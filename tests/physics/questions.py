@@ -54,6 +54,17 @@ def noise_floor_exponents(folder):
     }
 
 
+def discrepancy_exponent(folder):
+    """The exponent of |SGD - high_dimensional| in δt."""
+    dataset = run(folder, {
+        "axes": {"d": [30, 100, 300, 1000], "p": 4, "gamma": 2.0, "regime": "high_dimensional"},
+        "fixed": {"k": 2}, "init": {"kind": "informed", "shared": True},
+        "seeds": {"init": 1, "repeat": 32}, "time": {"max": 10.0, "min": 0.01, "samples": 60},
+        "observables": ["risk"],
+    })  # fmt: skip
+    return dataset.sweep.exponent("discrepancy", along="delta_t", b="high_dimensional").squeeze()
+
+
 PHASE_RETRIEVAL = {
     "fixed": {"k": 1, "p": 1, "gamma": 0.01, "activation": "square"}, "simulate": False,
     "time": {"max": 4.0, "min": 0.01, "samples": 40, "tail": 80}, "observables": ["risk", "specialisation"],

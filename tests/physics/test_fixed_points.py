@@ -40,9 +40,8 @@ def test_golden_numbers_of_two_teachers():
     np.testing.assert_allclose(run.risk, 0.0029027, atol=5e-8)
 
 
-def test_leading_eigenvalue():
-    """p = 10, k = 2: 0.03287, once for each way in which neurons can differ, p - 1."""
-    p, k = 10, 2
+def plateau_spectrum(p, k):
+    """Eigenvalues at the plateau, of the flow of `classical` and of an own one."""
     flow = make_flow("classical", plateau_point(p, k))
 
     def ours(M, Q):
@@ -51,11 +50,16 @@ def test_leading_eigenvalue():
         full[np.tril_indices(p)] = change[p * k :]
         return change[: p * k].reshape(p, k), full + np.tril(full, -1).T
 
-    M, Q = np.full((p, k), 6.0**-0.5), np.full((p, p), 1.0 / 3.0)
-    values = spectrum(ours, M, Q)
-    np.testing.assert_allclose(values[: p - 1], 0.03287, atol=5e-6)
-    assert values[p - 1] < 1e-6
-    expected = spectrum(lambda M, Q: erf_flow(M, Q, np.eye(k)), M, Q)
+    m = plateau(k)
+    M, Q = np.full((p, k), m), np.full((p, p), k * m * m)
+    return spectrum(ours, M, Q), spectrum(lambda M, Q: erf_flow(M, Q, np.eye(k)), M, Q)
+
+
+def test_leading_eigenvalue():
+    """p = 10, k = 2: 0.03287, once for each way in which neurons can differ, p - 1."""
+    values, expected = plateau_spectrum(10, 2)
+    np.testing.assert_allclose(values[:9], 0.03287, atol=5e-6)
+    assert values[9] < 1e-6
     # central differences of step 1e-5, and pairs of equal eigenvalues that split by the root of rounding
     np.testing.assert_allclose(values, expected, atol=1e-6)
 

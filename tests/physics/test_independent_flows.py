@@ -1,4 +1,4 @@
-"""Right-hand sides, entry by entry, against integrals over their definitions, and the limit of wide students."""
+"""Right-hand sides, entry by entry, against integrals over their definitions, and the limit of large p."""
 
 from itertools import product
 
@@ -29,22 +29,32 @@ def point_of(d, p, k, student="erf", teacher=None, **changes):
     return {**point, "teacher_activation": teacher or student, **changes}
 
 
-def check_mean_field(regime, point, D):
+def gradient_flows(student, teacher):
+    """(dM, dQ) as computed and as expected."""
+    flow = make_flow("classical", point_of(6, 3, 2, student, teacher))
+    start = flow.overlaps(flow.y0)
+    expected = overlap_flow(SIGMAS[student], SIGMAS[teacher], start.M, start.Q, start.P)
+    return flow(flow.y0), lower_triangle(*expected)
+
+
+def mean_field_flows(regime, point, D):
+    """(dM, dq) as computed and as expected."""
     flow = make_flow(regime, point)
-    M, q = flow.state(flow.y0)
     student, teacher = SIGMAS[point["activation"]], SIGMAS[point["teacher_activation"]]
-    dM, dq = mean_field_flow(student, teacher, M, q, flow.system.P, D)
-    assert np.max(np.abs(dq)) > 1e-3
-    np.testing.assert_allclose(flow(flow.y0), np.append(dM.ravel(), dq), **CLOSE)
+    dM, dq = mean_field_flow(student, teacher, *flow.state(flow.y0), flow.system.P, D)
+    return flow(flow.y0), np.append(dM.ravel(), dq)
+
+
+def check_mean_field(regime, point, D):
+    actual, expected = mean_field_flows(regime, point, D)
+    assert np.max(np.abs(expected[point["p"] * point["k"] :])) > 1e-3  # dq is not trivial
+    np.testing.assert_allclose(actual, expected, **CLOSE)
 
 
 @pytest.mark.parametrize(("student", "teacher"), PAIRS)
 def test_gradient_flow(student, teacher):
-    point = point_of(6, 3, 2, student, teacher)
-    flow = make_flow("classical", point)
-    start = flow.overlaps(flow.y0)
-    expected = overlap_flow(SIGMAS[student], SIGMAS[teacher], start.M, start.Q, start.P)
-    np.testing.assert_allclose(flow(flow.y0), lower_triangle(*expected), **CLOSE)
+    actual, expected = gradient_flows(student, teacher)
+    np.testing.assert_allclose(actual, expected, **CLOSE)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -87,13 +97,18 @@ def test_sampling_term_of_one_student(student, teacher):
     assert sampling_error(student, teacher) < (1e-8 if (student, teacher) in EXACT else sampled)
 
 
-def test_sampling_term_of_erf_students():
+def erf_sampling_terms():
+    """Of three erf students and two teachers, as computed and as expected."""
     point = point_of(6, 3, 2, gamma=3.0)
     with_term, without = (make_flow(regime, point) for regime in ("high_dimensional", "classical"))
     start = without.overlaps(without.y0)
     expected = four_point_sampling_term(start.M, start.Q, start.P)
-    actual = with_term(with_term.y0) - without(without.y0)
-    np.testing.assert_allclose(actual, lower_triangle(np.zeros((3, 2)), expected), rtol=0.0, atol=1e-14)
+    return with_term(with_term.y0) - without(without.y0), lower_triangle(np.zeros((3, 2)), expected)
+
+
+def test_sampling_term_of_erf_students():
+    actual, expected = erf_sampling_terms()
+    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-14)
 
 
 def wide_risks(p, seeds, times, d=3):

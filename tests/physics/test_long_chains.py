@@ -19,6 +19,11 @@ def point_of(act, teacher=None):
     return {**SMALL, **rate, "activation": act, "teacher_activation": teacher or act}
 
 
+def wide_point_of(act):
+    """A width and a dimension where S2 is chosen."""
+    return point_of(act) | {"p": 40, "d": 60, "gamma": 4.0 if act == "square" else 20.0}
+
+
 def start_weights(point):
     point = Point.parse(point)
     coordinates = point.start(0).coordinates(point.d)
@@ -60,19 +65,27 @@ def overlap_features(M, Q):
     return np.stack(features, axis=-1).reshape(len(M), -1)
 
 
-def compare_laws(point, steps, engines, chains):
-    """Chains of each simulator against as many of an own ensemble with its own random numbers."""
+def ensemble_features(point, steps, chains):
+    """Of chains by the definition, on their own random numbers."""
     W, W_star = start_weights(point)
     ensemble = sgd_ensemble(
         SIGMAS[point["activation"]], SIGMAS[point["teacher_activation"]],
         np.repeat(W[None], chains, axis=0), W_star,
         gamma=point["gamma"], noise=point["noise"], steps=steps, seed=1,
     )  # fmt: skip
-    expected = overlap_features(*ensemble)
+    return overlap_features(*ensemble)
+
+
+def simulator_features(point, steps, engine, chains):
+    ds = run(point, steps, engine=engine, repeat=range(chains))
+    return overlap_features(ds.overlap_student_teacher.values, ds.overlap_student.values)
+
+
+def compare_laws(point, steps, engines, chains):
+    """Chains of each simulator against as many of the own ensemble, which is returned."""
+    expected = ensemble_features(point, steps, chains)
     for engine in engines:
-        ds = run(point, steps, engine=engine, repeat=range(chains))
-        actual = overlap_features(ds.overlap_student_teacher.values, ds.overlap_student.values)
-        assert smallest_p(actual, expected) > LINE, engine
+        assert smallest_p(simulator_features(point, steps, engine, chains), expected) > LINE, engine
     return expected
 
 
@@ -92,11 +105,10 @@ def test_long_chains_of_other_teachers_have_the_law_of_plain_sgd(teacher):
     "act", [pytest.param(act, marks=() if act == "tanh" else pytest.mark.slow) for act in SIGMAS]
 )
 def test_blocked_simulator_has_the_law_of_plain_sgd(act):
-    """At a width and dimension where S2 is chosen: p = 40, d = 60, blocks that end between the records."""
-    point = point_of(act) | {"p": 40, "d": 60, "gamma": 4.0 if act == "square" else 20.0}
+    """Blocks end between the records."""
+    point = wide_point_of(act)
     steps = [7, 101]
     expected = compare_laws(point, steps, ["S2"], 150)
     wrong = point | {"gamma": 2.0 * point["gamma"]}
-    ds = run(wrong, steps, engine="S2", repeat=range(150))
-    actual = overlap_features(ds.overlap_student_teacher.values, ds.overlap_student.values)
-    assert smallest_p(actual, expected) < LINE  # so many chains can tell the rate
+    # so many chains can tell the rate
+    assert smallest_p(simulator_features(wrong, steps, "S2", 150), expected) < LINE

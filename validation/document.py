@@ -14,10 +14,10 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "validation.md"
 
 INTRODUCTION = """\
 Each number below stands beside an independent value: an integral over the definition, a linear stability \
-analysis, a theorem, plain NumPy, or another implementation. The independent computations import nothing of \
-the package; they are in `tests/physics/independent.py` and in the tests that the sections name. An error is \
-absolute unless its bound says relative, rounded up to one digit, and `< 1e-12` where only rounding is left. \
-A row without values gives the largest error of many numbers.
+analysis, a theorem, plain NumPy, or another implementation. The independent computations take \
+nothing from the package but σ, σ' and σ''; they are in `tests/physics/independent.py` and in the tests that \
+the sections name. An error is absolute unless its bound says relative, rounded up to one digit, and \
+`< 1e-12` where only rounding is left. A row without values gives the largest error of many numbers.
 
 `make validation` writes this page and fails if a number is outside its bound. `make test-all` computes all \
 rows again."""

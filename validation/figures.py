@@ -30,7 +30,6 @@ GOLDEN: dict[str, dict[str, float]] = {
         "share cos > 0 at the end": 0.50,
     },
     "veiga-phase-plane": {"exponent of the floors in d, farthest from -(κ+δ)": 0.003},
-    "rates": {"exponent in delta_t: SGD against SS, along d": 0.5},
 }
 
 

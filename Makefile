@@ -15,10 +15,10 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOB
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all serve bench lint format check audit lock vendor clean setup
+.PHONY: help demo test test-all serve bench validation lint format check audit lock vendor clean setup
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
 	@echo "  Variables: PYTHON=python3.12 (interpreter of .venv), JOBS=2 (test processes), ARGS='-k risk' (for pytest)."
 
 setup: $(READY) ## create .venv from requirements.lock (done by the other targets when needed)
@@ -37,6 +37,9 @@ serve: $(READY) ## start the service on this machine; stop it with Ctrl-C
 
 bench: $(READY) ## measure speed and accuracy on one thread
 	$(ONE_THREAD) NUMBA_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+validation: $(READY) ## compare numbers with independent ones and write docs/validation.md
+	$(ONE_THREAD) $(BIN)/python -m validation
 
 lint: $(READY) ## run ruff (rules and format) and mypy
 	$(BIN)/ruff check .
@@ -74,7 +77,7 @@ vendor: ## download the JavaScript libraries of the page (needs npm)
 
 clean: ## remove .venv, caches and outputs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-output
-	find sweep_service workers api tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find sweep_service workers api tests benchmarks validation -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A new lock file creates a new environment, so that nothing installed from an older one remains.
 # --compile-bytecode: with PYTHONDONTWRITEBYTECODE set, every import would otherwise compile again.

@@ -20,6 +20,8 @@ from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.presets import PRESETS, read_preset
 from sweep_service.store.folder import DataFolder
+from validation.document import find_differences
+from validation.figures import GOLDEN, rows_of_figure
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = ("fig2-left", "rates")  # seconds each; the others take up to some minutes
@@ -59,6 +61,14 @@ def test_golden_numbers_are_reproduced(computed, figure):
     print(*checks, sep="\n")
     assert checks
     assert [str(check) for check in checks if not check.passed] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
+def test_validation_page_has_the_numbers(computed, figure):
+    rows = list(rows_of_figure(figure, computed(figure)))
+    assert find_differences("figures", rows, part=f"{figure.name}: ") == []
+    assert set(GOLDEN.get(figure.name, {})) <= {row.quantity.removeprefix(f"{figure.name}: ") for row in rows}
 
 
 @slow_or_not

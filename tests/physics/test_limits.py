@@ -55,19 +55,24 @@ def floor(act, d, gamma_over_p=0.01, noise=1e-3):
     return after
 
 
-@pytest.mark.parametrize("d", [5, 10, 40])
-@pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=lambda act: act.name)
-def test_noise_floor(act, d):
-    """R∞ = c γΔ/p with c = ¼ E[σ'(λ)² ‖x‖²] at the solution; λ ~ N(0, 1) is √d times a coordinate of x.
-
-    The next order in √(γΔ/p) = 3e-3 is cut by further small numbers: measured 5e-4 (relu, which has
-    a kink), 2e-5 and less for the others.
-    """
+def floor_coefficient(act, d):
+    """¼ E[σ'(λ)² ‖x‖²] with λ ~ N(0, 1), which is √d times a coordinate of x."""
 
     def weighted(z):
         return act.slope(np.array([z]))[0] ** 2 * (z * z + d - 1) / d * stats.norm.pdf(z)
 
-    c = sum(quadrature.quad(weighted, a, b)[0] for a, b in ((-12, 0), (0, 12))) / 4
+    return sum(quadrature.quad(weighted, a, b)[0] for a, b in ((-12, 0), (0, 12))) / 4
+
+
+@pytest.mark.parametrize("d", [5, 10, 40])
+@pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=lambda act: act.name)
+def test_noise_floor(act, d):
+    """R∞ = c γΔ/p with c = ¼ E[σ'(λ)² ‖x‖²] at the solution.
+
+    The next order in √(γΔ/p) = 3e-3 is cut by further small numbers: measured 5e-4 (relu, which has
+    a kink), 2e-5 and less for the others.
+    """
+    c = floor_coefficient(act, d)
     known = {"erf": (1 - 2 / (3 * d)) / (2 * np.pi * np.sqrt(3)), "relu": 1 / 8, "square": 1 + 2 / d}
     assert c == pytest.approx(known.get(act.name, c), rel=1e-8)
     assert floor(act, d) == pytest.approx(c, rel=2e-3)

@@ -87,8 +87,9 @@ def reference(f, g, a, b, rho):
     return np.array([np.sum(w * f.value(root * z) * value), np.sum(w * f.slope(root * z) * slope), curved])
 
 
-def check(f, g, norms, correlations):
-    pair = make_two_point(f, g)
+def largest_error(f, g, norms, correlations):
+    """Of the three averages, relative to the largest average at the same norms."""
+    pair, worst = make_two_point(f, g), 0.0
     for a, b in norms:
         expected = np.array([reference(f, g, a, b, rho) for rho in correlations])
         C = np.array(correlations)[:, None] * math.sqrt(a * b)
@@ -97,7 +98,12 @@ def check(f, g, norms, correlations):
         # largest averages at these norms, by the inequality of Cauchy and Schwarz for odd with even pairs
         bound = [math.sqrt(reference(f, f, a, a, 1.0)[n] * reference(g, g, b, b, 1.0)[n]) for n in range(2)]
         scale = np.maximum(np.abs(expected).max(0), [*bound, bound[1] * math.sqrt(b / a)])
-        np.testing.assert_allclose(actual / scale, expected / scale, rtol=0.0, atol=1e-6, err_msg=f"{a, b}")
+        worst = np.maximum(worst, np.max(np.abs(actual - expected) / scale))  # NaN stays
+    return worst
+
+
+def check(f, g, norms, correlations):
+    assert largest_error(f, g, norms, correlations) < 1e-6
 
 
 @pytest.mark.parametrize(("f", "g"), [*ALL_PAIRS, *OTHER_PAIRS], ids=name)

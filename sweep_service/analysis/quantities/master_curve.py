@@ -98,7 +98,9 @@ class MeanCurves:
         self.times, self.log_size = self.array["time"].values[positive], np.log(sizes.astype(float))
         if len(self.times) < 2:
             raise InvalidInput("time", self.times.tolist(), "must have at least two samples after t = 0")
-        self.values = group_by_draw(self.array)[..., positive]  # (along, draws, runs of a draw, time)
+        values = group_by_draw(self.array)[..., positive]  # (along, draws, runs of a draw, time)
+        has_values = np.isfinite(values).any(axis=(0, 2, 3))  # a missing draw is no degree of freedom
+        self.values = values[:, has_values] if has_values.any() else values
         self.smallest = MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), (along,))[:, None]
         mean, error, *_ = average_over_draws(self.values, axis=-3)
         with np.errstate(all="ignore"):

@@ -1,0 +1,1 @@
+"""Numbers of the package beside independent ones: `python -m validation` writes `docs/validation.md`."""

@@ -39,6 +39,9 @@ SPARED = ((0.25, 0.55), (0.75, 1.0))
 FINISH_SECONDS = 900.0 + SECONDS  # for the sweeps that are left at the end, on a busy machine
 START_SECONDS = 300.0
 LOCKS = ("global.lock", "purge.lock")  # empty files that Dask workers leave
+# Left in a private folder by a process that is killed while Dask passes them to OpenSSL. They are of use only
+# in the cluster that died with it.
+CERTIFICATES = ("dask.crt", "dask.pem")
 
 
 @pytest.mark.slow
@@ -55,14 +58,15 @@ def test_minutes_of_kills_leave_correct_datasets(tmp_path, record_property):
         begin(customers)
         usage = endure(stages, customers)
         figures = check_figures(stages, customers)
+        print(figures)
         for stage in stages.values():
             check_processes(stage)
         for customer in customers:
             check_folder(customer)
         check_usage(usage)
-        figures += f", {sum(customer.numbers for customer in customers):,} numbers compared"
-        record_property("figures", figures)
-        print(figures)
+        compared = sum(customer.numbers for customer in customers)
+        print(f"{compared:,} numbers compared")
+        record_property("figures", f"{figures}, {compared:,} numbers compared")
     finally:
         for stage in stages.values():
             stage.close()
@@ -161,7 +165,7 @@ def check_folder(customer):
     assert not wal.exists()
     scratch = stage.temporary / "dask-scratch-space"
     WorkSpace(str(scratch)).new_work_dir(prefix="next-").release()  # the next start removes leftovers
-    left = {path for path in stage.temporary.rglob("*") if path.is_file()}
+    left = {path for path in stage.temporary.rglob("*") if path.is_file() and path.name not in CERTIFICATES}
     assert left <= {scratch / name for name in LOCKS}
     for sweep, order in customer.orders.items():
         customer.compare(sweep, order, states[sweep])

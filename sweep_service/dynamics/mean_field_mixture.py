@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sweep_service.dynamics.mean_field import MeanFieldSystem
+from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow
 from sweep_service.dynamics.mean_field_nodes import NodeFlow
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.closed_forms import (
@@ -33,6 +33,9 @@ from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, erf_and_g
 ROOT = math.sqrt(TWO_OVER_PI)
 # σ(x) = Σ_K w_K erf(x/(K√2)): the values K² and w_K by the code of σ
 MIXTURES = {ERF_CODE: (ERF_SQUARES, ERF_WEIGHTS), TANH_CODE: (TANH_SQUARES, TANH_WEIGHTS)}
+PAIR_NODES = 24  # of ξ, where a sum over pairs replaces nodes of λ*
+# Measured seconds for each node, order, component and neuron, and for each node of ξ and pair of neurons.
+NODE_SECONDS, PAIR_SECONDS = 1.1e-9, {ERF_CODE: 0.8e-9, TANH_CODE: 50e-9}
 
 
 class MixtureNodeFlow(NodeFlow):
@@ -47,6 +50,15 @@ class MixtureNodeFlow(NodeFlow):
         self.mixture = MIXTURES[self.code]
         self.xi = Xi.rule(0 if system.is_frozen else system.D, 16)
         self.kappa = self.xi.scaled_moments(series)
+
+    def refine(self) -> MeanFieldFlow | None:
+        """The same flow on more nodes, or as a sum over pairs where that is cheaper."""
+        finer = super().refine()
+        if not isinstance(finer, MixtureNodeFlow):
+            return finer
+        by_nodes = len(finer.weights) * finer.kappa.size * len(self.mixture[0]) * NODE_SECONDS
+        by_pairs = self.p * PAIR_NODES * PAIR_SECONDS[self.code]
+        return finer if by_nodes <= by_pairs else PairwiseFlow(self.system, *self.start, PAIR_NODES)
 
     def components(self, M: Array, q: Array) -> Iterator[tuple[float, tuple[Array, Array, Array]]]:
         """Weights with the arguments of single-neuron functions: Mᵀ, (K²+q)^-½ and √θ = √(q/(K²+q))."""

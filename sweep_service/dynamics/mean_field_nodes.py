@@ -63,7 +63,7 @@ class NodeFlow(MeanFieldFlow):
             power = teacher_power(system.P, system.pairs.teachers)
             self.floor = 0.5 * (power - float(self.weights @ self.target**2))
 
-    def refine(self) -> NodeFlow | None:
+    def refine(self) -> MeanFieldFlow | None:
         if not is_smooth(self.system.student, self.system.teacher):  # more nodes would hardly help
             return None
         return type(self)(self.system, *self.start, self.order * 3 // 2, self.series + 4)

@@ -256,40 +256,40 @@ REGIMES = {
         Regime(
             "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
             "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
-            sampled=True, independent_of=("d",),
+            sampled=True, version=2, independent_of=("d",),
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
-            overlap_regime(drift), cautions=(_warn_fast_gradient_flow,),
+            overlap_regime(drift), cautions=(_warn_fast_gradient_flow,), version=2,
             independent_of=("d", "gamma", "noise"),
         ),
         Regime(
             "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
             "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
-            cautions=(_warn_fast_gradient_flow,), independent_of=("d",),
+            cautions=(_warn_fast_gradient_flow,), version=2, independent_of=("d",),
         ),
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
             mean_field_regime(infinite_d=False), _refuse_without_invariance, mean_field=True,
-            cautions=(_warn_narrow_mean_field, _warn_without_sampling),
+            cautions=(_warn_narrow_mean_field, _warn_without_sampling), version=2,
         ),
         Regime(
             "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
             mean_field_regime(infinite_d=True), _refuse_without_invariance, mean_field=True, infinite_d=True,
-            cautions=(_warn_narrow_mean_field, _warn_without_sampling), independent_of=("d",),
+            cautions=(_warn_narrow_mean_field, _warn_without_sampling), version=2, independent_of=("d",),
         ),
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
             mean_field_regime(infinite_d=True, projected=True), _refuse_without_projection, mean_field=True,
             infinite_d=True,
-            cautions=(_warn_narrow_mean_field, _warn_without_sampling, _warn_noise_leaves_span),
+            cautions=(_warn_narrow_mean_field, _warn_without_sampling, _warn_noise_leaves_span), version=2,
             independent_of=("d", "gamma", "noise"),
         ),
         Regime(
             "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q)",
             "p = ∞: independent of p and of the students' seed",
             mean_field_regime(infinite_d=False, pde=True), _refuse_without_invariance, mean_field=True,
-            particles=True, cautions=(_warn_noise_at_infinite_width,),
+            particles=True, cautions=(_warn_noise_at_infinite_width,), version=2,
         ),
     )
 }  # fmt: skip

@@ -262,7 +262,7 @@ REGIMES = {
         Regime(
             "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
             "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
-            sampled=True, independent_of=("d",),
+            sampled=True, independent_of=("d",), version=2,
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",

@@ -120,6 +120,8 @@ def test_map_counts_every_status(service):
     counts = {label: sum(numbers) for label, numbers in content["counts"].items()}
     assert counts == service.sweep(sweep_id)["counts"]
     assert counts["diverged"] > 0
+    diverged = [sum(numbers) for numbers in zip(*content["diverged"].values(), strict=True)]
+    assert diverged == content["counts"]["diverged"]
     assert set(counts) <= {status.label for status in Status}
     assert all(sum(numbers) == content["runs"] for numbers in zip(*content["counts"].values(), strict=True))
 

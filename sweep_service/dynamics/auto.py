@@ -74,10 +74,12 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
 
 
 def is_defined(point: Point, start: Start, regime: str) -> bool:
-    """Whether a regime supports the point, exists for the start, and has the noise term if it is needed."""
+    """Whether a regime supports the point, fits the start, and has the noise term if it is needed."""
     entry = REGIMES[regime]
     if point.find_unsupported(entry.supports) or (point.noise > 0 and "noise" in entry.independent_of):
         return False
+    if entry.mean_field and start.invariant is False and not is_projected(start):
+        return False  # high-dimensional mean field accepts such starts, but drops their Q⊥_ij
     return entry.refuse(Setup(point, start, 0, RegimeOptions())) is None
 
 

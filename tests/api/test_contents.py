@@ -86,6 +86,7 @@ def test_map_counts_stored_statuses(service, sweep_id, stored):
     content = service.get(f"/v1/sweeps/{sweep_id}/map").json()
     assert content == {
         "points": 4, "dims": ["d", "p", "gamma"], "shape": [2, 1, 2], "runs": 6, "counts": {"done": [6] * 4},
+        "diverged": {},
         "under_way": [],
     }  # fmt: skip
 

@@ -254,7 +254,8 @@ def test_overlap_variables_depend_on_the_regimes(regimes, stored):
         "risk", "seconds", "diverged_quantity", "status",
     }  # fmt: skip
     assert set(plan.schema.variables["sgd"]) == {
-        "risk", "overlap_student_teacher", "overlap_student", "seconds", "steps", "status",
+        "risk", "overlap_student_teacher", "overlap_student", "seconds", "steps", "diverged_quantity",
+        "status",
     }  # fmt: skip
     for kind in ("sgd", "ode"):
         if "overlap_student" in plan.schema.variables[kind]:

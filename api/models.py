@@ -171,6 +171,9 @@ class Map(BaseModel):
     shape: list[int]
     runs: int = Field(description="Total runs of each point")
     counts: dict[str, list[int]] = Field(description="For each status, the number of runs at each point")
+    diverged: dict[str, list[int]] = Field(
+        description="For each quantity by which runs diverged, the number of runs at each point"
+    )
     under_way: list[int] = Field(description="Points with runs that are submitted to workers")
 
 
@@ -192,6 +195,7 @@ class Failures(BaseModel):
 class Preset(BaseModel):
     name: str
     title: str
+    assumptions: list[str] = Field(description="What it assumes beyond the papers")
     spec: dict[str, Any]
 
 

@@ -18,7 +18,7 @@ from sweep_service.model.initial import INITS, InitKind
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS, Parameter
 from sweep_service.planning.axes import EXPONENTS, INIT_PREFIX
-from sweep_service.presets import PRESETS, read_preset
+from sweep_service.presets import PRESETS, read_assumptions, read_preset
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())
 AUTO = Named(name="auto", about="the regime that fits, chosen for each point")
@@ -29,7 +29,10 @@ def presets() -> Presets:
     """List the presets."""
     specs = {name: read_preset(name) for name in PRESETS}
     return Presets(
-        presets=[Preset(name=name, title=spec.name, spec=spec.as_written()) for name, spec in specs.items()]
+        presets=[
+            Preset(name=name, title=spec.name, assumptions=read_assumptions(name), spec=spec.as_written())
+            for name, spec in specs.items()
+        ]
     )
 
 

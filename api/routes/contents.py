@@ -14,7 +14,7 @@ from sweep_service.api.error_responses import SafeJsonResponse, responses
 from sweep_service.api.models import Contents, Map
 from sweep_service.api.routes.figures import compute_etag, matches_etag
 from sweep_service.api.routes.sweeps import Id, Service
-from sweep_service.status import Status
+from sweep_service.status import DivergedQuantity, Status
 from sweep_service.text import replace_nonfinite
 
 router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(404))
@@ -44,15 +44,25 @@ def map(service: Service, request: Request, id: Id) -> Response:
 
 
 def count_runs(service: ConductorThread, id: str) -> dict[str, Any]:
-    """Count the runs of each point by status."""
+    """Count the runs of each point by status, and the diverged ones by the quantity that diverged."""
     dataset = service.folder.dataset(id)
     grid, runs = dataset.plan.grid, dataset.plan.runs
     statuses = np.concatenate([dataset.status(kind).reshape(len(grid), -1) for kind in runs.kinds], axis=1)
     counts = {status.label: np.count_nonzero(statuses == status, axis=1) for status in Status}
+    quantities = np.zeros_like(statuses)
+    if counts[Status.DIVERGED.label].any():
+        columns = [dataset.diverged_quantity(kind).reshape(len(grid), -1) for kind in runs.kinds]
+        quantities = np.concatenate(columns, axis=1)
+    diverged = {
+        quantity.label: np.count_nonzero(quantities == quantity, axis=1)
+        for quantity in DivergedQuantity
+        if quantity is not DivergedQuantity.NONE
+    }
     return {
         "points": len(grid),
         "dims": list(grid.dims),
         "shape": list(grid.shape),
         "runs": runs.total // len(grid),
         "counts": {label: count.tolist() for label, count in counts.items() if count.any()},
+        "diverged": {label: count.tolist() for label, count in diverged.items() if count.any()},
     }

@@ -21,7 +21,7 @@ from sweep_service.text import replace_nonfinite
 ROWS_PER_BLOCK = (2 << 20) // 8  # of a table: the numbers of a chunk, so that each chunk is read once
 NUMBERS_PER_WRITE = 10_000  # of JSON text
 RUN_COORDINATES = ("regime", "seed", "repeat")
-RUN_RESULTS = ("steps", "seconds", "status")
+RUN_RESULTS = ("steps", "seconds", "diverged_quantity", "status")
 CHOSEN_REGIME = "regime_chosen"  # chosen by auto: stored as ode_regime, while `regime` is the requested one
 MAX_NETCDF_BYTES = (1 << 31) - 4  # of one variable, in the netCDF 3 that SciPy writes
 

@@ -95,14 +95,17 @@ def rerun(
 ) -> None:
     """Compute one run alone and show its status or error; nothing is stored."""
     from sweep_service.execution.compute import compute_run
-    from sweep_service.status import Status
+    from sweep_service.status import DivergedQuantity, Status
 
     folder = data_folder(data)
     plan = folder.plan(LocalTarget(folder).find_id(sweep_id))
     result = compute_run(plan, plan.runs.find(run))
     status = Status(int(result.values["status"][0])).label
     trace = "".join(failure.trace for failure in result.failures)
-    print_answer(as_json, {"run": run, "status": status, "trace": trace}, trace or status)
+    quantity = DivergedQuantity(int(result.values["diverged_quantity"][0]))
+    text = f"{status}: {quantity.label}" if quantity else status
+    answer = {"run": run, "status": status, "diverged_quantity": quantity.label, "trace": trace}
+    print_answer(as_json, answer, trace or text)
     raise typer.Exit(FAILED if trace else DONE)
 
 

@@ -74,7 +74,7 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
 
 
 def is_defined(point: Point, start: Start, regime: str) -> bool:
-    """Whether a regime supports the point, exists for the start, and has the noise term if it is needed."""
+    """Whether a regime supports the point, fits the start, and has the noise term if it is needed."""
     entry = REGIMES[regime]
     if entry.mean_field and not has_known_law(start):
         return False

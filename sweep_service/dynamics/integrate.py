@@ -14,6 +14,7 @@ import xarray as xr
 from sweep_service.dynamics.auto import RegimeChoice, choose_regime, collect_regime_warnings
 from sweep_service.dynamics.mean_field import MeanFieldFlow
 from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.overlap_flow import WeightFlow
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
@@ -24,13 +25,22 @@ from sweep_service.model.point import Point
 from sweep_service.numerics.blas import one_blas_thread
 from sweep_service.numerics.jit import thread_work_seconds
 from sweep_service.numerics.types import Array
+from sweep_service.status import DivergedQuantity
 from sweep_service.validation import read_bool, read_seeds, read_times
 
 # A mean-field quadrature is refined while its error exceeds this multiple of the flow's precision.
 MAX_QUADRATURE_ERROR = 100.0
 MAX_REFINEMENTS = 3
 # Attributes that become lists in the order of `seed`.
-PER_SEED_ATTRIBUTES = ("seed", "status", "steps", "evaluations", "seconds", "quadrature_error")
+PER_SEED_ATTRIBUTES = (
+    "seed",
+    "status",
+    "diverged_quantity",
+    "steps",
+    "evaluations",
+    "seconds",
+    "quadrature_error",
+)
 
 
 def integrate(
@@ -69,7 +79,8 @@ def integrate(
     -------
     xarray.Dataset
         Observables and overlaps over `time`. Attributes record the parameters, the regime and why it was
-        chosen, the integrator, the status (`done` or `diverged`) and any warnings.
+        chosen, the integrator, the status (`done` or `diverged`), the quantity that diverged, and any
+        warnings.
 
     Raises
     ------
@@ -109,6 +120,23 @@ class Integration:
     path: Trajectory
     quadrature_error: float
     seconds: float
+
+    @property
+    def diverged_quantity(self) -> DivergedQuantity:
+        """The quantity whose entry is the largest, or not finite, in the state that diverged."""
+        if self.path.last is None:
+            return DivergedQuantity.NONE
+        if np.all(np.isnan(self.path.last)):
+            return DivergedQuantity.DERIVATIVE
+        if isinstance(self.flow, WeightFlow):
+            return DivergedQuantity.OVERLAP_STUDENT
+        flow: Any = self.flow
+        size = np.nan_to_num(np.abs(self.path.last), nan=np.inf, posinf=np.inf)
+        # M is bounded by Q, so that Q is the answer if both are infinite
+        if not np.any(size[flow.p * flow.k :] == np.max(size)):
+            return DivergedQuantity.OVERLAP_STUDENT_TEACHER
+        is_mean_field = isinstance(flow, MeanFieldFlow)
+        return DivergedQuantity.ORTHOGONAL_NORM if is_mean_field else DivergedQuantity.OVERLAP_STUDENT
 
 
 def integrate_run(
@@ -156,6 +184,7 @@ def _build_dataset(integration: Integration, times: Array) -> xr.Dataset:
         "flow": type(integration.flow).__name__,
         "sampling_term": getattr(integration.flow.system, "variance_method", "none"),
         "status": path.status.label,
+        "diverged_quantity": integration.diverged_quantity.label,
         "steps": path.steps,
         "evaluations": path.evaluations,
         "quadrature_error": integration.quadrature_error,

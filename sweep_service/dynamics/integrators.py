@@ -49,9 +49,15 @@ DIVERGENCE_FACTOR = 1e6
 
 
 def diverge_or_raise(f: Field, y: Array, message: str) -> Array:
-    """NaN if the solution blows up or reaches states where f is undefined; otherwise raise."""
+    """A non-finite y if the solution blows up or reaches states where f is undefined; otherwise raise.
+
+    Entries that are too large become infinite; all become NaN if f is undefined.
+    """
     ahead = y + 1e-3 * np.sign(f(y)) * np.maximum(np.abs(y), 1.0)
-    if np.max(np.abs(y)) < DIVERGENCE_FACTOR and np.all(np.isfinite(f(y))) and np.all(np.isfinite(f(ahead))):
+    is_bounded = np.abs(y) < DIVERGENCE_FACTOR
+    if not np.all(is_bounded):
+        return np.where(is_bounded, y, np.inf)
+    if np.all(np.isfinite(f(y))) and np.all(np.isfinite(f(ahead))):
         raise IntegrationFailed(message)
     return np.full_like(y, np.nan)
 

@@ -1,6 +1,6 @@
 """The mean-field state (M, q): neurons interact through their projections and a random ξ.
 
-D = d - k, N = M P⁻¹, o = N Mᵀ, Qd_i = o_ii + q_i. Neurons i ≠ j overlap by o_ij + √(q_i q_j) ξ, a
+D = d - rank P, N = M P⁺, o = N Mᵀ, Qd_i = o_ii + q_i. Neurons i ≠ j overlap by o_ij + √(q_i q_j) ξ, a
 neuron with itself by Qd_i. `PairwiseFlow` sums over pairs, for any activations; `SquareFlow` is
 its closed form for x². The O(p) forms are in `mean_field_nodes` and `mean_field_mixture`.
 """
@@ -18,6 +18,7 @@ from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation
 from sweep_service.model.closed_forms import ERF_CODE, TWO_OVER_PI, ClosedForm, slope_pair
+from sweep_service.model.overlaps import invert_gram
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.jit import kernel
@@ -57,7 +58,7 @@ class MeanFieldFlow(ABC):
         self.system, self.precision = system, system.precision
         self.start = M, q
         self.p, self.k = M.shape
-        self.inverse = np.linalg.inv(system.P)
+        self.inverse = invert_gram(system.P)
         self.y0 = M.ravel().copy() if system.is_frozen else np.concatenate([M.ravel(), q])
 
     def __call__(self, y: Array) -> Array:

@@ -19,6 +19,7 @@ from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem
 from sweep_service.dynamics.variance import normal_points
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation, SmoothedMoments
+from sweep_service.model.overlaps import factor_gram
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import hermite_rule
 from sweep_service.numerics.types import Array
@@ -33,7 +34,7 @@ def teacher_nodes(P: Array, order: int, half: bool, smooth: bool = True) -> tupl
     k = len(P)
     if k > 3 or not smooth:
         z = normal_points(2 ** round(math.log2(4 * order**2)), k)
-        return z @ np.linalg.cholesky(P).T, np.full(len(z), 1.0 / len(z))
+        return z @ factor_gram(P).T, np.full(len(z), 1.0 / len(z))
     x, w = special.roots_hermitenorm(order)
     w = w / w.sum()
     z = np.array(list(product(x, repeat=k)))
@@ -44,7 +45,7 @@ def teacher_nodes(P: Array, order: int, half: bool, smooth: bool = True) -> tupl
             side = np.where(side == 0.0, np.sign(np.where(np.abs(column) < 1e-13, 0.0, column)), side)
         weights = np.where(side > 0.0, 2.0 * weights, np.where(side < 0.0, 0.0, weights))
     keep = weights > 1e-12 * weights.max()  # the rest, most of the tensor, contributes less than 1e-10
-    return z[keep] @ np.linalg.cholesky(P).T, weights[keep]
+    return z[keep] @ factor_gram(P).T, weights[keep]
 
 
 class NodeFlow(MeanFieldFlow):

@@ -20,7 +20,9 @@ class RegimeOptions:
     """The defaults give the equations of the paper with its errata corrected."""
 
     finite_d_factor: bool = _option(False, "keep ‖x‖² in the noise and sampling terms (erratum 8)")
-    self_terms: bool = _option(True, "in mean field, use a neuron's exact overlap with itself instead of ξ")
+    self_terms: bool = _option(
+        True, "in mean field, use a neuron's exact overlap with itself instead of ξ (erratum 9)"
+    )
     qmc_points: int = _option(4096, "quasi-Monte Carlo points of a sampling term without closed form")
     particles: int = _option(512, "particles of the p = ∞ law")
 

@@ -29,7 +29,7 @@ from sweep_service.dynamics.overlap_flow import (
 from sweep_service.dynamics.variance import choose_variance, sobol_points
 from sweep_service.errors import RegimeUndefined
 from sweep_service.model.activations import ERF, SQUARE, TANH
-from sweep_service.model.initial import Start
+from sweep_service.model.initial import INITS, Start
 from sweep_service.model.parameters import FIRST_PARAMETERS
 from sweep_service.model.point import Point
 from sweep_service.model.two_point import make_pairs
@@ -152,7 +152,7 @@ def mean_field_regime(
             pairs=make_pairs(point.activation, point.teacher_activation),
             student=point.activation,
             teacher=point.teacher_activation,
-            D=None if infinite_d else setup.start.d - point.k,
+            D=None if infinite_d else setup.start.d - setup.start.teacher_rank,
             noise=0.0 if pde else point.gamma_over_p * point.noise,
             self_terms=options.self_terms and not pde,
             projected=projected,
@@ -199,10 +199,17 @@ def draw_particles(setup: Setup) -> tuple[Array, Array]:
     return (start.M, start.orthogonal_norms) if particles is None else particles
 
 
+def _refuse_small_dimension(setup: Setup) -> tuple[str, Any, str] | None:
+    rank = setup.start.teacher_rank
+    if setup.point.d < rank:
+        return "d", setup.point.d, f"must be >= {rank}, the rank of the teacher, in mean field"
+    return None
+
+
 def _refuse_without_invariance(setup: Setup) -> tuple[str, Any, str] | None:
     point = setup.point
-    if point.d < point.k:
-        return "d", point.d, f"must be >= k = {point.k} in mean field"
+    if (reason := _refuse_small_dimension(setup)) is not None:
+        return reason
     if setup.start.invariant is False and not setup.start.is_projected:
         return (
             "init.kind",
@@ -233,6 +240,16 @@ def _warn_narrow_mean_field(point: Point) -> str:
 def _warn_without_sampling(point: Point) -> str:
     ratio = point.gamma_over_p
     return f"γ/p = {ratio:.3g} > 0.1: mean field neglects the sampling term" if ratio > 0.1 else ""
+
+
+def _warn_without_invariance(point: Point) -> str:
+    kind = point.init.kind
+    if kind not in INITS or INITS[kind].invariant:
+        return ""
+    return (
+        f"a {kind} start is not invariant under rotations orthogonal to the teacher: the overlaps Q⊥_ij of "
+        "different neurons are replaced by 0, their mean for invariant starts"
+    )
 
 
 def _warn_noise_at_infinite_width(point: Point) -> str:
@@ -275,8 +292,9 @@ REGIMES = {
         ),
         Regime(
             "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
-            mean_field_regime(infinite_d=True), _refuse_without_invariance, mean_field=True, infinite_d=True,
-            cautions=(_warn_narrow_mean_field, _warn_without_sampling), version=2, independent_of=("d",),
+            mean_field_regime(infinite_d=True), _refuse_small_dimension, mean_field=True, infinite_d=True,
+            cautions=(_warn_narrow_mean_field, _warn_without_sampling, _warn_without_invariance), version=2,
+            independent_of=("d",),
         ),
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",

@@ -28,6 +28,7 @@ class Trajectory:
     integrator: str
     evaluations: int
     steps: int
+    last: Array | None = None  # the state at which divergence was detected
 
 
 def choose_integrator(flow: Flow) -> Integrator:
@@ -51,22 +52,27 @@ def solve(
             raise Stopped("the integration was stopped")
         tally.evaluations += 1
         if tally.evaluations % EVALUATIONS_PER_CHECK == 0 and not np.max(np.abs(y)) < largest:
-            raise _BlowUp  # early, before the integrator takes ever smaller steps towards a singularity
+            raise _BlowUp(
+                y.copy()
+            )  # early, before the integrator takes ever smaller steps towards a singularity
         return flow(y)
 
     states = np.full((len(times), flow.y0.size), np.nan)
-    status = Status.DONE
+    status, last = Status.DONE, None
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # LSODA's warnings duplicate the status
         try:
             for row, y in enumerate(integrator(field, flow.y0, times, tally, flow.jacobian)):
                 if not np.max(np.abs(y)) < largest:  # true of NaN as well
-                    raise _BlowUp
+                    raise _BlowUp(y)
                 states[row] = y
-        except _BlowUp:
-            status = Status.DIVERGED
-    return Trajectory(states, status, integrator.name, tally.evaluations, tally.steps)
+        except _BlowUp as blow_up:
+            status, last = Status.DIVERGED, blow_up.state
+    return Trajectory(states, status, integrator.name, tally.evaluations, tally.steps, last)
 
 
 class _BlowUp(Exception):
     """The state exceeds the divergence bound."""
+
+    def __init__(self, state: Array) -> None:
+        self.state = state

@@ -71,7 +71,7 @@ def _compute_sgd(
     _fill(values, simulation.values)
     outcomes = simulation.outcomes
     values["status"][:], values["steps"][:] = outcomes.status, outcomes.steps
-    values["seconds"][:] = outcomes.seconds
+    values["seconds"][:], values["diverged_quantity"][:] = outcomes.seconds, outcomes.diverged_quantity
     return Result(values)
 
 
@@ -112,6 +112,7 @@ def _compute_ode(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) 
             {name: array for name, (dims, array) in solution.variables.items() if "particle" not in dims},
         )
         values["status"][row], values["seconds"][row] = solution.path.status, solution.seconds
+        values["diverged_quantity"][row] = solution.diverged_quantity
         if "regime" in values:
             values["regime"][row] = list(REGIMES).index(solution.choice.regime)
     return Result(values, tuple(failures))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, SupportsFloat
+
+from sweep_service.presets import PRESETS, read_assumptions
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -50,10 +52,15 @@ class Figure:
     name: str
     title: str
     presets: tuple[str, ...]  # of the quick form
-    full_presets: tuple[str, ...]  # with the parameters of the papers
-    assumptions: tuple[str, ...]  # made where the papers leave something open
+    full_presets: tuple[str, ...]  # with more points, starts or time
+    assumptions: tuple[str, ...]  # of its checks, beside those of its presets
     check: Callable[[Datasets], list[Check]]
     draw: Callable[[Datasets], matplotlib.figure.Figure]
+
+    def list_assumptions(self, presets: Iterable[str]) -> list[str]:
+        """What these presets and the checks of the figure assume beyond the papers, each once."""
+        texts = [text for preset in presets if preset in PRESETS for text in read_assumptions(preset)]
+        return list(dict.fromkeys([*texts, *self.assumptions]))
 
     def dataset_name(self, preset: str) -> str:
         """The name of the dataset of a preset."""

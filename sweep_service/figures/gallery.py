@@ -26,6 +26,7 @@ class Report:
     figure: Figure
     sweeps: tuple[str, ...]
     checks: tuple[Check, ...]
+    assumptions: tuple[str, ...]
     files: tuple[Path, ...]
 
     @property
@@ -39,14 +40,14 @@ class Report:
             "sweeps": list(self.sweeps),
             "passed": self.passed,
             "checks": [asdict(check) for check in self.checks],
-            "assumptions": list(self.figure.assumptions),
+            "assumptions": list(self.assumptions),
             "files": [str(file) for file in self.files],
         }
 
     def __str__(self) -> str:
         rows = [(check.name, f"{check.value:.3g}", check.bound, _verdict(check)) for check in self.checks]
         lines = [self.figure.title, *self.files, "", format_table(("number", "measured", "bound", ""), rows)]
-        return "\n".join(map(str, [*lines, "", *(f"assumed: {text}" for text in self.figure.assumptions)]))
+        return "\n".join(map(str, [*lines, "", *(f"assumed: {text}" for text in self.assumptions)]))
 
 
 def reproduce_figure(
@@ -66,7 +67,7 @@ def reproduce_figure(
         files = _write_files(
             figure.draw(datasets), folder / figure.name, datasets[""], caption_text, sweep_ids[0]
         )
-    return Report(figure, sweep_ids, checks, files)
+    return Report(figure, sweep_ids, checks, tuple(figure.list_assumptions(sweeps)), files)
 
 
 def draw_suggested_view(dataset: xr.Dataset, sweep_id: str, folder: Path) -> tuple[Path, ...]:
@@ -118,8 +119,8 @@ def render_page(reports: Iterable[Report]) -> str:
         "# Gallery",
         "",
         "The figures of the two papers in their quick forms, with their golden numbers. `sweep gallery` "
-        "makes this page; `sweep run fig2-left` reproduces one figure, and `sweep run fig2-left-full` uses "
-        "the parameters of the paper.",
+        "makes this page; `sweep run fig2-left` reproduces one figure, `sweep run fig2-left-full` its full "
+        "form, which takes longer.",
     ]
     for report in reports:
         lines += ["", f"## {report.figure.name}", "", f"{report.figure.title}.", ""]
@@ -133,7 +134,7 @@ def render_page(reports: Iterable[Report]) -> str:
             lines.append(
                 f"| {_escape_cell(check.name)} | {check.value:.3g} | {check.bound} | {_verdict(check)} |"
             )
-        lines += ["", *(f"- Assumed: {text}." for text in report.figure.assumptions)]
+        lines += ["", *(f"- Assumed: {text}." for text in report.assumptions)]
     return "\n".join(lines) + "\n"
 
 

@@ -21,12 +21,13 @@ from sweep_service.identity import Key, stream
 from sweep_service.model.overlaps import (
     Overlaps,
     coordinates,
+    gram_rank,
     inside_norms,
     parse_overlaps,
-    require_positive_definite,
+    require_semidefinite,
 )
 from sweep_service.model.teacher import Teacher, draw_bartlett_factor
-from sweep_service.numerics.types import Array
+from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.validation import read_bool, read_integer, read_matrix, read_number, reject_unknown_keys
 
 Parameters = Mapping[str, float]
@@ -69,7 +70,7 @@ def _spherical(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> A
 
 
 def _informed(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Array:
-    return _unit(rng.standard_normal((n.p, n.k)))
+    return _unit(rng.standard_normal((n.p, n.k)) * _spanned(L))
 
 
 def _symmetric(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Array:
@@ -81,23 +82,30 @@ def _planted(rng: np.random.Generator, n: Shape, c: Parameters, L: Array) -> Arr
     return (1.0 - c["epsilon"]) * L[np.arange(n.p) % n.k]
 
 
+def _spanned(L: Array) -> AnyArray:
+    """Which of the first k directions the teacher spans: all, unless its rank is below k."""
+    return np.any(L != 0.0, axis=0)
+
+
 def _unit(X: Array) -> Array:
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def _gaussian_law(u: Array, n: Shape, c: Parameters, L: Array) -> tuple[Array, Array]:
     z, chi2 = special.ndtri(u[:, : n.k]), _chi2(u[:, n.k], n.d - n.k)
+    chi2 = chi2 + np.sum(z[:, ~_spanned(L)] ** 2, axis=1)
     return c["scale"] / np.sqrt(n.d) * z @ L.T, c["scale"] ** 2 / n.d * chi2
 
 
 def _spherical_law(u: Array, n: Shape, c: Parameters, L: Array) -> tuple[Array, Array]:
     z, chi2 = special.ndtri(u[:, : n.k]), _chi2(u[:, n.k], n.d - n.k)
     total = np.sum(z * z, axis=1) + chi2
-    return z / np.sqrt(total)[:, None] @ L.T, chi2 / total
+    outside = chi2 + np.sum(z[:, ~_spanned(L)] ** 2, axis=1)
+    return z / np.sqrt(total)[:, None] @ L.T, outside / total
 
 
 def _informed_law(u: Array, n: Shape, c: Parameters, L: Array) -> tuple[Array, Array]:
-    return _unit(special.ndtri(u[:, : n.k])) @ L.T, np.zeros(len(u))
+    return _unit(special.ndtri(u[:, : n.k]) * _spanned(L)) @ L.T, np.zeros(len(u))
 
 
 def _chi2(u: Array, degrees: int) -> Array:
@@ -161,6 +169,12 @@ class Start:
             return self.explicit_overlaps
         assert self.vectors is not None
         return Overlaps.of(*self.vectors)
+
+    @cached_property
+    def teacher_rank(self) -> int:
+        """The number of independent directions of the teacher."""
+        P = self.overlaps.P if self.vectors is None else self.vectors[1] @ self.vectors[1].T
+        return gram_rank(P)
 
     @cached_property
     def is_projected(self) -> bool:
@@ -324,9 +338,7 @@ def _parse_explicit(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, t
     if value["kind"] == "weights":
         W, W_star = (array / np.sqrt(d) for array in arrays)
         overlaps = Overlaps.of(W, W_star)
-        require_positive_definite(
-            overlaps.P, "init.W_star", "must have independent rows (P positive definite)"
-        )
+        require_semidefinite(overlaps.P, "init.W_star")
         return overlaps, (W, W_star)
     M, Q, P = arrays
     overlaps = parse_overlaps(M, Q, P)

@@ -45,28 +45,65 @@ class Overlaps:
 
 def coordinates(start: Overlaps, tolerance: float = 1e-13) -> tuple[Array, Array]:
     """Students (p, r) and teachers (k, r) in an orthonormal basis of their span, rows divided by √d."""
-    L = np.linalg.cholesky(start.P)
-    inside = np.linalg.solve(L, start.M.T).T
+    L = factor_gram(start.P)
+    used = np.diag(L) > 0.0
+    inside = np.linalg.solve(L + np.diag(~used), start.M.T).T[:, used]
+    L = L[:, used]
     w, U = np.linalg.eigh(start.Q - inside @ inside.T)
     keep = np.flatnonzero(w > tolerance * np.max(np.diag(start.Q)))[::-1]  # the largest first
     students = np.hstack([inside, U[:, keep] * np.sqrt(w[keep])])
     teachers = np.zeros((len(L), students.shape[1]))
-    teachers[:, : len(L)] = L
+    teachers[:, : L.shape[1]] = L
     return students, teachers
 
 
 def inside_norms(M: Array, P: Array) -> Array:
     """diag(M P⁻¹ Mᵀ), the squared norms inside the teacher's span; shapes (..., p, k), (k, k)."""
-    return np.sum(M * np.swapaxes(np.linalg.solve(P, np.swapaxes(M, -1, -2)), -1, -2), axis=-1)
+    return np.sum(M * np.swapaxes(_solve_gram(P, np.swapaxes(M, -1, -2)), -1, -2), axis=-1)
 
 
 def orthogonal_part(M: Array, Q: Array, P: Array) -> Array:
     """Q⊥ = Q - M P⁻¹ Mᵀ; shapes (..., p, k), (..., p, p), (..., k, k)."""
-    return Q - M @ np.linalg.solve(P, np.swapaxes(M, -1, -2))
+    return Q - M @ _solve_gram(P, np.swapaxes(M, -1, -2))
+
+
+def gram_rank(P: Array) -> int:
+    """The number of independent directions of the teacher."""
+    w = np.linalg.eigvalsh(P)
+    return int(np.sum(w > RANK_TOLERANCE * w[-1]))
+
+
+def is_regular(P: Array) -> bool:
+    """Whether all of these Gram matrices (..., k, k) are invertible."""
+    w = np.linalg.eigvalsh(P)
+    return bool(np.all(w[..., 0] > RANK_TOLERANCE * w[..., -1]))
+
+
+def invert_gram(P: Array) -> Array:
+    """P⁻¹, or the pseudo-inverse if some teachers depend on others; shape (..., k, k)."""
+    inverse = np.linalg.inv(P) if is_regular(P) else np.linalg.pinv(P, rcond=RANK_TOLERANCE, hermitian=True)
+    return np.asarray(inverse, dtype=float)
+
+
+def _solve_gram(P: Array, X: Array) -> Array:
+    return np.asarray(np.linalg.solve(P, X) if is_regular(P) else invert_gram(P) @ X, dtype=float)
+
+
+def factor_gram(P: Array) -> Array:
+    """L (k, k), lower triangular, with P = L Lᵀ; a teacher that depends on earlier ones has a zero column."""
+    if is_regular(P):
+        return np.asarray(np.linalg.cholesky(P), dtype=float)
+    k, rest = len(P), np.array(P, dtype=float)
+    L = np.zeros((k, k))
+    for r in range(k):
+        if rest[r, r] > RANK_TOLERANCE * np.max(np.diag(P)):
+            L[r:, r] = rest[r:, r] / np.sqrt(rest[r, r])
+            rest -= np.outer(L[:, r], L[:, r])
+    return L
 
 
 def parse_overlaps(M: Array, Q: Array, P: Array, field: str = "init") -> Overlaps:
-    """Overlaps from given numbers: shapes agree, symmetric, P invertible, Ω positive semi-definite."""
+    """Overlaps from given numbers: shapes agree, symmetric, Ω positive semi-definite."""
     p, k = M.shape
     for name, X, size in (("Q", Q, p), ("P", P, k)):
         if X.shape != (size, size):
@@ -75,7 +112,7 @@ def parse_overlaps(M: Array, Q: Array, P: Array, field: str = "init") -> Overlap
             )
         if not np.allclose(X, X.T, rtol=1e-10, atol=1e-12):
             raise InvalidInput(f"{field}.{name}", X.tolist(), "must be symmetric")
-    require_positive_definite(P, f"{field}.P")
+    require_semidefinite(P, f"{field}.P")
     overlaps = Overlaps(M, (Q + Q.T) / 2, (P + P.T) / 2)
     w = np.linalg.eigvalsh(overlaps.omega)
     if w[0] < -RANK_TOLERANCE * w[-1]:
@@ -87,8 +124,12 @@ def parse_overlaps(M: Array, Q: Array, P: Array, field: str = "init") -> Overlap
     return overlaps
 
 
-def require_positive_definite(P: Array, field: str, allowed: str = "must be positive definite") -> None:
-    """Refuse a singular Gram matrix P: such a teacher has fewer than k independent directions."""
+def require_semidefinite(P: Array, field: str) -> None:
+    """Refuse a matrix that is not the Gram matrix of a teacher; its rank may be below k."""
     w = np.linalg.eigvalsh(P)
-    if w[0] <= RANK_TOLERANCE * max(w[-1], 0.0):
-        raise InvalidInput(field, P.tolist(), f"{allowed}; the smallest eigenvalue of P is {w[0]:.3g}")
+    if w[-1] <= 0.0 or w[0] < -RANK_TOLERANCE * w[-1]:
+        raise InvalidInput(
+            field,
+            P.tolist(),
+            f"must be positive semi-definite and not zero; the smallest eigenvalue of P is {w[0]:.3g}",
+        )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.model.overlaps import require_positive_definite
+from sweep_service.model.overlaps import factor_gram, require_semidefinite
 from sweep_service.numerics.types import Array
 from sweep_service.validation import read_matrix, read_number, read_vector, reject_unknown_keys
 
@@ -40,7 +40,7 @@ class Teacher:
             gram = read_matrix(value["gram"], f"{FIELD}.gram")
             if gram.shape[0] != gram.shape[1] or not np.allclose(gram, gram.T, rtol=1e-10, atol=1e-12):
                 raise InvalidInput(f"{FIELD}.gram", gram.tolist(), "must be a symmetric square matrix")
-            require_positive_definite(gram, f"{FIELD}.gram")
+            require_semidefinite(gram, f"{FIELD}.gram")
             return cls("gram", gram=tuple(map(tuple, gram.tolist())))
         rho = read_number(value.get("rho", 0.0), f"{FIELD}.rho")
         norms = read_vector(value["norms"], f"{FIELD}.norms") if "norms" in value else np.empty(0)
@@ -68,7 +68,7 @@ class Teacher:
             return np.eye(k)
         if self.kind == "random":
             return draw_bartlett_factor(rng, k, d) / np.sqrt(d)
-        return np.linalg.cholesky(self._gram(k)).astype(float)
+        return factor_gram(self._gram(k))
 
     def _gram(self, k: int) -> Array:
         """P of the kinds `gram` and `equicorrelated`."""
@@ -79,10 +79,10 @@ class Teacher:
             return P
         if self.norms and len(self.norms) != k:
             raise InvalidInput(f"{FIELD}.norms", list(self.norms), f"must have {k} entries, as k = {k}")
-        if k > 1 and not -1.0 / (k - 1) < self.rho < 1.0:
+        if k > 1 and not -1.0 / (k - 1) <= self.rho <= 1.0:
             low = -1.0 / (k - 1)
             raise InvalidInput(
-                f"{FIELD}.rho", self.rho, f"must be in ({low:.4g}, 1), or P is not positive definite"
+                f"{FIELD}.rho", self.rho, f"must be in [{low:.4g}, 1], or P is not positive semi-definite"
             )
         norms = np.array(self.norms or (1.0,) * k)
         return (self.rho * np.ones((k, k)) + (1.0 - self.rho) * np.eye(k)) * np.outer(norms, norms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.outline import Outline
 from sweep_service.planning.runs import Kind, RunNumbers, RunTable
-from sweep_service.status import Status
+from sweep_service.status import DivergedQuantity, Status
 
 LAYOUT_VERSION = 1
 CHUNK_BYTES = 2 << 20
@@ -35,6 +35,7 @@ class Variable:
     dtype: str
     attributes: Mapping[str, Any]
     fill: float = 0
+    is_optional: bool = False  # datasets and parts of older versions may lack it
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -151,6 +152,15 @@ class Schema:
                 "flag_meanings": " ".join(REGIMES),
             }
             variables["regime"] = self._variable(kind, "regime", (), regime_attributes, "int8", fill=-1)
+        quantity_attributes = {
+            "long_name": "the quantity by which a run diverged",
+            "units": "1",
+            "flag_values": [quantity.value for quantity in DivergedQuantity],
+            "flag_meanings": " ".join(quantity.label for quantity in DivergedQuantity),
+        }
+        variables["diverged_quantity"] = replace(
+            self._variable(kind, "diverged_quantity", (), quantity_attributes, "int8"), is_optional=True
+        )
         variables["status"] = self._variable(kind, "status", (), flags, "int8")
         return variables
 

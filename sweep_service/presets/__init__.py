@@ -21,6 +21,12 @@ def read_preset_text(name: str) -> str:
     return files(__name__).joinpath(f"{name}.yaml").read_text("utf-8")
 
 
+def read_assumptions(name: str) -> list[str]:
+    """What a preset assumes beyond the papers: the lines of its text that begin with `# Assumed:`."""
+    marker, lines = "# Assumed: ", read_preset_text(name).splitlines()
+    return [line.removeprefix(marker).removesuffix(".") for line in lines if line.startswith(marker)]
+
+
 def read_preset(name: str) -> SweepSpec:
     """The spec of a preset."""
     return SweepSpec.read(read_preset_text(name))

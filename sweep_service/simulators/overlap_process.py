@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sweep_service.model.overlaps import Overlaps
+from sweep_service.errors import InvalidInput
+from sweep_service.model.overlaps import Overlaps, factor_gram
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, load4, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import AnyArray, Array
@@ -182,9 +183,14 @@ class OverlapProcess(Simulator):
         start = Overlaps.of(chain.students, chain.teachers)
         self.Q, self.M = np.zeros((chain.rows, wide)), np.zeros((chain.k, wide))
         self.Q[:, : chain.rows], self.M[:, : chain.rows] = start.Q, start.M.T
-        self.L_star = np.linalg.cholesky(start.P)
+        L_star = factor_gram(start.P)
+        unused = np.diag(L_star) == 0.0
+        if np.any(unused) and chain.d < n:
+            raise InvalidInput("d", chain.d, f"must be >= p + k = {n} in S3 if the rank of P is below k")
         self.L_star_rows = np.zeros((chain.k, round_up_to_lanes(chain.k)))
-        self.L_star_rows[:, : chain.k] = self.L_star.T
+        self.L_star_rows[:, : chain.k] = L_star.T
+        # the unit pivot of an unused direction makes its fields zero when `factorise` divides by it
+        self.L_star = L_star + np.diag(unused)
 
     def advance(self, first: int, last: int) -> None:
         (chain,) = self.chains

@@ -14,7 +14,7 @@ from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack, unreadable_checkpoint
 from sweep_service.simulators.records import RecordingContext, Records
-from sweep_service.status import Status
+from sweep_service.status import DivergedQuantity, Status
 
 SLICE_SECONDS = 0.1  # time between two calls of `stopped`
 CHECKPOINT_INTERVAL_SECONDS = 30.0
@@ -27,6 +27,12 @@ class ChainOutcomes:
     status: AnyArray  # values of Status
     steps: AnyArray
     seconds: Array
+
+    @property
+    def diverged_quantity(self) -> AnyArray:
+        """Values of DivergedQuantity. A chain is bounded by tr Q, which bounds M and the risk as well."""
+        diverged = self.status == Status.DIVERGED
+        return np.where(diverged, DivergedQuantity.OVERLAP_STUDENT, DivergedQuantity.NONE).astype(np.int8)
 
 
 class ChainLoop:

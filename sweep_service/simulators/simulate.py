@@ -26,7 +26,7 @@ from sweep_service.simulators.records import RecordingContext, Records
 from sweep_service.simulators.run import ChainLoop, ChainOutcomes
 from sweep_service.simulators.selection import SimulatorChoice, choose_simulator
 from sweep_service.simulators.streams import chain_key
-from sweep_service.status import Status
+from sweep_service.status import DivergedQuantity, Status
 from sweep_service.validation import read_bool, read_seeds, read_times
 
 # Streams are indexed by (step · d), which must fit into 63 bits.
@@ -107,7 +107,9 @@ def simulate(
             dataset = dataset.isel({name: 0}, drop=True)
             dataset.attrs[name] = dataset.attrs[name][0]
     if isinstance(seed, numbers.Real) and isinstance(repeat, numbers.Real):
-        dataset.attrs |= {name: dataset.attrs[name][0] for name in ("status", "steps", "seconds")}
+        dataset.attrs |= {
+            name: dataset.attrs[name][0] for name in ("status", "diverged_quantity", "steps", "seconds")
+        }
     return dataset
 
 
@@ -233,6 +235,7 @@ def _build_dataset(
         "engine_version": choice.entry.version,
         "block": simulation.block,
         "status": [Status(value).label for value in outcomes.status],
+        "diverged_quantity": [DivergedQuantity(value).label for value in outcomes.diverged_quantity],
         "steps": outcomes.steps.tolist(),
         "seconds": outcomes.seconds.tolist(),
         "warnings": "\n".join(_collect_warnings(point, simulation, teachers[0])),

@@ -90,13 +90,16 @@ class SweepDataset:
         variables = self.plan.schema.variables[kind]
         with self.store.batch():
             for name in values:
-                if name != STATUS:
+                if name != STATUS and self._has(variables[name]):
                     self._write(variables[name], positions, values[name], rows)
         fault_point("merge:values")
         if STATUS in values:
             with self.store.batch():
                 self._write(variables[STATUS], positions, values[STATUS], rows)
             fault_point("merge:status")
+
+    def _has(self, variable: Variable) -> bool:
+        return not variable.is_optional or variable.name in self.group
 
     def _write(
         self, variable: Variable, positions: tuple[AnyArray, ...], values: AnyArray, rows: AnyArray
@@ -120,7 +123,7 @@ class SweepDataset:
         for name, target in targets.items():
             source = self.plan.schema.variables[kind].get(name)
             values = result[name] = np.full((len(numbers), *target.run_shape), target.fill, target.dtype)
-            if source is None:  # not stored in this sweep
+            if source is None or not self._has(source):  # not stored in this sweep
                 continue
             shapes = zip(source.run_shape, target.run_shape, strict=True)
             common = tuple(slice(0, min(sizes)) for sizes in shapes)
@@ -221,6 +224,13 @@ class SweepDataset:
         """Return the status of each run, in the order of run numbers."""
         array = self._read_block(f"{kind}_{STATUS}")
         return array[self.plan.positions(kind)]
+
+    def diverged_quantity(self, kind: Kind) -> AnyArray:
+        """Return the quantity by which each run diverged, in the order of run numbers."""
+        variable = self.plan.schema.variables[kind]["diverged_quantity"]
+        if not self._has(variable):
+            return np.zeros(self.plan.runs.count(kind), variable.dtype)
+        return self._read_block(variable.name)[self.plan.positions(kind)]
 
 
 def group_by_chunk(

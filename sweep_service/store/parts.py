@@ -67,6 +67,10 @@ class Part:
             part = cls._read(content)
             for kind, numbers in part.numbers.items():
                 runs = plan.runs.count(kind)
+                for name, variable in plan.schema.variables[kind].items():
+                    if variable.is_optional and name not in part.values[kind]:
+                        shape = (len(numbers), *variable.run_shape)
+                        part.values[kind][name] = np.full(shape, variable.fill, variable.dtype)
                 expected = {
                     name: (variable.dtype, (len(numbers), *variable.run_shape))
                     for name, variable in plan.schema.variables[kind].items()

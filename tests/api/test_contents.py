@@ -86,6 +86,7 @@ def test_map_counts_stored_statuses(service, sweep_id, stored):
     content = service.get(f"/v1/sweeps/{sweep_id}/map").json()
     assert content == {
         "points": 4, "dims": ["d", "p", "gamma"], "shape": [2, 1, 2], "runs": 6, "counts": {"done": [6] * 4},
+        "diverged": {},
         "under_way": [],
     }  # fmt: skip
 
@@ -120,6 +121,8 @@ def test_map_counts_every_status(service):
     counts = {label: sum(numbers) for label, numbers in content["counts"].items()}
     assert counts == service.sweep(sweep_id)["counts"]
     assert counts["diverged"] > 0
+    diverged = [sum(numbers) for numbers in zip(*content["diverged"].values(), strict=True)]
+    assert diverged == content["counts"]["diverged"]
     assert set(counts) <= {status.label for status in Status}
     assert all(sum(numbers) == content["runs"] for numbers in zip(*content["counts"].values(), strict=True))
 

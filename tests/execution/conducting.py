@@ -14,7 +14,7 @@ from sweep_service.execution import compute as computing
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.spec import SweepSpec
-from sweep_service.status import Status
+from sweep_service.status import DivergedQuantity, Status
 from sweep_service.store.folder import DataFolder
 from tests.stored import ONE_RUN_PER_BUNDLE
 
@@ -112,7 +112,7 @@ def assert_equals_direct_calls(conductor, sweep):
     """Check every run of a sweep against `simulate` or `integrate`; return the dataset."""
     dataset, plan = load_dataset(conductor, sweep), conductor.folder.plan(sweep.id)
     grid, checked = plan.grid, 0
-    bookkeeping = {"status", "steps", "seconds", "regime"}
+    bookkeeping = {"status", "diverged_quantity", "steps", "seconds", "regime"}
     for index, point in enumerate(grid.points):
         options = {"times": grid.times, "observables": grid.observables, "overlaps": grid.overlaps}
         for kind in plan.schema.variables:
@@ -136,6 +136,8 @@ def assert_equals_direct_calls(conductor, sweep):
                         assert all(np.all(np.isnan(stored[f"ode_{name}"])) for name in names)
                         continue
                     assert stored[f"{kind}_status"] == Status[direct.attrs["status"].upper()]
+                    quantity = DivergedQuantity[direct.attrs["diverged_quantity"].upper()]
+                    assert stored[f"{kind}_diverged_quantity"] == quantity
                     if kind == "sgd":
                         assert stored.sgd_steps == direct.attrs["steps"]
                     if label == "auto":

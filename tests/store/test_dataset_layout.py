@@ -250,9 +250,12 @@ def test_chunks_of_a_large_run_split_times_but_not_samples(p, samples):
 )
 def test_overlap_variables_depend_on_the_regimes(regimes, stored):
     plan = make_plan({"axes": {**CORE, "regime": regimes}, "observables": ["overlaps", "risk"]})
-    assert set(plan.schema.variables["ode"]) == stored | {"risk", "seconds", "status"}
+    assert set(plan.schema.variables["ode"]) == stored | {
+        "risk", "seconds", "diverged_quantity", "status",
+    }  # fmt: skip
     assert set(plan.schema.variables["sgd"]) == {
-        "risk", "overlap_student_teacher", "overlap_student", "seconds", "steps", "status",
+        "risk", "overlap_student_teacher", "overlap_student", "seconds", "steps", "diverged_quantity",
+        "status",
     }  # fmt: skip
     for kind in ("sgd", "ode"):
         if "overlap_student" in plan.schema.variables[kind]:

@@ -70,6 +70,13 @@ function renderPresets() {
   }
 }
 
+/** List what the selected preset assumes beyond the papers. */
+function renderAssumptions() {
+  const assumptions = findPreset(presetSelect.value)?.assumptions ?? [];
+  const text = `Assumed beyond the papers: ${assumptions.join("; ")}.`;
+  $("#assumptions").textContent = assumptions.length ? text : "";
+}
+
 function createPresetOption({ name, title }) {
   return createElement("option", { value: name }, `${name}: ${title}`);
 }
@@ -89,6 +96,7 @@ async function loadFirstSpec() {
   }
   const preset = findPreset(query.preset);
   if (preset) presetSelect.value = preset.name;
+  renderAssumptions();
   return preset?.spec ?? START;
 }
 
@@ -237,6 +245,7 @@ async function submit() {
 renderPresets();
 presetSelect.addEventListener("change", () => {
   const preset = findPreset(presetSelect.value);
+  renderAssumptions();
   if (preset) showSpec(preset.spec);
 });
 textArea.addEventListener("input", handleTextInput);

@@ -143,8 +143,10 @@ async function renderWelcome() {
   $("#presets").replaceChildren(...quickPresets.map(createPresetItem));
 }
 
-function createPresetItem({ name, title }) {
-  const link = createElement("a", { href: `/compose?preset=${name}` }, createElement("b", {}, name), title);
+function createPresetItem({ name, title, assumptions }) {
+  const hint = `Assumed: ${assumptions.join("; ")}`;
+  const target = { href: `/compose?preset=${name}`, title: hint };
+  const link = createElement("a", target, createElement("b", {}, name), title);
   return createElement("li", {}, link);
 }
 

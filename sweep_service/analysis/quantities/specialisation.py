@@ -9,6 +9,7 @@ from sweep_service.analysis.runs import parse_source, read_runs, teacher_overlap
 from sweep_service.analysis.selection import run_dims
 from sweep_service.analysis.statistics import build_dataset
 from sweep_service.errors import InvalidInput
+from sweep_service.model.overlaps import invert_gram
 from sweep_service.numerics.types import Array
 
 
@@ -137,7 +138,7 @@ def _norms_in_span(M: xr.DataArray, P: xr.DataArray) -> xr.DataArray:
         eye = np.eye(P.shape[-1])
         P, M = np.where(np.isnan(P), eye, P), np.nan_to_num(M)
         with np.errstate(all="ignore"):
-            return np.sum(M @ np.linalg.inv(P) * M, axis=-1)
+            return np.sum(M @ invert_gram(P) * M, axis=-1)
 
     pair = ["teacher", "teacher_other"]
     return xr.apply_ufunc(

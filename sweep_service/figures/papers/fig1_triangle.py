@@ -82,8 +82,6 @@ FIGURE = Figure(
     presets=("fig1-triangle",),
     full_presets=("fig1-triangle-full",),
     assumptions=(
-        "the paper draws a sketch: k = 2, noise 1e-3 and Gaussian starts of scale 1 are ours",
-        "the full form begins at d = 8, as the full equations of students wider than 1250 take days",
         "each run's discrepancy is in units of its own R(0), not of the mean over starts",
         "128 points for averages without a closed form: more of them move R by 3e-5 R(0)",
     ),

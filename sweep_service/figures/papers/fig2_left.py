@@ -67,9 +67,7 @@ FIGURE = Figure(
     title="Specialisation in three dimensions (Arnaboldi et al., figure 2, left)",
     presets=("fig2-left",),
     full_presets=("fig2-left-full",),
-    assumptions=(
-        "Gaussian starts of scale 0.01, which show the first plateau; the full form has scale 1 too",
-    ),
+    assumptions=(),
     check=check,
     draw=draw,
 )

@@ -67,7 +67,7 @@ FIGURE = Figure(
     title="Dimension independence (Arnaboldi et al., figure 2, right)",
     presets=("fig2-right",),
     full_presets=("fig2-right-full",),
-    assumptions=("p = 2k; one informed start, shared by all d",),
+    assumptions=(),
     check=check,
     draw=draw,
 )

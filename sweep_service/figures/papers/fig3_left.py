@@ -34,10 +34,7 @@ FIGURE = Figure(
     title="Mean field at small d (Arnaboldi et al., figure 3, left)",
     presets=("fig3-left",),
     full_presets=("fig3-left-full",),
-    assumptions=(
-        "orthonormal teacher, Gaussian starts of scale 1, noiseless labels",
-        "sup |SGD - MF| is of means over the repeats from one start, then averaged over starts",
-    ),
+    assumptions=("sup |SGD - MF| is of means over the repeats from one start, then averaged over starts",),
     check=check,
     draw=draw,
 )

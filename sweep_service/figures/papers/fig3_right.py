@@ -37,7 +37,7 @@ FIGURE = Figure(
     title="Mean field at large d (Arnaboldi et al., figure 3, right)",
     presets=("fig3-right",),
     full_presets=("fig3-right-full",),
-    assumptions=("orthonormal teacher, Gaussian starts of scale 1, noiseless labels",),
+    assumptions=(),
     check=check,
     draw=draw,
 )

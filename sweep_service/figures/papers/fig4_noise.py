@@ -61,7 +61,6 @@ FIGURE = Figure(
     presets=("fig4-noise",),
     full_presets=("fig4-noise-full",),
     assumptions=(
-        "Gaussian starts of scale 1",
         "the end is the last tenth of the time: in the last half of the quick form runs still fall, "
         "which makes R∞/(γΔ/p) 0.121, SGD/GF-NOISE 1.104 and SGD/GF 6.6",
         "the bound of R∞/(γΔ/p) is three errors of the golden 0.094(4), our choice",

@@ -40,7 +40,7 @@ FIGURE = Figure(
     title="Mean field in the teacher's span (Arnaboldi et al., figure 5a)",
     presets=("fig5a",),
     full_presets=("fig5a-full",),
-    assumptions=("erf, orthonormal teacher, noiseless labels",),
+    assumptions=(),
     check=check,
     draw=draw,
 )

@@ -61,7 +61,7 @@ FIGURE = Figure(
     title="Which mean field at small d (Arnaboldi et al., figure 5b)",
     presets=("fig5b",),
     full_presets=("fig5b-full",),
-    assumptions=("erf, orthonormal teacher, Gaussian starts of scale 1, noiseless labels",),
+    assumptions=(),
     check=check,
     draw=draw,
 )

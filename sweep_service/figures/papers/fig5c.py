@@ -37,7 +37,7 @@ FIGURE = Figure(
     title="High-dimensional mean field at small d (Arnaboldi et al., figure 5c)",
     presets=("fig5c",),
     full_presets=("fig5c-full",),
-    assumptions=("as figure 3, left: orthonormal teacher, Gaussian starts of scale 1, noiseless labels",),
+    assumptions=(),
     check=check,
     draw=draw,
 )

@@ -64,10 +64,7 @@ FIGURE = Figure(
     title="Alignment of many neurons (Arnaboldi et al., figure 5d)",
     presets=("fig5d",),
     full_presets=("fig5d-full",),
-    assumptions=(
-        "Gaussian starts of scale 1, noiseless labels",
-        "shares may differ by 0.02 from the golden ones",
-    ),
+    assumptions=("shares may differ by 0.02 from the golden ones",),
     check=check,
     draw=draw,
 )

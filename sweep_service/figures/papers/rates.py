@@ -79,10 +79,7 @@ FIGURE = Figure(
     title="Rates of convergence",
     presets=("rates",),
     full_presets=("rates-full", "rates-full-gamma", "rates-full-width", "rates-full-dimension"),
-    assumptions=(
-        "noiseless labels; informed starts, shared by all d",
-        "D/(√δt R(0)) may be three standard errors from the golden 0.52-0.55",
-    ),
+    assumptions=("D/(√δt R(0)) may be three standard errors from the golden 0.52-0.55",),
     check=check,
     draw=draw,
 )

@@ -89,10 +89,7 @@ FIGURE = Figure(
     title="Phase plane of learning rate and width (Veiga et al.)",
     presets=("veiga-phase-plane", "veiga-phase-plane-labels"),
     full_presets=("veiga-phase-plane-full", "veiga-phase-plane-full-labels"),
-    assumptions=(
-        "floors from starts planted 1% off the solution, which reach them by t = 100",
-        "labels from one informed start, shared by all d",
-    ),
+    assumptions=(),
     check=check,
     draw=draw,
 )

@@ -25,8 +25,17 @@ export const STATUSES = ["pending", "under_way", "done", "diverged", "failed", "
 export function formatStatusCounts(map, point) {
   return STATUSES
     .filter((status) => map.counts[status]?.[point])
-    .map((status) => `${formatNumber(map.counts[status][point])} ${formatName(status)}`)
+    .map((status) => {
+      const quantities = status === "diverged" ? formatDivergedQuantities(map, point) : "";
+      return `${formatNumber(map.counts[status][point])} ${formatName(status)}${quantities}`;
+    })
     .join(", ");
+}
+
+/** Format the quantities by which runs of a point diverged; older sweeps do not have them. */
+function formatDivergedQuantities(map, point) {
+  const names = Object.keys(map.diverged).filter((name) => map.diverged[name][point]);
+  return names.length ? ` (${names.map(formatName).join(", ")})` : "";
 }
 
 /** Draws the map on a canvas, and finds the point below the pointer. */

@@ -174,22 +174,23 @@ SIMULATORS = {
         SimulatorEntry(
             "S1", "step loop: SGD as defined, chains or neurons in the lanes of a vector",
             (StepLoop, StepLoopOfChains), _step_loop_form, _step_loop_cost,
-            _suits_step_loop, _refuse_uncompiled,
+            _suits_step_loop, _refuse_uncompiled, version=2,
         ),
         SimulatorEntry(
             "S2", "blocked: the same path as S1 in matrix products",
             (Blocked,), lambda case, chains: Blocked,
             lambda case, chains: step_cost.blocked(case.rows, case.point.k, case.point.d, case.compiled),
-            _suits_blocked,
+            _suits_blocked, version=2,
         ),
         SimulatorEntry(
             "S3", "overlap process: equal to SGD in law, at a cost independent of d",
             (OverlapProcess, WideOverlapProcess), _overlap_process_form, _overlap_process_cost,
-            _suits_overlap_process, rounds_small_risks=True,
+            _suits_overlap_process, rounds_small_risks=True, version=2,
         ),
         SimulatorEntry(
             "S3-factored", "overlap process that carries a factor of the overlaps: risks down to 1e-17",
             (FactoredOverlapProcess,), lambda case, chains: FactoredOverlapProcess, _overlap_process_cost,
+            version=2,
         ),
         SimulatorEntry(
             "S4", "square collapse: the path of S1 at a cost independent of p",
@@ -198,7 +199,7 @@ SIMULATORS = {
             lambda case, chains: _choose_pathwise(case.collapsed()).step_nanoseconds(
                 case.collapsed(), chains
             ),
-            _suits_collapse, _refuse_not_square, collapses=True,
+            _suits_collapse, _refuse_not_square, collapses=True, version=2,
         ),
     )
 }  # fmt: skip

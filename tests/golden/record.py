@@ -1,11 +1,13 @@
-"""Write `recorded.json` and the kept data folder anew: `python -m tests.golden.record`.
+"""Write `recorded.json` anew: `python -m tests.golden.record`, with `--folder` also the kept data folder.
 
-For a commit that changes numbers on purpose, and says so; never to make a test pass.
+For a commit that changes numbers on purpose, and says so; never to make a test pass. The folder stays, so that
+data folders of older versions are opened, resumed and used again.
 """
 
 import json
 import os
 import signal
+import sys
 import tarfile
 import tempfile
 import time as clock
@@ -19,8 +21,7 @@ from tests.golden import cases, sweeps
 RECORDED = Path(__file__).with_name("recorded.json")
 
 
-def recorded(data):
-    folder = make_folder(data / "folder")
+def record_all(data, folder):
     return {
         "cpu": binding.get_host_cpu_name(),
         "simulations": cases.simulated(),
@@ -36,8 +37,8 @@ def recorded(data):
     }
 
 
-def make_folder(parent):
-    """A completed sweep, one whose process was killed, and one that was interrupted: their ids."""
+def record_folder(parent):
+    """Keep a completed sweep, one whose process was killed, and one that was interrupted."""
     parent.mkdir()
     data = parent / "data"
     complete = sweeps.run(data, sweeps.SPECS["product"])["id"]
@@ -53,8 +54,9 @@ def make_folder(parent):
     (part,) = data.glob("sweeps/*.parts/*.npz")
     with tarfile.open(sweeps.FOLDER, "w:xz") as archive:
         archive.add(data, "data", filter=_anonymous)
-    ids = {"killed": part.parent.stem, "interrupted": checkpoint.parent.stem}
-    return {"complete": complete, **ids}
+    ids = {"complete": complete, "killed": part.parent.stem, "interrupted": checkpoint.parent.stem}
+    stored = sweeps.stored(data / "sweeps" / f"{complete}.zarr")
+    return {"cpu": binding.get_host_cpu_name(), "ids": ids, "complete": stored}
 
 
 def begin(data, spec, **environment):
@@ -71,6 +73,10 @@ def _anonymous(member):
 
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    with tempfile.TemporaryDirectory() as place:
-        text = json.dumps(recorded(Path(place)), indent=1, sort_keys=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        data = Path(temporary)
+        folder = json.loads(RECORDED.read_text("utf-8"))["folder"]
+        if "--folder" in sys.argv[1:]:
+            folder = record_folder(data / "folder")
+        text = json.dumps(record_all(data, folder), indent=1, sort_keys=True)
     RECORDED.write_text(text + "\n", "utf-8")

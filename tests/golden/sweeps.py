@@ -86,7 +86,10 @@ INTERRUPTED = {
     "init": {"kind": "informed"},
     "time": {"max": 150.0, "samples": 4},
 }
-LATER = {"versions"}  # attributes that the kept folder does not have
+# attributes that the kept folder does not have
+LATER = {"versions", "keys_sha256", "metadata_sha256"}
+# variables that a sweep of the kept folder does not get when it is resumed
+LATER_VARIABLES = ("sgd_diverged_quantity", "ode_diverged_quantity")
 SECONDS = ("sgd_seconds", "ode_seconds")  # differ from run to run
 VARIES = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")  # a sweep's id
 

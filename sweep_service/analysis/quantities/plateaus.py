@@ -59,8 +59,10 @@ def plateaus(
     s(t) is the least-squares slope of log10 R̄ in log10 t within ± `window` decades, and at least over both
     neighbours; SE is its error from the scatter of the samples, and the window is widened until SE is at most
     half of `flat`. A plateau is a maximal interval with |s| <= `flat` + 2 SE in which |s| <= `flat`
-    somewhere, and whose own slope is at most `flat`, up to its error. It is initial if it begins at the first
-    t > 0 or is as high as `initial` R(0), final if it reaches t_max, and otherwise intermediate.
+    somewhere, and whose own slope is at most `flat`, up to its error; otherwise its parts with |s| <= `flat`
+    are plateaus. Intervals that may look flat by chance, as parts of a noisy slope, are left out. A plateau
+    is initial if it begins at the first t > 0 or is as high as `initial` R(0), final if it reaches t_max, and
+    otherwise intermediate.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class MeanCurves:
         """
         signs: Array = np.ones((1, 1))
         while len(signs) < max(number, self.values.shape[1] + 1):
-            signs = np.kron(signs, [[1.0, 1.0], [1.0, -1.0]])
+            signs = np.block([[signs, signs], [signs, -signs]])
         for row in signs[:, 1 : self.values.shape[1] + 1]:  # the first column is constant
             yield self.y + np.tensordot(row, self.contributions, axes=(0, 1))
 

@@ -60,15 +60,6 @@ def average_over_draws(values: Array, axis: int = -2) -> tuple[Array, Array, Any
     return mean, error, runs, draws
 
 
-def resample(random: np.random.Generator, draws: int, times: int) -> AnyArray:
-    """Indices (times, draws - 1) of draws, with replacement.
-
-    One draw fewer than there are, so that the means scatter by the standard error, and not by √(1 - 1/S)
-    times it (Rao and Wu 1988).
-    """
-    return random.integers(draws, size=(times, draws - 1))
-
-
 def align_to_points(parameter: xr.DataArray, dims: Sequence[str]) -> AnyArray:
     """A parameter as an array that broadcasts over the points; for a random teacher, its mean over seeds."""
     if "seed" in parameter.dims and "seed" not in dims:

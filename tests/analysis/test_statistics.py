@@ -19,7 +19,6 @@ from sweep_service.analysis.statistics import (
     average,
     average_over_draws,
     group_by_draw,
-    resample,
 )
 from tests.analysis.synthetic import TIMES, assert_described, make_dataset
 
@@ -117,12 +116,6 @@ def test_plain_arrays_have_the_errors_of_labelled_ones():
         average_over_draws(group_by_draw(array.isel(seed=[2])), axis=-3), (mean, error, count), strict=False
     ):
         np.testing.assert_allclose(actual, other, rtol=1e-12)
-
-
-def test_means_of_resampled_draws_scatter_by_the_standard_error():
-    values = np.random.default_rng(0).standard_normal(4)
-    means = values[resample(np.random.default_rng(1), 4, 40_000)].mean(axis=1)
-    assert np.std(means) == pytest.approx(average(values)[1], rel=0.02)  # 1/sqrt(80 000) ~ 0.4 %
 
 
 def test_parameters_broadcast_over_points():

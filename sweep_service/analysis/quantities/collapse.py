@@ -11,8 +11,7 @@ import xarray as xr
 from sweep_service.analysis.quantities.line_fit import fit_lines
 from sweep_service.analysis.quantities.master_curve import (
     MeanCurves,
-    collapse_quality,
-    interpolate_rows,
+    Scaling,
     minimise_quality,
 )
 from sweep_service.analysis.quantities.overlay import collapse_overlay
@@ -23,8 +22,6 @@ from sweep_service.analysis.statistics import finite_mean, group_by_draw, point_
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.numerics.types import Array
 from sweep_service.planning.axes import POINT
-
-UNIFORM_SAMPLES = 201  # of the times at which shifted curves are compared
 
 
 def collapse(
@@ -44,7 +41,7 @@ def collapse(
     **options
         For `overlay`: `largest_chi2`, `spread_above` and `errors`. For `power`: `reach`, the largest |a| and
         |b|. For `power` and `logshift`: `smallest_error`, the smallest relative error of a point, and
-        `bootstraps`.
+        `replicates`, the least number of curves for errors.
 
     Returns
     -------
@@ -71,26 +68,25 @@ def collapse_power(
     *,
     reach: float = 2.0,
     smallest_error: float = 0.01,
-    bootstraps: int = 100,
+    replicates: int = 32,
 ) -> xr.Dataset:
     """Fit a and b such that R L^b against t L^-a is one curve for all sizes L, by minimising S.
 
-    ln R is compared over ln t, for |a| and |b| up to `reach`. Relative errors are at least `smallest_error`,
-    because the lines between samples are no more precise. The errors of a and b are bootstraps over draws,
-    and the intervals t-intervals with one degree of freedom fewer than draws.
+    ln R is compared over ln t, for |a| and |b| up to `reach`, with equal weights. In the quality S, relative
+    errors are at least `smallest_error`, because the lines between samples are no more precise. The errors of
+    a and b are the scatter of the minima of `replicates` curves, which scatter like the mean curves, and the
+    intervals t-intervals with one degree of freedom fewer than draws.
     """
     curves = MeanCurves(dataset, along, source, smallest_error)
     x, size = np.log(curves.times), curves.log_size
 
-    def cost(y: Array) -> Callable[[Array], float]:
-        return lambda ab: collapse_quality(x, ab[0] * size, y + ab[1] * size[:, None], curves.error)
-
-    fit = minimise_quality(curves, cost, ((-reach, reach), (-reach, reach)), bootstraps)
-    texts = (
-        f"exponent of {along} in the time, t {along}^-a",
-        f"exponent of 1/{along} in the risk, R {along}^b",
+    fit = minimise_quality(curves, Scaling(x, np.ones_like(x), (reach, reach)), replicates)
+    numbers = fit.describe(
+        {
+            "a": (0, f"exponent of {along} in the time, t {along}^-a"),
+            "b": (1, f"exponent of 1/{along} in the risk, R {along}^b"),
+        }
     )
-    numbers = fit.describe(("a", "b"), texts)
     a, b = fit.best
     return curves.to_dataset(numbers, np.exp(x - a * size[:, None]), np.exp(b * size))
 
@@ -101,12 +97,12 @@ def collapse_logshift(
     source: str = "sgd",
     *,
     smallest_error: float = 0.01,
-    bootstraps: int = 100,
+    replicates: int = 32,
     largest_quality: float = 5.0,
 ) -> xr.Dataset:
     """Fit b such that R against t - b ln L is one curve, by minimising S.
 
-    The curves are compared at equally spaced times: a shift moves most of the samples of a logarithmic grid,
+    Each sample is weighted by its interval of time: a shift moves most of the samples of a logarithmic grid,
     which are early, before the first one. A fit with S above `largest_quality` has failed.
 
     Where specialisation is stored, also a + b ln L is fitted to the specialisation times: `delay_a` and
@@ -114,16 +110,10 @@ def collapse_logshift(
     """
     curves = MeanCurves(dataset, along, source, smallest_error)
     size = curves.log_size
-    grid = np.linspace(curves.times[0], curves.times[-1], UNIFORM_SAMPLES)
-    error = interpolate_rows(curves.times, curves.error, grid)
     reach = (curves.times[-1] - curves.times[0]) / max(float(np.ptp(size)), 1e-12)
-
-    def cost(y: Array) -> Callable[[Array], float]:
-        on_grid = interpolate_rows(curves.times, y, grid)
-        return lambda b: collapse_quality(grid, b[0] * size, on_grid, error)
-
-    fit = minimise_quality(curves, cost, ((-reach, reach),), bootstraps, largest_quality)
-    numbers = fit.describe(("b",), (f"delay for each e-fold of {along}",))
+    scaling = Scaling(curves.times, np.gradient(curves.times), (reach, 0.0))
+    fit = minimise_quality(curves, scaling, replicates, largest_quality)
+    numbers = fit.describe({"b": (0, f"delay for each e-fold of {along}")})
     method = "" if fit.reason else "curves"
     if f"{parse_source(dataset, source)[0]}_specialisation" in dataset:
         delays = fit_delays(

@@ -1,17 +1,19 @@
-"""How well curves of several sizes fall onto one: the quality S of Houdayer and Hartmann.
-
-Phys. Rev. B 70, 014418 (2004). Each point is compared with a line through its neighbours on the other
-curves; S is the mean of the squared differences over their variances: about one for a collapse.
-"""
+"""The scaling that makes one curve of the mean curves of several sizes, with its errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from sweep_service.analysis.quantities.collapse_quality import (
+    Curves,
+    collapse_quality,
+    refine_minimum,
+    search_grid,
+)
 from sweep_service.analysis.quantities.line_fit import t_quantile
 from sweep_service.analysis.runs import MIN_RELATIVE_RISK, null_risk, read_runs
 from sweep_service.analysis.selection import format_values
@@ -19,69 +21,14 @@ from sweep_service.analysis.statistics import (
     align_to_points,
     average_over_draws,
     build_dataset,
-    finite_mean,
     group_by_draw,
-    resample,
 )
 from sweep_service.errors import InvalidInput
-from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.numerics.types import Array
 
-MIN_COMPARED_SHARE = 0.5  # of points that must have neighbours: curves that do not overlap cannot disagree
-GRID_TRIALS = 289  # of the first, coarse search
-NEAR_STEPS = 20  # of the grid, on both sides of the minimum, in which those of resampled curves are sought
-
-
-def collapse_quality(x: Array, shift: Array, y: Array, error: Array) -> float:
-    """S of curves y (curves, samples), each at its x - shift; infinite if too few points can be compared.
-
-    All curves have the same ascending x, so one search finds every neighbour.
-    """
-    curves, samples = y.shape
-    finite = np.isfinite(y)
-    shifted = (x - shift[:, None])[None, :, :]  # (other curve, curve, sample)
-    position = shifted + shift[:, None, None]  # on the other curve's own axis
-    left = np.clip(np.searchsorted(x, position, side="right") - 1, 0, samples - 2)
-    other = np.arange(curves)[:, None, None]
-    inside = (position >= x[0]) & (position <= x[-1]) & (other != np.arange(curves)[:, None])
-    inside &= finite[other, left] & finite[other, left + 1]
-    sums = np.zeros((5, curves, samples))
-    for index in (left, left + 1):
-        w = np.where(inside, error[other, index] ** -2.0, 0.0)
-        dx = x[index] - position  # from the point itself, so that the line's value there is its constant
-        value = np.where(inside, y[other, index], 0.0)
-        for row, term in enumerate((w, w * dx, w * dx**2, w * value, w * dx * value)):
-            sums[row] += term.sum(axis=0)
-    k, kx, kxx, ky, kxy = sums
-    with np.errstate(all="ignore"):
-        determinant = k * kxx - kx**2
-        line, variance = (kxx * ky - kx * kxy) / determinant, kxx / determinant
-        terms = (y - line) ** 2 / (error**2 + variance)
-    compared = finite & (determinant > 0) & np.isfinite(terms)
-    if compared.sum() < MIN_COMPARED_SHARE * finite.sum() or not compared.any():
-        return np.inf
-    return float(np.mean(terms[compared]))
-
-
-def search_grid(
-    function: Callable[[Array], float], ranges: tuple[tuple[float, float], ...]
-) -> tuple[Array, Array]:
-    """The best point of a grid over the ranges, and the steps of the grid."""
-    steps = round(GRID_TRIALS ** (1 / len(ranges)))
-    lines = [np.linspace(low, high, steps) for low, high in ranges]
-    trials = np.stack([grid.reshape(-1) for grid in np.meshgrid(*lines, indexing="ij")], axis=1)
-    best = trials[int(np.argmin([function(trial) for trial in trials]))]
-    return best, np.array([line[1] - line[0] for line in lines])
-
-
-def minimise_locally(function: Callable[[Array], float], start: Array, scale: Array) -> tuple[Array, float]:
-    """The minimum near a start, by a simplex, because S has kinks where a point changes its neighbours."""
-    from scipy.optimize import minimize
-
-    simplex = np.vstack([start, start + np.diag(scale)])
-    options = {"initial_simplex": simplex, "xatol": 1e-2 * float(np.min(scale)), "fatol": 1e-4}
-    with np.errstate(all="ignore"):  # S is infinite where the curves do not overlap
-        result = minimize(function, start, method="Nelder-Mead", options=options)
-    return result.x, float(result.fun)
+COARSE_STEPS = {1: 144, 2: 8}  # of the first grid, on both sides of 0, for one and for two free parameters
+NEAR_STEPS = {1: 20, 2: 0}  # of this grid, around the minimum, in which that of a replicate is sought
+ROUNDS, REPLICATE_ROUNDS = 8, 5  # of refinement, each by a factor of three
 
 
 class MeanCurves:
@@ -102,19 +49,34 @@ class MeanCurves:
         has_values = np.isfinite(values).any(axis=(0, 2, 3))  # a missing draw is no degree of freedom
         self.values = values[:, has_values] if has_values.any() else values
         self.smallest = MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), (along,))[:, None]
-        mean, error, *_ = average_over_draws(self.values, axis=-3)
+        mean, error, runs, draws = average_over_draws(self.values, axis=-3)
+        finite = np.isfinite(self.values)
         with np.errstate(all="ignore"):
-            self.error = np.fmax(np.nan_to_num(error / mean, nan=0.0, posinf=0.0), smallest_error)
+            deviations = np.sum(self.values - mean[:, None, None], axis=2, where=finite)
+            scale = np.sqrt(draws / np.where(draws > 1, draws - 1.0, np.nan)) / (runs * mean)
+            # (along, draws, time); the root of the sum of their squares over draws is the relative error
+            self.contributions = np.nan_to_num(deviations * scale[:, None], posinf=0.0, neginf=0.0)
+            relative = np.nan_to_num(error / mean, nan=0.0, posinf=0.0)
+            self.error = np.ascontiguousarray(np.fmax(relative, smallest_error))
         self.y = self.take_logarithm(mean)
 
     def take_logarithm(self, mean: Array) -> Array:
         """ln of a mean risk; NaN where it is round-off."""
         with np.errstate(all="ignore"):
-            return np.where(mean > self.smallest, np.log(mean), np.nan)
+            return np.ascontiguousarray(np.where(mean > self.smallest, np.log(mean), np.nan))
 
-    def resample(self, draws: AnyArray) -> Array:
-        """The curves of some draws: the same ones for every size, because sizes may share their starts."""
-        return self.take_logarithm(finite_mean(self.values[:, draws], axis=(1, 2)))
+    def replicate(self, number: int) -> Iterator[Array]:
+        """Curves whose covariance, over at least `number` of them, is that of the mean curves.
+
+        In each replicate, the contribution of a draw is added or subtracted, at all sizes, because they may
+        share their starts. The signs of any two draws are the columns of a Hadamard matrix, so that they are
+        uncorrelated (balanced repeated replication).
+        """
+        signs: Array = np.ones((1, 1))
+        while len(signs) < max(number, self.values.shape[1] + 1):
+            signs = np.block([[signs, signs], [signs, -signs]])
+        for row in signs[:, 1 : self.values.shape[1] + 1]:  # the first column is constant
+            yield self.y + np.tensordot(row, self.contributions, axes=(0, 1))
 
     def to_dataset(self, numbers: dict[str, tuple[Any, str]], time: Array, factor: Array) -> xr.Dataset:
         """The numbers of a fit with the scaled curves."""
@@ -137,14 +99,17 @@ class QualityFit(NamedTuple):
     least: float
     reason: str = ""
 
-    def describe(self, names: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[Any, str]]:
-        """The parameters with errors and 95 % intervals, the quality and the reason, with long names."""
+    def describe(self, texts: Mapping[str, tuple[int, str]]) -> dict[str, tuple[Any, str]]:
+        """Parameters (name: index, long name) with errors and intervals, the quality and the reason."""
         half_width = t_quantile(np.asarray(self.degrees)) * self.error
         numbers: dict[str, tuple[Any, str]] = {}
-        for at, (name, text) in enumerate(zip(names, texts, strict=True)):
+        for name, (at, text) in texts.items():
             numbers |= {
                 name: (float(self.best[at]), text),
-                f"{name}_error": (float(self.error[at]), f"standard error of {name} over resampled draws"),
+                f"{name}_error": (
+                    float(self.error[at]),
+                    f"standard error of {name}",
+                ),
                 f"{name}_low": (
                     float(self.best[at] - half_width[at]),
                     f"lower end of the 95 % interval of {name}",
@@ -159,58 +124,47 @@ class QualityFit(NamedTuple):
         return numbers
 
 
+class Scaling(NamedTuple):
+    """Scalings to search: of curves over x, with the weights of samples in S and the largest |a| and |b|."""
+
+    x: Array
+    weight: Array
+    reach: tuple[float, float]  # 0 for a parameter that is fixed at 0
+
+
 def minimise_quality(
-    curves: MeanCurves,
-    cost: Callable[[Array], Callable[[Array], float]],
-    ranges: tuple[tuple[float, float], ...],
-    bootstraps: int,
-    largest_quality: float = np.inf,
+    curves: MeanCurves, scaling: Scaling, replicates: int, largest_quality: float = np.inf
 ) -> QualityFit:
-    """Minimise S over ranges of its parameters, and resample the draws for their errors.
+    """Minimise S over a and b, with errors from replicates of the curves.
+
+    All points have equal weights in the fit. Weights from the scatter of a few draws would favour points
+    that agree by chance, and the errors would be too small. The least S is then given with their errors.
 
     The fit has failed if the curves never overlap, the minimum is at an end of a range, or the least S is
     above `largest_quality`: then the parameters are NaN.
     """
-    unknown, degrees = np.full(len(ranges), np.nan), curves.values.shape[1] - 1
-    best, scale = search_grid(cost(curves.y), ranges)
-    best, _ = minimise_locally(cost(curves.y), best, scale / 2)
-    best, least = minimise_locally(cost(curves.y), best, scale / 8)  # again, as a simplex may get stuck
+    unknown, degrees = np.full(2, np.nan), curves.values.shape[1] - 1
+    reach = np.array(scaling.reach)
+    free = int(np.sum(reach > 0))
+    step = reach / COARSE_STEPS[free]
+    data = Curves(scaling.x, curves.y, np.ones_like(curves.error), scaling.weight, curves.log_size)
+    best, _ = search_grid(data, np.zeros(2), step, COARSE_STEPS[free])
+    best, least = refine_minimum(data, best, step, ROUNDS)
     if not np.isfinite(least):
         return QualityFit(unknown, unknown, degrees, np.nan, "the curves never overlap")
-    for value, step, (low, high) in zip(best, scale, ranges, strict=True):
-        if not low + step / 8 < value < high - step / 8:
-            reason = f"the minimum of S is at an end of the range from {low:.3g} to {high:.3g}"
+    least = collapse_quality(data._replace(error=curves.error), *best)
+    for value, end in zip(best, reach, strict=True):
+        if end > 0 and abs(value) >= end * (1 - 1 / 8 / COARSE_STEPS[free]):
+            reason = f"the minimum of S is at an end of the range from {-end:.3g} to {end:.3g}"
             return QualityFit(unknown, unknown, degrees, least, reason)
     if least > largest_quality:
         reason = f"the curves do not collapse: S = {least:.3g} is above {largest_quality:g}"
         return QualityFit(unknown, unknown, degrees, least, reason)
     error = unknown
-    if degrees > 0 and bootstraps > 1:
-        samples = resample(np.random.default_rng(0), degrees + 1, bootstraps)
-        minima = [_minimise_near(cost(curves.resample(draws)), best, scale) for draws in samples]
-        error = np.std(minima, axis=0, ddof=1)
+    if degrees > 0:
+        minima = []
+        for y in curves.replicate(replicates):
+            near, _ = search_grid(data._replace(y=y), best, step, NEAR_STEPS[free])
+            minima.append(refine_minimum(data._replace(y=y), near, step, REPLICATE_ROUNDS)[0])
+        error = np.std(minima, axis=0)
     return QualityFit(best, error, degrees, least)
-
-
-def _minimise_near(function: Callable[[Array], float], best: Array, scale: Array) -> Array:
-    """The minimum for resampled curves, near that of all draws.
-
-    A single parameter has a fine grid, and resampled minima may be many steps away. As S has a kink where a
-    point changes its neighbours, a simplex would stay behind one of them: so trials come first.
-    """
-    if len(best) > 1:
-        near, _ = minimise_locally(function, best, scale / 2)
-        return minimise_locally(function, near, scale / 8)[0]  # again, as in `minimise_quality`
-    trials = best + scale * np.arange(-NEAR_STEPS, NEAR_STEPS + 1)[:, None]
-    nearest = trials[int(np.argmin([function(trial) for trial in trials]))]
-    return minimise_locally(function, nearest, scale / 2)[0]
-
-
-def interpolate_rows(x: Array, rows: Array, at: Array) -> Array:
-    """Rows (curves, samples) over x, on lines between their finite samples; NaN outside of these."""
-    result = np.full((len(rows), len(at)), np.nan)
-    for row, values in enumerate(rows):
-        finite = np.isfinite(values)
-        if finite.any():
-            result[row] = np.interp(at, x[finite], values[finite], left=np.nan, right=np.nan)
-    return result

@@ -20,8 +20,11 @@ from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray, Array
 
 ERRORS = 2.0  # of the slope, by which it may exceed the limit before a plateau ends
+CERTAIN_ERRORS = 3.5  # of the slope of an interval, to exclude chance
+CERTAIN_FACTOR = 1.5  # times the limit, below which the slope is with certainty
+SURROUNDING_DECADES = 1.0  # at least, on both sides of an interval
 WINDOW_FACTORS = np.geomspace(1.0, 8.0, 10)  # by which the window is widened where the curve is noisy
-NOISE_WINDOW_DECADES = 1.0  # on both sides: noise is estimated from more samples than slopes
+NOISE_WINDOW_DECADES = 1.5  # on both sides: noise is estimated from more samples than slopes
 NORMAL_MEDIAN = 0.6745  # of |z|, z ~ N(0, 1)
 # Values of a plateau; each has an error, and values of the draws.
 VALUES = {
@@ -56,8 +59,10 @@ def plateaus(
     s(t) is the least-squares slope of log10 R̄ in log10 t within ± `window` decades, and at least over both
     neighbours; SE is its error from the scatter of the samples, and the window is widened until SE is at most
     half of `flat`. A plateau is a maximal interval with |s| <= `flat` + 2 SE in which |s| <= `flat`
-    somewhere, and whose own slope is at most `flat`, up to its error. It is initial if it begins at the first
-    t > 0 or is as high as `initial` R(0), final if it reaches t_max, and otherwise intermediate.
+    somewhere, and whose own slope is at most `flat`, up to its error; otherwise its parts with |s| <= `flat`
+    are plateaus. Intervals that may look flat by chance, as parts of a noisy slope, are left out. A plateau
+    is initial if it begins at the first t > 0 or is as high as `initial` R(0), final if it reaches t_max, and
+    otherwise intermediate.
 
     Parameters
     ----------
@@ -163,32 +168,58 @@ def _find_flat_intervals(x: Array, y: Array, rule: Rule) -> tuple[AnyArray, AnyA
     noise = _estimate_noise(x, y)
     slope, error = _local_slopes(x, y, noise, rule)
     is_flat = np.abs(slope) <= rule.flat
-    found = []
+    intervals = []
     for row, first, last in zip(*_find_intervals(np.abs(slope) <= rule.flat + ERRORS * error), strict=True):
         if not is_flat[row, first : last + 1].any():
             continue
-        overall, overall_error = _fit_slope(x, y[row], noise[row], first, last)
+        curve = Curve(x, y[row], noise[row], slope[row], error[row])
+        overall, overall_error = curve.fit_slope(first, last)
         if abs(overall) <= rule.flat + overall_error:
-            found.append((row, first, last))
-            continue
-        # Noise joined a plateau with a slope: keep the parts that are flat, and flatter than the whole.
-        _, starts, ends = _find_intervals(is_flat[row : row + 1, first : last + 1])
-        for start, end in zip(first + starts, first + ends, strict=True):
-            slope_within, error_within = _fit_slope(x, y[row], noise[row], start, end)
-            if abs(slope_within - overall) > ERRORS * error_within:
-                found.append((row, start, end))
-    rows, first, last = np.array(found, dtype=int).reshape(-1, 3).T
+            parts = [(first, last)]
+        else:  # noise joined a plateau with a slope: keep the parts that are flat
+            _, starts, ends = _find_intervals(is_flat[row : row + 1, first : last + 1])
+            parts = list(zip(first + starts, first + ends, strict=True))
+        intervals += [(row, *part) for part in parts if curve.is_certainly_flat(*part, rule)]
+    rows, first, last = np.array(intervals, dtype=int).reshape(-1, 3).T
     return rows, first, last
 
 
-def _fit_slope(x: Array, y: Array, noise: Array, first: int, last: int) -> tuple[float, float]:
-    """Slope of a curve y (time,) over an interval, and its error from the noise; 0 for a single sample."""
-    inside = slice(first, last + 1)
-    dx = x[inside] - x[inside].mean()
-    sxx = float(dx @ dx)
-    if first == last:
-        return 0.0, 0.0
-    return float(dx @ y[inside]) / sxx, float(np.sqrt(np.mean(noise[inside] ** 2) / sxx))
+class Curve(NamedTuple):
+    """Samples of a curve, y over x, the standard deviations of their noise, and the local slopes."""
+
+    x: Array
+    y: Array
+    noise: Array
+    local_slope: Array
+    local_error: Array
+
+    def fit_slope(self, first: int, last: int) -> tuple[float, float]:
+        """Slope over an interval, and its error from the noise; 0 for a single sample."""
+        valid = np.flatnonzero(np.isfinite(self.y[first : last + 1])) + first
+        if len(valid) < 2:
+            return 0.0, 0.0
+        dx = self.x[valid] - self.x[valid].mean()
+        sxx = float(dx @ dx)
+        return float(dx @ self.y[valid]) / sxx, float(np.sqrt(np.mean(self.noise[valid] ** 2) / sxx))
+
+    def is_certainly_flat(self, first: int, last: int, rule: Rule) -> bool:
+        """Whether an interval is not a part of a steeper line that looks flat by chance.
+
+        Its slope has a small error, or differs from that of its surroundings. The slope is that over the
+        interval or, around a short one, the local slope, whose window is wider. Many intervals of a curve
+        are candidates, so that two errors would be exceeded by chance.
+        """
+        middle = (first + last) // 2
+        slopes = (self.fit_slope(first, last), (self.local_slope[middle], self.local_error[middle]))
+        slope, error = min(slopes, key=lambda pair: pair[1])
+        if abs(slope) + CERTAIN_ERRORS * error <= CERTAIN_FACTOR * rule.flat:
+            return True
+        reach = max(self.x[last] - self.x[first], SURROUNDING_DECADES)
+        low = int(np.searchsorted(self.x, self.x[first] - reach))
+        high = int(np.searchsorted(self.x, self.x[last] + reach, side="right")) - 1
+        surroundings, _ = self.fit_slope(low, high)
+        covers_all = not (np.isfinite(self.y[:first]).any() or np.isfinite(self.y[last + 1 :]).any())
+        return covers_all or abs(surroundings - slope) > CERTAIN_ERRORS * error
 
 
 def _estimate_noise(x: Array, y: Array) -> Array:

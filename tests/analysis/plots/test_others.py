@@ -1,5 +1,7 @@
 """Plots of the (κ, δ) plane, cosines, rates and collapses."""
 
+import re
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -11,6 +13,7 @@ from sweep_service.analysis.plots.rates import plot_rates
 from sweep_service.analysis.plots.scaling_plane import plot_plane
 from sweep_service.errors import InvalidInput
 from tests.analysis.plots.rendering import rendered
+from tests.analysis.synthetic import make_dataset
 
 
 def names(axes):
@@ -176,3 +179,19 @@ def test_collapse_rejects_other_shapes():
         plot_collapse(curves().isel(d=0))
     with pytest.raises(InvalidInput):
         plot_collapse(curves(), axes=[])
+
+
+@pytest.mark.parametrize(
+    ("kind", "curve", "title"),
+    [
+        ("power", lambda t, d: d**-0.4 / (1 + t * d**-0.7), r"a = 0\.\d+ ± 0\.\d+, b = 0\.\d+ ± 0\.\d+"),
+        ("logshift", lambda t, d: 1.01 - np.tanh((t - 8 * np.log(d)) / 10), r"b = [78]\.\d+ ± 0\.\d+"),
+        ("logshift", lambda t, d: (1 + t) ** (-np.log10(d)), r"the curves do not collapse: S = .*"),
+    ],
+)
+def test_result_of_a_collapse_is_the_title(kind, curve, title):
+    """A fit that failed leaves no empty panel."""
+    dataset = make_dataset(curve, {"d": [10, 30, 100]}, seeds=4, scatter=0.02, times=np.linspace(0, 100, 51))
+    panels = rendered(dataset.sweep.plot_collapse(kind)).axes
+    assert re.fullmatch(title, panels[-1].get_title(loc="left"))
+    assert len(panels) == (1 if "not collapse" in title else 2)

@@ -5,7 +5,8 @@ import pytest
 import xarray as xr
 
 from sweep_service.analysis.quantities.collapse import KINDS, collapse
-from sweep_service.analysis.quantities.master_curve import collapse_quality
+from sweep_service.analysis.quantities.collapse_quality import Curves, collapse_quality
+from sweep_service.analysis.quantities.master_curve import MeanCurves
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
 from tests.analysis.synthetic import TIMES, assert_described, make_dataset
@@ -36,7 +37,7 @@ def order(t, d):
 def test_every_kind_is_described():
     dataset = make_dataset(powers, {"d": SIZES}, seeds=2, scatter=0.02)
     for kind in KINDS:
-        result = collapse(dataset, kind, **({} if kind == "overlay" else {"bootstraps": 2}))
+        result = collapse(dataset, kind)
         assert_described(result)
 
 
@@ -133,7 +134,7 @@ def test_missing_runs_and_a_missing_size():
 
 def test_known_exponents():
     dataset = make_dataset(powers, {"d": SIZES}, seeds=8, scatter=0.1)
-    result = collapse(dataset, "power", bootstraps=30)
+    result = collapse(dataset, "power", replicates=30)
     assert abs(result.a - 0.7) < 4 * result.a_error
     assert abs(result.b - 0.4) < 4 * result.b_error
     assert 0 < result.a_error < 0.05
@@ -152,24 +153,20 @@ def test_known_exponents():
 
 def test_errors_of_exponents_are_their_scatter():
     result = [
-        collapse(make_dataset(powers, {"d": SIZES}, seeds=8, scatter=0.1, rng=rng), "power", bootstraps=10)
+        collapse(make_dataset(powers, {"d": SIZES}, seeds=8, scatter=0.1, rng=rng), "power", replicates=10)
         for rng in range(8)
     ]
     for name in ("a", "b"):
         scatter = np.std([fit[name].item() for fit in result], ddof=1)
         stated = np.sqrt(np.mean([fit[f"{name}_error"].item() ** 2 for fit in result]))
-        assert (
-            0.5 < stated / scatter < 2.0
-        )  # eight values: uncertain by 27 %; a bootstrap of eight is 6 % too small
+        assert 0.5 < stated / scatter < 2.0  # eight values: uncertain by 27 %
 
 
 def test_different_shapes_do_not_collapse():
     def shapes(t, d):
         return 0.1 / (1 + t) ** (0.5 + 0.5 * np.log10(d))
 
-    assert (
-        collapse(make_dataset(shapes, {"d": SIZES}, seeds=8, scatter=0.02), "power", bootstraps=2).quality > 5
-    )
+    assert collapse(make_dataset(shapes, {"d": SIZES}, seeds=8, scatter=0.02), "power").quality > 5
 
 
 def test_known_delay():
@@ -207,12 +204,12 @@ def escaping(seeds, times=LOGARITHMIC):
 @pytest.mark.parametrize("seeds", [8, 24])
 def test_delay_of_phase_retrieval_on_logarithmic_times(seeds):
     """1/8 for each e-fold of d. Most samples are early, where a shift leaves nothing to compare."""
-    result = collapse(escaping(seeds), "logshift", bootstraps=20)
+    result = collapse(escaping(seeds), "logshift", replicates=20)
     for name in ("b", "delay_b"):
         assert result[f"{name}_low"] < 0.125 < result[f"{name}_high"]
         assert 0.002 < result[f"{name}_error"] < 0.03
     assert (result.method == "curves") == (result.reason == "")
-    any_quality = collapse(escaping(seeds), "logshift", bootstraps=20, largest_quality=np.inf)
+    any_quality = collapse(escaping(seeds), "logshift", replicates=20, largest_quality=np.inf)
     assert any_quality.method.item() == "curves"
     assert any_quality.b.item() == pytest.approx(0.125, abs=4 * any_quality.b_error.item())
 
@@ -224,13 +221,13 @@ def test_failed_fit_has_a_reason():
         return 0.1 / (1 + t) ** (0.5 + 0.5 * np.log10(d))
 
     dataset = make_dataset(shapes, {"d": SIZES}, times=LINEAR, seeds=4, scatter=0.01)
-    result = collapse(dataset, "logshift", bootstraps=2)
+    result = collapse(dataset, "logshift")
     assert result.reason.item() != ""
     assert result.method.item() == ""
     for name in ("b", "b_error", "b_low", "b_high", "scaled_time"):
         assert np.isnan(result[name]).all()
     assert result.quality > 5
-    at_end = collapse(make_dataset(powers, {"d": SIZES}, seeds=2), "power", reach=0.3, bootstraps=2)
+    at_end = collapse(make_dataset(powers, {"d": SIZES}, seeds=2), "power", reach=0.3)
     assert "end of the range" in at_end.reason.item()
     assert np.isnan(at_end.a)
 
@@ -245,14 +242,14 @@ def test_delays_of_starts_are_averaged_and_need_two_sizes():
     for at, d in enumerate(SIZES):
         for seed in range(4):
             dataset.sgd_specialisation.loc[{"d": d, "seed": seed}] = order(LINEAR - shifts[at, seed], d)
-    result = collapse(dataset, "logshift", bootstraps=2)
+    result = collapse(dataset, "logshift")
     x = np.log(SIZES)
     slopes = [8.0 + np.polyfit(x, shifts[:, seed], 1)[0] for seed in range(4)]
     assert result.delay_b.item() == pytest.approx(np.mean(slopes), abs=0.05)
     error = np.std(slopes, ddof=1) / 2.0
     assert result.delay_b_error.item() == pytest.approx(error, rel=0.05)
     assert result.delay_b_high.item() == pytest.approx(result.delay_b.item() + 3.182 * error, abs=0.05)
-    none = collapse(dataset.isel(time=slice(0, 20)), "logshift", bootstraps=2)  # before any run specialises
+    none = collapse(dataset.isel(time=slice(0, 20)), "logshift")  # before any run specialises
     assert np.isnan(none.delay_b)
 
 
@@ -260,12 +257,12 @@ def test_points_sources_and_pending_sizes():
     axes = {"d": [300, 10, 100, 30], "p": [2, 4, 2, 4], "gamma": [0.1, 0.2, 0.3, 0.4]}
     dataset = make_dataset(powers, axes, points=True, regimes=("classical",))
     for source in ("sgd", "ode", "classical"):
-        result = collapse(dataset, "power", source=source, bootstraps=2)
+        result = collapse(dataset, "power", source=source)
         assert result.a.item() == pytest.approx(0.7, abs=0.01)
         assert result.d.values.tolist() == SIZES
     assert not collapse(dataset).collapsed
     dataset.sgd_status[1] = Status.PENDING
-    assert collapse(dataset, "power", bootstraps=2).a.item() == pytest.approx(0.7, abs=0.01)
+    assert collapse(dataset, "power").a.item() == pytest.approx(0.7, abs=0.01)
     dataset.sgd_status[:] = Status.PENDING
     assert np.isnan(collapse(dataset, "power").a)
 
@@ -275,10 +272,24 @@ def test_quality_by_hand():
     line through the two neighbours is exact and has the variance ½, so each term is 1/1.5."""
     x = np.arange(4.0)
     y, error = np.stack([x, x + 1.0]), np.ones((2, 4))
-    shift = np.array([0.0, 0.5])  # x - shift: the second curve at -0.5 … 2.5, where y = x + 1.5
+    size = np.array([0.0, 0.5])  # x - size: the second curve at -0.5 … 2.5, where y = x + 1.5
     inside = 3 + 3  # of eight points
-    assert collapse_quality(x, shift, y, error) == pytest.approx(inside * 1.5**2 / 1.5 / inside)
-    assert collapse_quality(x, np.array([0.0, 10.0]), y, error) == np.inf  # they do not overlap
+    curves = Curves(x, y, error, np.ones(4), size)
+    assert collapse_quality(curves, 1.0, 0.0) == pytest.approx(inside * 1.5**2 / 1.5 / inside)
+    assert collapse_quality(curves, 20.0, 0.0) == np.inf  # they do not overlap
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_replicates_scatter_like_the_mean_curves(repeats):
+    """Exactly: the signs of any two draws are uncorrelated. Repeats of a seed are not draws of their own."""
+    status = np.full((2, 1, 1, 5, repeats), Status.DONE)
+    status[1, ..., 2, 0] = Status.PENDING
+    dataset = make_dataset(powers, {"d": [10, 30]}, seeds=5, repeats=repeats, scatter=0.2, status=status)
+    curves = MeanCurves(dataset.isel(p=0, gamma=0), "d", "sgd", 1e-9)
+    replicates = np.array(list(curves.replicate(8)))
+    np.testing.assert_allclose(replicates.mean(axis=0), curves.y, rtol=1e-12)
+    np.testing.assert_allclose(replicates.std(axis=0), curves.error, rtol=1e-12)
+    assert len(list(curves.replicate(2))) == 8  # more than draws
 
 
 # ---- invalid input

@@ -9,7 +9,7 @@ from sweep_service.analysis.quantities.collapse import fit_delays
 from sweep_service.analysis.quantities.discrepancy import discrepancy
 from sweep_service.analysis.quantities.exponent import exponent
 from sweep_service.analysis.quantities.final_risk import final_risk
-from sweep_service.analysis.quantities.master_curve import MeanCurves, minimise_quality
+from sweep_service.analysis.quantities.master_curve import MeanCurves, Scaling, minimise_quality
 from sweep_service.analysis.quantities.noise import noise_floor
 from tests.analysis.synthetic import make_dataset
 
@@ -89,7 +89,7 @@ def test_single_start_has_the_errors_of_its_repeats(sweeps):
 
 
 def test_errors_of_exponents_are_the_scatter_over_starts():
-    """R = √x, with independent starts at each x: the bootstrap resamples whole starts."""
+    """R = √x, with independent starts at each x."""
     slopes, errors = [], []
     for rng in range(100):
         dataset = make_dataset(
@@ -99,7 +99,7 @@ def test_errors_of_exponents_are_the_scatter_over_starts():
         result = exponent(dataset.assign(sgd_risk=dataset["sgd_risk"] * factor), "final_risk", "d").squeeze()
         slopes.append(float(result["exponent"]))
         errors.append(float(result["standard_error"]))
-    # Known to 1/√200 ~ 7 %, and too small by about 15 %, as the weights are estimated from eight starts.
+    # Known to 1/√200 ~ 7 %.
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(slopes), rel=0.3)
 
 
@@ -121,13 +121,11 @@ def test_errors_of_a_collapse_are_the_scatter_over_starts():
         lambda t: 1.0, {"d": [10, 100]}, seeds=SEEDS, repeats=6, times=np.array([0.0, 1.0, 2.0])
     )
 
-    def cost(y):
-        return lambda above: (y[1, 0] - y[0, 0] - above[0]) ** 2
-
     heights, errors = [], []
     for rng in range(60):
         runs = dataset.assign(sgd_risk=scattered(dataset["sgd_risk"], 0.1, 0.02, rng)).isel(p=0, gamma=0)
-        fit = minimise_quality(MeanCurves(runs, "d", "sgd", 0.01), cost, ((-1.0, 1.0),), 40)
-        heights.append(fit.best[0])
-        errors.append(fit.error[0])
+        curves = MeanCurves(runs, "d", "sgd", 0.01)
+        fit = minimise_quality(curves, Scaling(curves.times, np.ones(2), (0.0, 1.0)), 40)
+        heights.append(fit.best[1])
+        errors.append(fit.error[1])
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(heights), rel=0.3)  # 1/√120 ~ 9 %

@@ -1,7 +1,7 @@
 """Write `recorded.json` anew: `python -m tests.golden.record`, with `--folder` also the kept data folder.
 
-For a commit that changes numbers on purpose, and says so; never to make a test pass. The folder stays, so that
-data folders of older versions are opened, resumed and used again.
+For a commit that changes numbers on purpose, and says so; never to make a test pass. The folder stays, so
+that data folders of older versions are opened and resumed.
 """
 
 import json

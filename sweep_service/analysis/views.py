@@ -6,7 +6,6 @@ All other names select along coordinates, such as `d=100`, `gamma=0.01:1` or `ti
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -181,7 +180,7 @@ def _draw_collapse(result: xr.Dataset, axes: Any = None) -> Figure:
     if not np.isfinite(result["b"]):  # there is nothing to draw beside the curves
         return plot_collapse(result["risk"], None, None, axes, note=result["reason"].item())
     note = ", ".join(
-        _format_with_error(name, result[name].item(), result[f"{name}_error"].item())
+        f"{name} = {style.format_with_error(result[name].item(), result[f'{name}_error'].item())}"
         for name in ("a", "b")
         if name in result
     )
@@ -189,14 +188,6 @@ def _draw_collapse(result: xr.Dataset, axes: Any = None) -> Figure:
         note += f" (from {result['method'].item()})"
     scaled = result["scaled_risk"].assign_coords({SCALED: result["scaled_time"]}).assign_attrs(value="risk")
     return plot_collapse(result["risk"], scaled, None, axes, note=note)
-
-
-def _format_with_error(name: str, value: float, error: float) -> str:
-    """`b = 0.125 ± 0.003`: the error with two digits, the value with as many decimals."""
-    if not error > 0:  # unknown, with a single draw
-        return f"{name} = {value:.3g}"
-    decimals = max(0, 1 - math.floor(math.log10(error)))
-    return f"{name} = {value:.{decimals}f} ± {error:.{decimals}f}"
 
 
 # ---- cosines

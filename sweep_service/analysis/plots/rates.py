@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MAX_LEGEND_ENTRIES = 14  # a taller legend leaves no room for the axes
+
 
 def plot_rates(
     x: Any,
@@ -76,7 +78,11 @@ def plot_rates(
             handles, names = axes.get_legend_handles_labels()
             is_line = [not isinstance(handle, ErrorbarContainer) for handle in handles]
             order = np.argsort(is_line, kind="stable")  # points first
-            axes.legend([handles[index] for index in order], [names[index] for index in order], loc="best")
+            shown = order[:MAX_LEGEND_ENTRIES]
+            labels = [names[index] for index in shown]
+            if len(shown) < len(order):
+                labels[-1] += f", and {len(order) - len(shown)} more"
+            axes.legend([handles[index] for index in shown], labels, loc="best")
     return figure
 
 

@@ -126,6 +126,16 @@ def test_rates_show_their_exponent():
     np.testing.assert_allclose(line.get_ydata(), 3 * line.get_xdata() ** 0.5)
 
 
+def test_legend_of_many_rates_leaves_room():
+    """24 entries were taller than the figure."""
+    axes, fit = None, {"exponent": -1.0, "standard_error": 0.1, "prefactor": 1.0}
+    for at in range(12):
+        figure = plot_rates([1.0, 2.0], [2.0, 1.0], fit=fit, axes=axes, name=f"series {at}")
+        axes = figure.axes[0]
+    rendered(figure)
+    assert names(axes)[-1].endswith("and 10 more")
+
+
 def test_rates_of_one_point_and_of_none():
     rendered(plot_rates([1e-3], [1.0], np.nan))
     (axes,) = rendered(plot_rates([1.0, 2.0], [np.nan, 0.0])).axes  # nothing positive

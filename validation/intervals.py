@@ -17,7 +17,7 @@ def interval_rows(_: Path) -> Iterator[Row]:
     for name, case in CASES.items():
         sweeps = SWEEPS if case.cost == 1 else COSTLY_SWEEPS
         margin = 0.0 if case.cost == 1 else 3.0 * math.sqrt(0.95 * 0.05 / sweeps)
-        low, high = case.low - margin, min(case.high + margin, 1.0)
+        low, high = round(case.low - margin, 3), min(round(case.high + margin, 3), 1.0)
         yield Row.inside(
             name, f"truth of {sweeps} synthetic sweeps", coverage(name, sweeps, 0), 0.95, low, high
         )

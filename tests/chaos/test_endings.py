@@ -96,7 +96,7 @@ class Command:
 
     def wait_for_run(self):
         """Wait until a worker computes a run, and remove its checkpoint."""
-        (checkpoint,) = until(lambda: list(self.data.rglob("*.checkpoint")))
+        (checkpoint,) = until(lambda: list(self.data.glob("sweeps/*.parts/*.checkpoint")))
         checkpoint.unlink()
 
     def end(self, number=signal.SIGTERM, send=os.kill):

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time as clock
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import sweep_service
@@ -122,15 +121,22 @@ class ForkServer:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=ENVIRONMENT,
         )  # fmt: skip
         self.children = 0
+        self.is_broken = False
         atexit.register(self.close)
 
     def close(self):
         self.process.communicate()
 
     def request(self, **request):
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline()
+        """Send a request and return the response. After a timeout the next line would answer the last one."""
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            return self.process.stdout.readline()
+        except BaseException:
+            self.is_broken = True
+            self.process.kill()
+            raise
 
     def start(self, cwd, *argv, text="", env=None, before="", serial=True):
         """Start a command in a folder; the child first executes the code `before`."""
@@ -149,9 +155,14 @@ class ForkServer:
         return self.start(cwd, *argv, **options).wait()
 
 
-@cache
+SERVERS = []  # the last one is in use
+
+
 def fork_server():
-    return ForkServer()
+    """Return the server of this test process, a new one if a test was cut off in a request."""
+    if not SERVERS or SERVERS[-1].is_broken:
+        SERVERS.append(ForkServer())
+    return SERVERS[-1]
 
 
 def until(condition, seconds=60.0):

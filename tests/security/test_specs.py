@@ -67,7 +67,7 @@ def try_many(examples):
         try:
             spec = SweepSpec.read(content)
         except InvalidInput as error:
-            longest_message = max(longest_message, len(str(error)))
+            longest_message = max(longest_message, *(len(str(single)) for single in error.errors))
         else:
             specs += 1
             assert SweepSpec.read(json.dumps(spec.as_written())) == spec

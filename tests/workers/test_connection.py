@@ -59,7 +59,7 @@ def quiet(port=0):
 def scheduler_at(port):
     """Run a scheduler in this process, without workers."""
     return LocalCluster(
-        n_workers=0, processes=False, host="127.0.0.1", scheduler_port=port, dashboard_address=None
+        n_workers=0, processes=False, host="127.0.0.1", scheduler_port=port, dashboard_address=":0"
     )
 
 

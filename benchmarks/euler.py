@@ -47,7 +47,7 @@ def euler(quick: bool) -> Iterator[Row]:
 
     def same(*stops: int) -> Any:
         at = np.array(stops or (stretch,))
-        return euler_closed(flow.code, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, EULER_STEP, at)
+        return euler_closed(*flow.codes, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, EULER_STEP, at)
 
     ours(), loose(), literature(1), same(1)  # compile
     fast, rough, slow, short = time_interleaved(ours, loose, literature, same, repeats=2 if quick else 5)

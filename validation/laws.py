@@ -46,7 +46,7 @@ def convergence_rows(folder: Path) -> Iterator[Row]:
 def phase_retrieval_rows(folder: Path) -> Iterator[Row]:
     method = "M grows as e^{4t} from d^-½"
     result = questions.escape_delay(folder)
-    yield Row.near("delay for each e-fold of d, curves", method, result["b"].item(), 1 / 8, 2e-3)
+    yield Row.near("delay for each e-fold of d", method, result["b"].item(), 1 / 8, 2e-3)
     quantity = "delay for each e-fold of d, specialisation times"
     yield Row.near(quantity, method, result["delay_b"].item(), 1 / 8, 4e-3)
     random = questions.random_escape_delay(folder)

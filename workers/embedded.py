@@ -28,6 +28,7 @@ from typing import Any
 
 import dask
 from distributed import Client, Nanny, Scheduler, Security, SpecCluster, Status, Worker
+from distributed.deploy.cluster import Cluster
 from distributed.http.routing import RoutingApplication
 from distributed.worker_memory import parse_memory_limit
 from tornado.httpserver import HTTPServer
@@ -84,6 +85,15 @@ class EmbeddedWorker(_PrivateHttp, Worker):
         self.status = Status.closing  # tasks see it, store their checkpoints and raise
         await asyncio.to_thread(self.executors["default"].shutdown)
         os._exit(0)
+
+
+class EmbeddedCluster(SpecCluster):
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        """Keep the nanny of a worker that is late to come back: it starts the worker again.
+
+        Dask would close the nanny 15 s after its worker was lost, and not replace it.
+        """
+        Cluster._update_worker_status(self, op, msg)
 
 
 class Embedded:
@@ -148,7 +158,7 @@ class Embedded:
             "config": DASK_SETTINGS,  # for worker processes that nannies start again
         }  # fmt: skip
         with dask.config.set(DASK_SETTINGS), _blocked_signals():  # for the scheduler and the nannies
-            return SpecCluster(
+            return EmbeddedCluster(
                 scheduler={"cls": EmbeddedScheduler, "options": scheduler},
                 workers={i: {"cls": self._make_nanny, "options": worker} for i in range(self.workers)},
                 security=common["security"],

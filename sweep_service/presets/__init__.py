@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from sweep_service.errors import unknown_name
-from sweep_service.planning.spec import SweepSpec
+
+if TYPE_CHECKING:
+    from sweep_service.planning.spec import SweepSpec
 
 PRESETS = tuple(
     sorted(
@@ -29,4 +32,6 @@ def read_assumptions(name: str) -> list[str]:
 
 def read_preset(name: str) -> SweepSpec:
     """The spec of a preset."""
+    from sweep_service.planning.spec import SweepSpec  # imports numba, which texts do not need
+
     return SweepSpec.read(read_preset_text(name))

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from sweep_service.analysis.export import FORMATS
-from sweep_service.status import Status
+from sweep_service.status import DivergedQuantity, Status
 from tests.api.served import assert_problem, serving
 from tests.specs import SMALL_SPEC, distinct_spec
 
@@ -41,6 +41,8 @@ def as_table(stored, kind):
     frame = stored[columns].to_dataframe(dim_order=list(longest)).reset_index()
     frame = frame.rename(columns={name: name.removeprefix(prefix) for name in columns})
     frame["status"] = [Status(int(value)).label for value in frame["status"]]
+    quantities = [DivergedQuantity(int(value)) for value in frame["diverged_quantity"]]
+    frame["diverged_quantity"] = [quantity.label for quantity in quantities]
     return frame.assign(source=kind)
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import xarray as xr
 
 from sweep_service.dynamics.regimes import REGIMES
@@ -13,6 +14,14 @@ from tests.specs import TINY_SPEC
 
 REASON = "simulator S1 had version 1 and has 2, regime classical_noise had version 1 and has 2"
 KEY = {"Idempotency-Key": "before the upgrade"}
+
+
+@pytest.fixture(autouse=True)
+def first_versions(monkeypatch):
+    """Begin with first versions, whatever they are now."""
+    for registry in (SIMULATORS, REGIMES):
+        for name in registry:
+            monkeypatch.setitem(registry, name, replace(registry[name], version=1))
 
 
 def one_bundle(folder, stopped):

@@ -8,12 +8,21 @@ import pytest
 import xarray as xr
 
 from sweep_service.cli.answers import DONE, INTERRUPTED
+from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.faults import FAULT_POINTS
+from sweep_service.simulators.selection import SIMULATORS
 from tests.chaos.test_crashes import COUNTED, SPEC, assert_tidy
 from tests.cli.commands import fork_server
 
 RESTARTING = [point for point in FAULT_POINTS if point.startswith("restart:")]
 OFFSET = 1000.0
+OLD = {
+    "simulator S1": SIMULATORS["S1"].version,
+    **{f"regime {name}": REGIMES[name].version for name in ("classical_noise", "high_dimensional")},
+}
+NEW = {
+    **OLD, "simulator S1": OLD["simulator S1"] + 1, "regime classical_noise": OLD["regime classical_noise"] + 2
+}  # fmt: skip
 # Code of another version: the simulator S1 and one regime have changed, and give other numbers.
 NEWER = (
     COUNTED.format(bundle_seconds=0.0)
@@ -22,8 +31,8 @@ from dataclasses import replace
 import sweep_service.execution.compute as computing
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.simulators.selection import SIMULATORS
-SIMULATORS["S1"] = replace(SIMULATORS["S1"], version=2)
-REGIMES["classical_noise"] = replace(REGIMES["classical_noise"], version=3)
+SIMULATORS["S1"] = replace(SIMULATORS["S1"], version={OLD["simulator S1"] + 1})
+REGIMES["classical_noise"] = replace(REGIMES["classical_noise"], version={OLD["regime classical_noise"] + 2})
 run_chains, integrate_run = computing.run_chains, computing.integrate_run
 def new_chains(point, **options):
     simulation = run_chains(point, **options)
@@ -38,7 +47,9 @@ computing.run_chains, computing.integrate_run = new_chains, new_integration
 """
 )
 OLDER = COUNTED.format(bundle_seconds=0.0)
-REASON = "simulator S1 had version 1 and has 2, regime classical_noise had version 1 and has 3"
+REASON = ", ".join(
+    f"{name} had version {OLD[name]} and has {NEW[name]}" for name in NEW if NEW[name] > OLD[name]
+)
 
 
 def command(cwd, *argv, code=NEWER, spec=SPEC, fault=None):
@@ -63,9 +74,7 @@ def dataset(path):
 def assert_newer(answer):
     """Check that every run, and the attributes, are of the newer version."""
     assert answer.code == DONE, answer.err
-    assert answer.json["versions"] == {
-        "simulator S1": 2, "regime classical_noise": 3, "regime high_dimensional": 1
-    }  # fmt: skip
+    assert answer.json["versions"] == NEW
     stored = dataset(answer.json["path"])
     assert json.loads(stored.attrs["versions"]) == answer.json["versions"]
     assert np.all(stored.sgd_risk > OFFSET / 2)
@@ -83,7 +92,7 @@ def test_half_done_sweep_is_paused_by_a_newer_version_and_resumed(tmp_path):
     assert shown["state"] == "paused"
     assert shown["reason"].startswith(f"{REASON}: resume computes these runs again")
     old = dataset(shown["path"])
-    assert json.loads(old.attrs["versions"])["simulator S1"] == 1
+    assert json.loads(old.attrs["versions"])["simulator S1"] == OLD["simulator S1"]
     done = old.sgd_status == 1
     assert done.any() or (old.ode_status == 1).any()  # what was computed stays readable
     assert np.all(old.sgd_risk.where(done, 0.0) < OFFSET / 2)

@@ -107,7 +107,7 @@ def test_older_folder_is_readable_and_has_no_checksums(tmp_path):
     answer = run_command(tmp_path, "doctor", "--verify", "--data", folder)
     assert (answer.code, answer.err) == (DONE, "")
     assert answer.out.count("has no checksums") == 3
-    complete = folder / "sweeps" / f"{RECORDED['folder']['complete']}.zarr"
+    complete = folder / "sweeps" / f"{RECORDED['folder']['ids']['complete']}.zarr"
     for damage, reason in ((shorten, "cannot be decompressed"), (lambda path: path.unlink(), "is missing")):
         damage(find_chunk(complete, "sgd_risk"))
         answer = run_command(tmp_path, "doctor", "--verify", complete.stem, "--data", folder)

@@ -16,6 +16,7 @@ from sweep_service.planning.jobs import Job
 from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.versions import engine_versions, job_versions
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State, SweepRecord, utc_now
 from sweep_service.store.parts import Part
@@ -56,7 +57,12 @@ def prepare_sweep(root, spec=BASE, size=5):
         ]
     bundles = [Bundle(tuple(jobs[at : at + size]), 1.0) for at in range(0, len(jobs), size)]
     ledger, now = folder.ledger(), utc_now()
-    ledger.add(SweepRecord("s", "", "", State.RUNNING, now, now, None, "", 36, 0), bundles)
+    ledger.add(
+        SweepRecord(
+            "s", "", "", State.RUNNING, now, now, None, "", 36, 0, versions=engine_versions(plan.grid)
+        ),
+        bundles,
+    )
     rng = np.random.default_rng(0)
     parts = {bundle.key: synthetic(plan, bundle, rng) for bundle in bundles}
     return SimpleNamespace(folder=folder, plan=plan, ledger=ledger, bundles=bundles, parts=parts)
@@ -69,7 +75,8 @@ def synthetic(plan, bundle, rng):
         if (numbers := [job.numbers(plan.runs) for job in bundle.jobs if job.kind == kind])
     ]
     numbers = {kind: array for part in results for kind, array in part.numbers.items()}
-    return Part(numbers, {kind: array for part in results for kind, array in part.values.items()}, ())
+    values = {kind: array for part in results for kind, array in part.values.items()}
+    return Part(numbers, values, (), job_versions(plan.grid, bundle.jobs))
 
 
 def put_parts(sweep, keys=None):

@@ -39,6 +39,14 @@ SIMULATOR, REGIME = "simulator S1", "regime classical"
 OFFSET = 1000.0  # what the newer versions add to every risk
 
 
+@pytest.fixture(autouse=True)
+def first_versions(monkeypatch):
+    """Begin with first versions, whatever they are now."""
+    for registry in (SIMULATORS, REGIMES):
+        for name in registry:
+            monkeypatch.setitem(registry, name, replace(registry[name], version=1))
+
+
 def raise_versions(patch, *names, to=2):
     """Install newer versions of simulators and regimes, which give other numbers."""
     for name in names:

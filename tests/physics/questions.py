@@ -92,4 +92,4 @@ def random_escape_delay(folder):
         **PHASE_RETRIEVAL, "axes": {"d": SIZES, "regime": "classical"}, "seeds": 24,
         "init": {"kind": "gaussian", "orthonormal_teacher": True},
     })  # fmt: skip
-    return dataset.sweep.collapse("logshift", source="classical", bootstraps=10)
+    return dataset.sweep.collapse("logshift", source="classical")

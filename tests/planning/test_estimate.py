@@ -85,8 +85,8 @@ def test_bytes_equal_the_size_of_the_arrays(change):
 
 def test_bytes_of_a_small_sweep_equal_a_manual_count():
     result = estimate_spec(axes={"d": 10, "p": 2, "gamma": 0.1}, observables=["risk"], seeds=3)
-    # for each run: the risk at six times, seconds, steps, status
-    assert result.bytes == 3 * (6 * 8 + 8 + 8 + 1)
+    # for each run: the risk at six times, seconds, steps, status, the quantity that diverged
+    assert result.bytes == 3 * (6 * 8 + 8 + 8 + 1 + 1)
 
 
 def test_copies_are_computed_once():

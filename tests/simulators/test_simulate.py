@@ -316,8 +316,11 @@ def test_activation_without_kernel_follows_same_path(activation, engine, p, monk
     assert "no compiled kernel" in plain.attrs["warnings"]
     assert compiled.attrs["warnings"] == ""
     # S1 and S2 may simulate the collapsed student: blocks differ, paths do not
-    for name in ("risk", "largest_norm", "mean_orthogonal_norm", "cosine"):
+    for name in ("largest_norm", "mean_orthogonal_norm", "cosine"):
         np.testing.assert_allclose(plain[name], compiled[name], rtol=1e-11, atol=1e-12, err_msg=name)
+    # the closed form of tanh has a relative error of 6e-9 in averages, of which the risk is a difference
+    rtol = 1e-7 if activation == "tanh" else 1e-11
+    np.testing.assert_allclose(plain.risk, compiled.risk, rtol=rtol, atol=1e-12)
 
 
 # Far from the thresholds, which are measured and may change.

@@ -264,7 +264,7 @@ def two(tmp_path, monkeypatch):
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, host="127.0.0.1", protocol="tcp",
-            dashboard_address=None,
+            dashboard_address=":0",
         ) as local,
         closing(DaskExecutor(Remote(local.scheduler_address), DataFolder(tmp_path))) as executor,
     ):  # fmt: skip

@@ -20,9 +20,8 @@ OLD = {
     "simulator S1": SIMULATORS["S1"].version,
     **{f"regime {name}": REGIMES[name].version for name in ("classical_noise", "high_dimensional")},
 }
-NEW = {
-    **OLD, "simulator S1": OLD["simulator S1"] + 1, "regime classical_noise": OLD["regime classical_noise"] + 2
-}  # fmt: skip
+RAISED = {"simulator S1": OLD["simulator S1"] + 1, "regime classical_noise": OLD["regime classical_noise"] + 2}
+NEW = {**OLD, **RAISED}
 # Code of another version: the simulator S1 and one regime have changed, and give other numbers.
 NEWER = (
     COUNTED.format(bundle_seconds=0.0)
@@ -47,9 +46,7 @@ computing.run_chains, computing.integrate_run = new_chains, new_integration
 """
 )
 OLDER = COUNTED.format(bundle_seconds=0.0)
-REASON = ", ".join(
-    f"{name} had version {OLD[name]} and has {NEW[name]}" for name in NEW if NEW[name] > OLD[name]
-)
+REASON = ", ".join(f"{name} had version {OLD[name]} and has {RAISED[name]}" for name in RAISED)
 
 
 def command(cwd, *argv, code=NEWER, spec=SPEC, fault=None):

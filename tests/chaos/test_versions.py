@@ -20,7 +20,7 @@ OLD = {
     "simulator S1": SIMULATORS["S1"].version,
     **{f"regime {name}": REGIMES[name].version for name in ("classical_noise", "high_dimensional")},
 }
-RAISED = {"simulator S1": OLD["simulator S1"] + 1, "regime classical_noise": OLD["regime classical_noise"] + 2}
+RAISED = {name: OLD[name] + step for name, step in {"simulator S1": 1, "regime classical_noise": 2}.items()}
 NEW = {**OLD, **RAISED}
 # Code of another version: the simulator S1 and one regime have changed, and give other numbers.
 NEWER = (

@@ -20,7 +20,7 @@ import numpy as np
 
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
-from sweep_service.numerics.vector_math import REDUCTION, asin_unit
+from sweep_service.numerics.vector_math import asin_unit
 
 TWO_OVER_PI = 2.0 / math.pi
 ROOT_TWO_OVER_PI = math.sqrt(TWO_OVER_PI)
@@ -63,6 +63,8 @@ TANH_WEIGHTS = np.array([
 ])  # fmt: skip
 ERF_SQUARES, ERF_WEIGHTS = np.ones(1), np.ones(1)
 
+# The sums below have a fixed order: with reassociation their bits would depend on where they are inlined.
+
 
 @kernel()
 def _correlation(c, norm):
@@ -71,7 +73,7 @@ def _correlation(c, norm):
     return rho if abs(rho) < 1.0 - 1e-15 else math.copysign(1.0, rho)
 
 
-@kernel(fastmath=REDUCTION)
+@kernel()
 def _mixture_value(squares, weights, other_squares, other_weights, a, b, c):
     """E[f(u) g(v)] of two mixtures of error functions."""
     total = 0.0
@@ -83,7 +85,7 @@ def _mixture_value(squares, weights, other_squares, other_weights, a, b, c):
     return TWO_OVER_PI * total
 
 
-@kernel(fastmath=REDUCTION)
+@kernel()
 def _mixture_slopes(squares, weights, other_squares, other_weights, a, b, c):
     """E[f'(u) g'(v)] and E[f''(u) g(v)] of two mixtures of error functions."""
     slope, curved, square = 0.0, 0.0, c * c
@@ -97,7 +99,7 @@ def _mixture_slopes(squares, weights, other_squares, other_weights, a, b, c):
     return TWO_OVER_PI * slope, TWO_OVER_PI * c * curved
 
 
-@kernel(fastmath=REDUCTION)
+@kernel()
 def _mean_derivatives(squares, weights, a):
     """E[f'(u)] and E[f'''(u)] = 2 ∂_a E[f'(u)] of a mixture of error functions."""
     slope, third = 0.0, 0.0

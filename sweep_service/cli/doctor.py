@@ -80,11 +80,11 @@ def _verify(folder: DataFolder, prefixes: list[str], repair: bool, as_json: bool
 
     ids = stored_ids(folder)
     checks, findings = verify(folder, [match_prefix(ids, prefix) for prefix in prefixes] or ids)
-    damaged = [found for found in findings if found.problems and found.is_repairable]
+    damaged = [sweep for sweep in findings if sweep.problems and sweep.is_repairable]
     outcomes = _repair(folder, damaged) if repair and damaged else {}
     advice = "have it restored or computed again with: sweep doctor --repair" if damaged else ""
     lines = [f"{sweep_id}: {outcome}" for sweep_id, outcome in outcomes.items()] or [advice]
-    left = [found for found in findings if found.problems and not found.is_repairable]
+    left = [sweep for sweep in findings if sweep.problems and not sweep.is_repairable]
     answer = {**summarise_checks(folder, checks), "repaired": outcomes}
     print_answer(as_json, answer, "\n".join([format_checks(checks, _colour), *lines]).rstrip())
     is_done = worst_verdict(checks) != "wrong" or (repair and bool(damaged) and not left)
@@ -93,9 +93,9 @@ def _verify(folder: DataFolder, prefixes: list[str], repair: bool, as_json: bool
 
 def _repair(folder: DataFolder, damaged: Sequence[Findings]) -> dict[str, str]:
     """Request repairs, and carry them out unless a process uses the folder; return the outcome by sweep."""
-    ids = [found.sweep_id for found in damaged]
-    for found in damaged:
-        found.request.save(folder, found.sweep_id)
+    ids = [sweep.sweep_id for sweep in damaged]
+    for sweep in damaged:
+        sweep.request.save(folder, sweep.sweep_id)
     target = LocalTarget(folder)
     try:
         with target.open_conductor() as conductor:

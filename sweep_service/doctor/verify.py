@@ -67,19 +67,19 @@ def verify(folder: DataFolder, sweep_ids: Iterable[str]) -> tuple[list[Check], l
     """Read everything of these sweeps; return one check for each problem, and the findings by sweep."""
     checks = list(_verify_ledger(folder))
     findings = [verify_sweep(folder, sweep_id) for sweep_id in sweep_ids]
-    for found in findings:
-        checks += _make_checks(found)
+    for sweep in findings:
+        checks += _make_checks(sweep)
     return checks, findings
 
 
-def _make_checks(found: Findings) -> Iterator[Check]:
-    for problem in found.problems:
+def _make_checks(findings: Findings) -> Iterator[Check]:
+    for problem in findings.problems:
         yield wrong("damage", problem, "")
-    if not found.has_checksums:
-        text = f"{found.sweep_id} has no checksums: an older version wrote it, and only sizes were checked"
+    if not findings.has_checksums:
+        text = f"{findings.sweep_id} has no checksums: an older version wrote it, and only sizes were checked"
         yield warning("checksums", text, "a sweep that is computed now has them; keep a copy of this one")
-    if not found.problems:
-        yield ok("sweep", f"{found.sweep_id} is intact")
+    if not findings.problems:
+        yield ok("sweep", f"{findings.sweep_id} is intact")
 
 
 def _verify_ledger(folder: DataFolder) -> Iterator[Check]:
@@ -98,49 +98,49 @@ def _verify_ledger(folder: DataFolder) -> Iterator[Check]:
 
 def verify_sweep(folder: DataFolder, sweep_id: str) -> Findings:
     """Read everything of one sweep."""
-    found = Findings(sweep_id)
+    findings = Findings(sweep_id)
     try:
         spec = folder.spec(sweep_id)
     except (Damaged, NotFound, InvalidInput) as error:
-        found.add(f"{sweep_id}.json", error)
+        findings.add(f"{sweep_id}.json", error)
         spec = None
     name = f"{sweep_id}.zarr"
     try:
         plan = SweepPlan(Grid.of(spec or folder.spec_of_dataset(sweep_id), validate=False))
         dataset = SweepDataset(folder.objects, name, plan)
     except UNREADABLE_SWEEP as error:
-        found.is_repairable = spec is not None and not isinstance(error, TooNew)
-        found.add(name, error)
-        return found
-    found.has_checksums = dataset.metadata.has_checksums
-    _verify_keys(folder, dataset, found)
-    _verify_arrays(folder, dataset, found)
-    _verify_objects(folder, dataset, found)
-    if not found.problems:
-        _verify_values(dataset, found)
-        _verify_counts(folder, dataset, found)
-    return found
+        findings.is_repairable = spec is not None and not isinstance(error, TooNew)
+        findings.add(name, error)
+        return findings
+    findings.has_checksums = dataset.metadata.has_checksums
+    _verify_keys(folder, dataset, findings)
+    _verify_arrays(folder, dataset, findings)
+    _verify_objects(folder, dataset, findings)
+    if not findings.problems:
+        _verify_values(dataset, findings)
+        _verify_counts(folder, dataset, findings)
+    return findings
 
 
-def _verify_keys(folder: DataFolder, dataset: SweepDataset, found: Findings) -> None:
+def _verify_keys(folder: DataFolder, dataset: SweepDataset, findings: Findings) -> None:
     try:
-        keys = folder.keys(found.sweep_id)
+        keys = folder.keys(findings.sweep_id)
         if any(len(keys[kind]) != dataset.plan.runs.count(kind) for kind in KINDS):
-            raise Damaged(f"{found.sweep_id}.keys has the keys of another sweep")
+            raise Damaged(f"{findings.sweep_id}.keys has the keys of another sweep")
     except (Damaged, NotFound) as error:
-        found.add(f"{found.sweep_id}.keys", error)
+        findings.add(f"{findings.sweep_id}.keys", error)
 
 
-def _verify_arrays(folder: DataFolder, dataset: SweepDataset, found: Findings) -> None:
+def _verify_arrays(folder: DataFolder, dataset: SweepDataset, findings: Findings) -> None:
     arrays = dataset.metadata.arrays
     for array in arrays.values():
         if not array.is_stored(folder.objects, dataset.name):
-            found.add(f"{dataset.name}/{array.name}/zarr.json", "differs from the metadata of the dataset")
+            findings.add(f"{dataset.name}/{array.name}/zarr.json", "differs from the metadata of the dataset")
     for array in arrays.values():
         for key, error in _find_damaged_chunks(dataset.store, array):
-            found.add(f"{dataset.name}/{key}", error)
+            findings.add(f"{dataset.name}/{key}", error)
             if array.name.startswith(tuple(f"{kind}_" for kind in KINDS)):
-                found.request.chunks.append(key)
+                findings.request.chunks.append(key)
 
 
 def _find_damaged_chunks(store: Chunks, array: StoredArray) -> Iterator[tuple[str, Damaged]]:
@@ -157,9 +157,9 @@ def _find_damaged_chunks(store: Chunks, array: StoredArray) -> Iterator[tuple[st
                 raise answer
 
 
-def _verify_objects(folder: DataFolder, dataset: SweepDataset, found: Findings) -> None:
+def _verify_objects(folder: DataFolder, dataset: SweepDataset, findings: Findings) -> None:
     """Read parts, checkpoints and failure records; some may be removed by a service meanwhile."""
-    objects, sweep_id = folder.objects, found.sweep_id
+    objects, sweep_id = folder.objects, findings.sweep_id
     for name in [*objects.list(f"{sweep_id}.parts/"), *objects.list(f"{sweep_id}.failures/")]:
         try:
             if name.endswith(PART_SUFFIX):
@@ -171,40 +171,40 @@ def _verify_objects(folder: DataFolder, dataset: SweepDataset, found: Findings) 
         except NotFound:
             continue
         except Exception as error:  # damaged bytes may raise any exception
-            found.add(name, error)
-            found.request.objects.append(name)
+            findings.add(name, error)
+            findings.request.objects.append(name)
 
 
-def _verify_values(dataset: SweepDataset, found: Findings) -> None:
+def _verify_values(dataset: SweepDataset, findings: Findings) -> None:
     """Check that statuses are known, and that each done run has a risk at t = 0."""
     for kind in dataset.plan.runs.kinds:
         statuses = dataset.status(kind)
         if not np.isin(statuses, list(Status)).all():
-            found.add(f"{dataset.name}/{kind}_status", "has unknown statuses")
-            found.request.runs[kind] = np.flatnonzero(~np.isin(statuses, list(Status))).tolist()
+            findings.add(f"{dataset.name}/{kind}_status", "has unknown statuses")
+            findings.request.runs[kind] = np.flatnonzero(~np.isin(statuses, list(Status))).tolist()
             continue
         without = np.flatnonzero((statuses == Status.DONE) & np.isnan(dataset.initial_risk(kind)))
         if len(without):
-            found.add(f"{dataset.name}/{kind}_risk", f"{len(without)} done runs have no value at t = 0")
-            found.request.runs[kind] = without.tolist()
+            findings.add(f"{dataset.name}/{kind}_risk", f"{len(without)} done runs have no value at t = 0")
+            findings.request.runs[kind] = without.tolist()
 
 
-def _verify_counts(folder: DataFolder, dataset: SweepDataset, found: Findings) -> None:
+def _verify_counts(folder: DataFolder, dataset: SweepDataset, findings: Findings) -> None:
     """Compare the ledger with the statuses, unless a process is changing them or parts are not merged."""
-    if not folder.has_ledger() or any(folder.objects.list(f"{found.sweep_id}.parts/")):
+    if not folder.has_ledger() or any(folder.objects.list(f"{findings.sweep_id}.parts/")):
         return
     try:
         with folder.lock(), closing(folder.ledger()) as ledger:
-            _compare_counts(ledger, dataset, found)
+            _compare_counts(ledger, dataset, findings)
     except SweepError:  # in use, not in the ledger, or the ledger is damaged
         return
 
 
-def _compare_counts(ledger: Ledger, dataset: SweepDataset, found: Findings) -> None:
-    sweep, counts = ledger.sweep(found.sweep_id), dataset.counts()
-    known = ledger.totals(found.sweep_id)["counts"]
+def _compare_counts(ledger: Ledger, dataset: SweepDataset, findings: Findings) -> None:
+    sweep, counts = ledger.sweep(findings.sweep_id), dataset.counts()
+    known = ledger.totals(findings.sweep_id)["counts"]
     pending = counts.pop(Status.PENDING, 0)
     if dict(counts) != known or sweep.runs != dataset.plan.runs.total:
-        found.add(found.sweep_id, "the ledger counts other runs than the dataset has")
+        findings.add(findings.sweep_id, "the ledger counts other runs than the dataset has")
     elif pending and sweep.state in (State.COMPLETED, State.INCOMPLETE):
-        found.add(found.sweep_id, f"it is {sweep.state} in the ledger, but {pending} runs are pending")
+        findings.add(findings.sweep_id, f"it is {sweep.state} in the ledger, but {pending} runs are pending")

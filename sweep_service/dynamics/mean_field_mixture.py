@@ -85,12 +85,12 @@ class MixtureNodeFlow(NodeFlow):
             dq += weight * stretch
         dM = np.ascontiguousarray(dMT.T)
         if self.system.self_terms:
-            add_self = erf_self_terms if self.code == ERF_CODE else self.add_self_terms
-            add_self(M, q, self.norms(M, q), self.xi.nodes, self.xi.weights, dM, dq)
+            arguments = M, q, self.norms(M, q), self.xi.nodes, self.xi.weights, dM, dq
+            if self.code == ERF_CODE:  # vectorised
+                erf_self_terms(*arguments)
+            else:
+                closed_self_terms(self.code, *arguments)
         return dM, dq
-
-    def add_self_terms(self, *arguments: Array) -> None:
-        closed_self_terms(self.code, *arguments)
 
     def risk(self, y: Array) -> float:
         M, q = self.state(y)

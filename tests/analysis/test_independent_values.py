@@ -63,12 +63,12 @@ def test_bounds(dataset):
             norms = np.einsum("tii->ti", run["sgd_overlap_student"].values)
             is_diverged = int(run["sgd_status"]) == Status.DIVERGED
             largest.append(np.inf if is_diverged else norms.max())
-        found = result.sel(at)
-        np.testing.assert_allclose(found["largest_norm"], max(largest), rtol=1e-12)
-        assert float(found["share"]) == pytest.approx(np.mean(np.array(largest) <= 2.0))
-        assert bool(found["bounded"]) == (max(largest) <= 2.0)
-        assert int(found["runs"]) == len(largest) < 8
-        shares.append(float(found["share"]))
+        actual = result.sel(at)
+        np.testing.assert_allclose(actual["largest_norm"], max(largest), rtol=1e-12)
+        assert float(actual["share"]) == pytest.approx(np.mean(np.array(largest) <= 2.0))
+        assert bool(actual["bounded"]) == (max(largest) <= 2.0)
+        assert int(actual["runs"]) == len(largest) < 8
+        shares.append(float(actual["share"]))
     assert min(shares) < 1.0 == max(shares)
 
 
@@ -85,9 +85,9 @@ def test_labels(whole):
                 nearest = int(np.argmax(np.abs(cosines)))
                 label = nearest if abs(cosines[nearest]) > 0.7 else -1
                 draw = {name: run[name].item() for name in ("seed", "repeat")}
-                found = result.sel(at | draw | {"student": j})
-                assert int(found["label"]) == label
-                assert float(found["cosine"]) == pytest.approx(cosines[nearest], rel=1e-9)
+                actual = result.sel(at | draw | {"student": j})
+                assert int(actual["label"]) == label
+                assert float(actual["cosine"]) == pytest.approx(cosines[nearest], rel=1e-9)
                 seen.add(label)
     assert {-1} < seen
 
@@ -122,12 +122,12 @@ def test_missing_seeds(dataset):
             average = np.trapezoid(values, knots) / (times[-1] / 2)
             by_seed.setdefault(run["seed"].item(), []).append(average)
         runs = [value for values in by_seed.values() for value in values]
-        found = final.sel(at)
-        assert float(found["final_risk"]) == pytest.approx(np.mean(runs), rel=1e-12)
+        actual = final.sel(at)
+        assert float(actual["final_risk"]) == pytest.approx(np.mean(runs), rel=1e-12)
         sums = [np.sum(np.array(values) - np.mean(runs)) for values in by_seed.values()]
         seeds = len(by_seed)
         error = np.sqrt(np.sum(np.square(sums)) * seeds / (seeds - 1)) / len(runs)
-        assert float(found["standard_error"]) == pytest.approx(error, rel=1e-9)
-        assert int(found["runs"]) == len(runs) == (6 if at["d"] == 6 else 7)
+        assert float(actual["standard_error"]) == pytest.approx(error, rel=1e-9)
+        assert int(actual["runs"]) == len(runs) == (6 if at["d"] == 6 else 7)
         assert seeds == (3 if at["d"] == 6 else 4)
         assert int(rates["runs"].sel(d=at["d"])) == len(runs)

@@ -18,8 +18,8 @@ def random_bit(path, rng):
 def stored_files(root, sweep_id):
     """The files of a sweep, but for empty ones."""
     files = (root / "sweeps").glob(f"{sweep_id}.*")
-    found = [file for path in files for file in ([path] if path.is_file() else path.rglob("*"))]
-    return sorted(file for file in found if file.is_file() and file.stat().st_size)
+    candidates = [file for path in files for file in ([path] if path.is_file() else path.rglob("*"))]
+    return sorted(file for file in candidates if file.is_file() and file.stat().st_size)
 
 
 def kind_of_file(path):
@@ -69,8 +69,8 @@ def read_values(dataset, without=()):
     return {str(name): dataset[name].values for name in dataset.variables if name not in without}
 
 
-def assert_same_values(found, expected):
-    assert set(found) == set(expected)
+def assert_same_values(actual, expected):
+    assert set(actual) == set(expected)
     for name, values in expected.items():
-        assert found[name].dtype == values.dtype
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
+        assert actual[name].dtype == values.dtype
+        np.testing.assert_array_equal(actual[name], values, err_msg=name)

@@ -164,18 +164,18 @@ class Customer:
 
     def compare(self, sweep, order, state):
         wanted = self.twins[order.spec]
-        with xr.open_zarr(self.stage.data / "sweeps" / f"{sweep}.zarr", chunks=None) as found:
-            found = found.load().drop_vars(SECONDS, errors="ignore")
-        self.numbers += sum(variable.size for variable in found.data_vars.values())
+        with xr.open_zarr(self.stage.data / "sweeps" / f"{sweep}.zarr", chunks=None) as stored:
+            actual = stored.load().drop_vars(SECONDS, errors="ignore")
+        self.numbers += sum(variable.size for variable in actual.data_vars.values())
         if order.fate == "cancelled" and state == "cancelled":
             for kind in ("sgd", "ode"):
-                kept = found[f"{kind}_status"] != Status.CANCELLED
-                mine = [name for name in found if name.startswith(kind)]
-                xr.testing.assert_equal(found[mine].where(kept), wanted[mine].where(kept))
-                assert np.isnan(found[f"{kind}_risk"].where(~kept)).all()
+                kept = actual[f"{kind}_status"] != Status.CANCELLED
+                mine = [name for name in actual if name.startswith(kind)]
+                xr.testing.assert_equal(actual[mine].where(kept), wanted[mine].where(kept))
+                assert np.isnan(actual[f"{kind}_risk"].where(~kept)).all()
             return
         assert state == "completed", (sweep, order, state)
-        xr.testing.assert_equal(found, wanted)
+        xr.testing.assert_equal(actual, wanted)
 
     def remove(self, sweep):
         self.stage.remove(sweep)

@@ -157,13 +157,13 @@ class Stage(Supervisor):
 
 def worker_processes(parent):
     """Return the worker processes of a nanny or a service, without resource trackers."""
-    found = []
+    processes = []
     with suppress(psutil.Error):  # it has just ended
         for process in psutil.Process(parent).children():
             with suppress(psutil.Error):
                 if any("spawn_main" in word for word in process.cmdline()):
-                    found.append(process)
-    return found
+                    processes.append(process)
+    return processes
 
 
 @dataclass

@@ -83,13 +83,13 @@ class Command:
 
     def processes(self):
         """Return all processes that it started, itself included."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 is_ours = process.environ().get(MARK) == self.mark
                 if is_ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def workers(self):
         return [process for process in self.processes() if "spawn_main" in " ".join(process.cmdline())]

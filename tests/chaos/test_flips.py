@@ -85,12 +85,12 @@ def assert_detected_or_harmless(folder, sweep_id, path, bit, expected):
     content = path.read_bytes()
     flip_bit(path, bit)
     try:
-        found = read_file(folder, sweep_id, path)
+        actual = read_file(folder, sweep_id, path)
     except SweepError:
         return True
     finally:
         path.write_bytes(content)
-    np.testing.assert_equal(found, expected, err_msg=f"{path.name}, bit {bit}")
+    np.testing.assert_equal(actual, expected, err_msg=f"{path.name}, bit {bit}")
     return False
 
 
@@ -137,10 +137,10 @@ def test_every_flip_in_an_archive(stored, suffix):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         try:
-            found = read_arrays(bytes(flipped))
+            actual = read_arrays(bytes(flipped))
         except Exception:  # detected
             continue
-        np.testing.assert_equal(found, expected, err_msg=f"bit {bit}")
+        np.testing.assert_equal(actual, expected, err_msg=f"bit {bit}")
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ UNCHECKED = {
 }  # fmt: skip
 
 
-def assert_same_or_unchecked(found, expected):
-    for row, known in zip(found["sweeps"], expected["sweeps"], strict=True):
+def assert_same_or_unchecked(actual, expected):
+    for row, known in zip(actual["sweeps"], expected["sweeps"], strict=True):
         different = {key for key in known if row[key] != known[key]}
         assert different <= UNCHECKED

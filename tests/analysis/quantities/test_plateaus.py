@@ -168,10 +168,10 @@ def test_values_of_the_draws_with_errors():
         error = np.std(draws, axis=0, ddof=1) / 2.0
         np.testing.assert_allclose(result[f"{name}_error"], error, rtol=1e-10)
     assert result.draws.values.tolist() == [4, 4, 4]
-    assert np.isnan(result.exit_error[2])  # nobody leaves the last one
-    one = plateaus(dataset.isel(seed=[0])).isel(d=1, p=0, gamma=0)
-    assert one.draw_height.dims == ("seed", "repeat", "plateau")
-    np.testing.assert_allclose(one.height_error, 0.0, atol=1e-15)  # its repeats are equal here
+    assert np.isnan(result.exit_error[2])  # no curve leaves the last plateau
+    single = plateaus(dataset.isel(seed=[0])).isel(d=1, p=0, gamma=0)
+    assert single.draw_height.dims == ("seed", "repeat", "plateau")
+    np.testing.assert_allclose(single.height_error, 0.0, atol=1e-15)  # its repeats are equal here
 
 
 def test_draw_without_a_plateau_is_nan():

@@ -17,7 +17,8 @@ from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS, InitKind
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS, Parameter
-from sweep_service.planning.axes import EXPONENTS, INIT_PREFIX
+from sweep_service.model.structures import number_names
+from sweep_service.planning.axes import EXPONENTS
 from sweep_service.presets import PRESETS, read_assumptions, read_preset
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())
@@ -52,7 +53,7 @@ def catalogue() -> Catalogue:
             for observable in OBSERVABLES.values()
         ],
         inits=[_init(kind) for kind in INITS.values()],
-        parameters=[*PARAMETERS, *EXPONENTS, *(f"{INIT_PREFIX}{name}" for name in _init_parameters())],
+        parameters=[*PARAMETERS, *EXPONENTS, *number_names()],
         parameter_details=[_parameter(parameter) for parameter in PARAMETERS.values()],
         regime_options=[
             Option(
@@ -88,8 +89,3 @@ def _init(kind: InitKind) -> InitOut:
         name=kind.name, about=kind.formula, parameters=parameters, teacher=kind.teacher,
         any_teacher=kind.any_teacher, shared=kind.fixed_overlaps,
     )  # fmt: skip
-
-
-def _init_parameters() -> list[str]:
-    """Return the names of all numbers of initial conditions, which may be axes."""
-    return list(dict.fromkeys(name for kind in INITS.values() for name in kind.parameters))

@@ -14,9 +14,9 @@ from starlette.types import Scope
 from sweep_service.api.routes.sweeps import Service
 from sweep_service.errors import NotFound
 from sweep_service.execution.conductor import SWEEP_ID_PATTERN
-from sweep_service.model.initial import INITS
-from sweep_service.model.labels import COORDINATES, INIT, find_label
+from sweep_service.model.labels import COORDINATES, find_label
 from sweep_service.model.parameters import PARAMETERS
+from sweep_service.model.structures import number_names
 from sweep_service.version import __version__
 
 PACKAGE = Path(__file__).parents[1]  # contains templates and static files
@@ -66,8 +66,7 @@ def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
 
 def _labels() -> dict[str, dict[str, str]]:
     """Return the symbols and names of parameters and axes, for the scripts of every page."""
-    numbers = {f"{INIT}{name}" for kind in INITS.values() for name in kind.parameters}
-    labels = {name: find_label(name) for name in (*PARAMETERS, *COORDINATES, *sorted(numbers))}
+    labels = {name: find_label(name) for name in (*PARAMETERS, *COORDINATES, *sorted(number_names()))}
     return {
         name: {"symbol": label.symbol or name, "long_name": label.long_name}
         for name, label in labels.items()

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import parameter, read_spec
+from sweep_service.analysis.runs import number_coordinates, parameter, read_structures
 from sweep_service.dynamics.auto import choose_regime
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import parameter_names
 from sweep_service.model.point import Point
-from sweep_service.planning.axes import INIT_PREFIX
+from sweep_service.model.structures import insert_numbers
 
 
 def find_auto_regimes(dataset: xr.Dataset) -> xr.DataArray:
@@ -20,19 +20,18 @@ def find_auto_regimes(dataset: xr.Dataset) -> xr.DataArray:
 
     Equal points share one evaluation of the rule, and points with the same d, p, k and init one start.
     """
-    init = read_spec(dataset).get("init", {"kind": "gaussian"})
-    init_names = [str(name) for name in dataset.coords if str(name).startswith(INIT_PREFIX)]
+    structures, number_names = read_structures(dataset), number_coordinates(dataset)
     seed = int(dataset["seed"].values[0]) if "seed" in dataset.coords else 0
-    column_names = (*parameter_names(), *init_names)
+    column_names = (*parameter_names(), *number_names)
     arrays = xr.broadcast(*(parameter(dataset, name) for name in column_names))
     rows = list(zip(*(array.values.ravel().tolist() for array in arrays), strict=True))
     starts: dict[tuple[Any, ...], Start] = {}
 
     def choose(row: tuple[Any, ...]) -> str:
         values = dict(zip(column_names, row, strict=True))
-        init_numbers = {name.removeprefix(INIT_PREFIX): values.pop(name) for name in init_names}
-        point = Point.parse({**values, "init": {**init, **init_numbers}})
-        key = (point.d, point.p, point.k, *init_numbers.values())
+        numbers = {name: values.pop(name) for name in number_names}
+        point = Point.parse({**values, **insert_numbers(structures, numbers)})
+        key = (point.d, point.p, point.k, *numbers.values())
         if key not in starts:
             starts[key] = point.start(seed)
         return choose_regime(point, starts[key]).regime

@@ -18,10 +18,11 @@ from sweep_service.model.activations import find_activation
 from sweep_service.model.initial import Init, Shape
 from sweep_service.model.labels import find_label
 from sweep_service.model.parameters import PARAMETERS
+from sweep_service.model.point import read_start
 from sweep_service.model.risk import teacher_power
+from sweep_service.model.structures import STRUCTURES, insert_numbers, split_name
 from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.axes import INIT_PREFIX
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
 
@@ -227,6 +228,16 @@ def read_spec(dataset: xr.Dataset) -> dict[str, Any]:
     return _parse_spec(dataset.attrs["spec"]) if "spec" in dataset.attrs else {}
 
 
+def read_structures(dataset: xr.Dataset) -> dict[str, Any]:
+    """The structured parameters of the sweep as they are written; empty if the dataset has no spec."""
+    return {name: value for name, value in read_spec(dataset).items() if name in STRUCTURES}
+
+
+def number_coordinates(dataset: xr.Dataset) -> list[str]:
+    """Names of coordinates that are numbers of structured parameters, such as `init.scale`."""
+    return [str(name) for name in dataset.coords if split_name(str(name)) is not None]
+
+
 def parameter(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """d, p, k, gamma, noise, … at the points: a coordinate, or a scalar if it is the same everywhere."""
     if name in dataset.coords:
@@ -263,15 +274,15 @@ def evaluate_at_points(
 
 def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
     """P (…, teacher, teacher_other), with the dimensions it depends on: none for an orthonormal teacher."""
-    init = read_spec(dataset).get("init", {"kind": "planted"})  # without a spec, P = I
+    structures = {"init": {"kind": "planted"}, **read_structures(dataset)}  # without a spec, P = I
+    init = structures["init"]
     largest = int(parameter(dataset, "k").max())
     if "teacher" in dataset.coords:  # a smaller k may be selected, whose arrays keep their padding
         largest = max(largest, int(dataset["teacher"].max()) + 1)
 
     def parse_init(k: int, d: int = LARGE_DIMENSION, **numbers: float) -> tuple[Init, Shape]:
-        init_numbers = {name.removeprefix(INIT_PREFIX): value for name, value in numbers.items()}
         shape = Shape(d, len(init["M"]) if "M" in init else k, k)
-        return Init.parse({**init, **init_numbers}, shape), shape
+        return read_start(insert_numbers(structures, numbers), shape)[0], shape
 
     def padded_overlap(seed: int = 0, **point: Any) -> Array:
         start, shape = parse_init(**point)
@@ -279,9 +290,12 @@ def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
         P[: shape.k, : shape.k] = start.teacher_overlap(shape, seed)
         return P
 
-    names, teacher = ["k"], parse_init(int(parameter(dataset, "k").max()))[0].teacher
+    numbers = number_coordinates(dataset)
+    first = {name: parameter(dataset, name).values.flat[0] for name in numbers}
+    teacher = parse_init(int(parameter(dataset, "k").max()), **first)[0].teacher
+    names = ["k", *(name for name in numbers if name.startswith("teacher."))]
     if teacher is not None and teacher.kind == "random":
-        names += ["d", "seed", *(str(name) for name in dataset.coords if str(name).startswith(INIT_PREFIX))]
+        names += ["d", "seed", *(name for name in numbers if name not in names)]
     return evaluate_at_points(dataset, names, padded_overlap, ("teacher", "teacher_other"))
 
 

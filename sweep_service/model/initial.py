@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -153,6 +153,13 @@ PROJECTION_TOLERANCE = 1e-10
 EXPLICIT_KINDS = {"overlaps": ("M", "Q", "P"), "weights": ("W", "W_star")}
 
 
+class Readout(NamedTuple):
+    """The second layers a (p,) and a* (k,) of f = (1/p) Σ a_i σ(λ_i) and f* = (1/k) Σ a*_r σ*(λ*_r)."""
+
+    student: Array
+    teacher: Array
+
+
 @dataclass(frozen=True)
 class Start:
     """The start of one seed: vectors that were drawn or given as weights, or overlaps given as numbers."""
@@ -161,6 +168,7 @@ class Start:
     d: int  # dimension in which the students were drawn; their orthogonal parts span d - k dimensions
     vectors: tuple[Array, Array] | None = None  # coordinates of students and teachers
     explicit_overlaps: Overlaps | None = None
+    readout: Readout | None = None  # None for second layers of ones that are not learned
 
     @cached_property
     def overlaps(self) -> Overlaps:
@@ -283,6 +291,13 @@ class Init:
                 "d", shape.d, f"must be >= {start.overlaps.rank}, the rank of the shared start, to embed it"
             )
         return start
+
+    def second_layer_streams(
+        self, shape: Shape, seed: int
+    ) -> tuple[np.random.Generator, np.random.Generator]:
+        """Random numbers of the second layers of student and teacher, which move no first layer."""
+        keys = self.key(shape, seed), Key.of(**self._key_content(shape, seed))
+        return stream(keys[0], "second layer"), stream(keys[1], "second layer of the teacher")
 
     @property
     def warnings(self) -> tuple[str, ...]:

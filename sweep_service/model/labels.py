@@ -14,6 +14,7 @@ from sweep_service.identity import canonicalise
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import Point
+from sweep_service.model.structures import split_name
 from sweep_service.version import __version__
 
 # Up to this student width, overlaps are kept by default.
@@ -53,20 +54,18 @@ COORDINATES = {
     "overlap_teacher": Label("P = W* W*ᵀ/d"),
     "orthogonal_norm": Label("q = diag(Q - M P⁻¹ Mᵀ)"),
 }
-INIT = "init."
-INIT_SYMBOLS = {"init.epsilon": "ε"}
 
 
 def find_label(name: str) -> Label | None:
-    """Label of a parameter, a number of the initial condition or a coordinate; None for other names."""
+    """Label of a parameter, a number of a structured parameter or a coordinate; None for other names."""
     if name in PARAMETERS:
         parameter = PARAMETERS[name]
         return Label(
             parameter.long_name, parameter.title, parameter.symbol, parameter.latex, parameter.logarithmic
         )
-    if name.startswith(INIT):
-        short = name.removeprefix(INIT)
-        return Label(f"{short} of the initial condition", symbol=INIT_SYMBOLS.get(name, short))
+    if (split := split_name(name)) is not None:
+        structure, short = split
+        return Label(f"{short} of {structure.about}", symbol=structure.symbols.get(short, short))
     return COORDINATES.get(name)
 
 

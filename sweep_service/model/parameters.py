@@ -103,6 +103,20 @@ PARAMETERS: dict[str, Parameter] = {
             "activation of the teacher", default_from="activation", choices=ACTIVATIONS.keys,
             in_every_key=True,
         ),
+        Parameter(
+            "second_layer_rate", "number", "ρ", r"$\rho$", "rate of the second layer",
+            "learning rate of the second layer, relative to that of the first",
+            default=0.0, least=0.0, most=1e12, logarithmic=True,
+        ),
+        Parameter(
+            "batch", "integer", "b", "$b$", "batch size", "samples of each step of SGD",
+            default=1, least=1, most=10**7, logarithmic=True,
+        ),
+        Parameter(
+            "weight_decay", "number", "κ_w", r"$\kappa_w$", "weight decay",
+            "rate of weight decay of the first layer", default=0.0, least=0.0, most=1e12,
+            logarithmic=True,
+        ),
     )
 }  # fmt: skip
 

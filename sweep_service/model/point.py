@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import ACTIVATIONS, Activation
-from sweep_service.model.initial import Init, Shape, Start
+from sweep_service.model.initial import Init, Readout, Shape, Start
 from sweep_service.model.parameters import (
     FIRST_PARAMETERS,
     PARAMETERS,
@@ -17,9 +17,14 @@ from sweep_service.model.parameters import (
     later_parameters,
     parameter_names,
 )
+from sweep_service.model.schedule import Schedule
+from sweep_service.model.second_layer import SecondLayer
+from sweep_service.model.structures import SECOND_LAYER, STRUCTURES, TEACHER_SECOND_LAYER
 from sweep_service.validation import reject_unknown_keys
 
-INIT = "init"
+ONES, CONSTANT = SecondLayer(), Schedule()
+# Names by which regimes and simulators declare what they support, beside those of the registry.
+STRUCTURED_PARAMETERS = (SECOND_LAYER, TEACHER_SECOND_LAYER, "schedule")
 
 
 @dataclass(frozen=True)
@@ -39,13 +44,16 @@ class Point:
     teacher_activation: Activation
     init: Init
     others: Mapping[str, Scalar] = field(default_factory=dict)
+    second_layer: SecondLayer = ONES
+    teacher_second_layer: SecondLayer = ONES
+    schedule: Schedule = CONSTANT
 
     @classmethod
     def parse(cls, value: Any) -> Point:
         """Read a mapping; raises `InvalidInput` with the name of the field."""
         if isinstance(value, Point):
             return value
-        known = (*parameter_names(), INIT)
+        known = (*parameter_names(), *STRUCTURES)
         if not isinstance(value, Mapping):
             raise InvalidInput("point", value, f"must be a mapping with {', '.join(known)}")
         reject_unknown_keys(value, known, "point")
@@ -54,18 +62,25 @@ class Point:
             fields[name] = ACTIVATIONS[fields[name]]
         others = {name: fields.pop(name) for name in later_parameters()}
         shape = Shape(fields["d"], fields["p"], fields["k"])
-        init = Init.parse(value.get(INIT, {"kind": "gaussian"}), shape)
-        return cls(**fields, init=init, others=others)
+        init, teacher_second_layer = read_start(value, shape)
+        return cls(
+            **fields, init=init, others=others,
+            second_layer=_read_second_layer(value, SECOND_LAYER, shape.p, "p"),
+            teacher_second_layer=teacher_second_layer,
+            schedule=Schedule.parse(value["schedule"]) if "schedule" in value else CONSTANT,
+        )  # fmt: skip
 
-    def __getitem__(self, name: str) -> Scalar:
-        """Value of a parameter; activations are returned by name."""
+    def __getitem__(self, name: str) -> Any:
+        """Value of a parameter; activations are returned by name, structured ones by their content."""
+        if name in STRUCTURED_PARAMETERS:
+            return getattr(self, name).content()
         if name in self.others:
             return self.others[name]
         value = getattr(self, name)
         return value.name if isinstance(value, Activation) else value
 
     @cached_property
-    def content(self) -> dict[str, Scalar]:
+    def content(self) -> dict[str, Any]:
         """The parameters that identify the point, without its initial condition.
 
         Parameters that were added later are included only where they are not at their defaults, so that
@@ -74,10 +89,14 @@ class Point:
         return {name: self[name] for name in FIRST_PARAMETERS} | self.non_default
 
     @cached_property
-    def non_default(self) -> dict[str, Scalar]:
+    def non_default(self) -> dict[str, Any]:
         """Values of parameters that were added later and are not at their defaults."""
         later = later_parameters()
-        return {name: value for name, value in self.others.items() if value != later[name].default}
+        scalars = {name: value for name, value in self.others.items() if value != later[name].default}
+        structured = {
+            name: self[name] for name in STRUCTURED_PARAMETERS if not getattr(self, name).is_default
+        }
+        return {**scalars, **structured}
 
     def find_unsupported(self, supports: Collection[str]) -> list[str]:
         """Names of parameters that are not at their defaults and not among `supports`."""
@@ -86,7 +105,7 @@ class Point:
     def require_support(self, supports: Collection[str], component: str) -> None:
         """Raise if `component`, which supports these parameters, would ignore one of this point."""
         for name in self.find_unsupported(supports):
-            default = PARAMETERS[name].default
+            default = "its default" if name in STRUCTURED_PARAMETERS else PARAMETERS[name].default
             raise InvalidInput(name, self[name], f"is not supported by {component}: leave it at {default}")
 
     @property
@@ -102,8 +121,68 @@ class Point:
     def gamma_over_p(self) -> float:
         return self.gamma / self.p
 
+    @property
+    def second_layer_rate(self) -> float:
+        return float(self.others.get("second_layer_rate", 0.0))
+
+    @property
+    def batch(self) -> int:
+        return int(self.others.get("batch", 1))
+
+    @property
+    def weight_decay(self) -> float:
+        return float(self.others.get("weight_decay", 0.0))
+
     def start(self, seed: int) -> Start:
-        return self.init.start(self.shape, seed)
+        """Draw the start of one seed; the second layers do not change the first ones."""
+        start = self.init.start(self.shape, seed)
+        if self.has_unit_second_layers:
+            return start
+        return replace(start, readout=self.draw_readout(seed))
+
+    @property
+    def has_unit_second_layers(self) -> bool:
+        """Whether both second layers are ones and stay so."""
+        return (
+            self.second_layer.is_default
+            and self.teacher_second_layer.is_default
+            and self.second_layer_rate == 0.0
+        )
+
+    def draw_readout(self, seed: int) -> Readout:
+        """The second layers of one seed."""
+        student, teacher = self.init.second_layer_streams(self.shape, seed)
+        return Readout(
+            self.second_layer.draw(self.p, student), self.teacher_second_layer.draw(self.k, teacher)
+        )
+
+
+def _read_second_layer(value: Mapping[str, Any], field: str, size: int, size_name: str) -> SecondLayer:
+    name = field.rpartition(".")[2]
+    return SecondLayer.parse(value[name], field, size, size_name) if name in value else ONES
+
+
+def read_start(value: Mapping[str, Any], shape: Shape) -> tuple[Init, SecondLayer]:
+    """Read `init` and `teacher`, whose Gram matrix may be given in either."""
+    init = value.get("init", STRUCTURES["init"].default)
+    if "teacher" not in value:
+        return Init.parse(init, shape), ONES
+    gram, second_layer = split_teacher(value["teacher"])
+    if gram is not None:
+        mapping = init if isinstance(init, Mapping) else {}
+        if given := {"teacher", "orthonormal_teacher", "P", "W_star"} & mapping.keys():
+            raise InvalidInput("teacher", gram, f"is already given by init.{min(given)}")
+        init = {**mapping, "teacher": gram}
+    return Init.parse(init, shape), _read_second_layer(second_layer, f"teacher.{SECOND_LAYER}", shape.k, "k")
+
+
+def split_teacher(value: Any) -> tuple[Any, dict[str, Any]]:
+    """The Gram matrix of a teacher as `init.teacher` is written, None if it is not given, and the rest."""
+    if not isinstance(value, Mapping):
+        return value, {}
+    gram = {name: entry for name, entry in value.items() if name != SECOND_LAYER}
+    rest = {name: entry for name, entry in value.items() if name == SECOND_LAYER}
+    return gram or None, rest
 
 
 def _read_parameters(mapping: Mapping[str, Any]) -> dict[str, Scalar]:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, model_serializer
 
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
-from sweep_service.model.initial import INITS
 from sweep_service.model.parameters import PARAMETERS, Scalar, later_parameters
+from sweep_service.model.structures import number_names
 from sweep_service.numerics.types import Array
 from sweep_service.planning.hints import NAME_HINTS
 from sweep_service.validation import read_integer, read_number, reject_unknown_keys
@@ -20,7 +20,6 @@ CORE_AXES = ("d", "p", "gamma")  # dimensions of every product
 POINT = "point"  # the only dimension of designs that are not a product
 REGIME = "regime"  # an axis of ODE runs, not of points
 EXPONENTS = ("kappa", "delta")
-INIT_PREFIX = "init."
 AUTO = "auto"  # may stand for a regime
 
 MAX_NUMBER = 1e15  # for every number of a spec
@@ -65,17 +64,9 @@ Axis = Scalar | list[Scalar] | Spaced
 Entry = TypeVar("Entry")
 
 
-def axis_names(init: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the names that may be axes, with the numbers of one initial condition or of all of them."""
-    return [*PARAMETERS, *EXPONENTS, REGIME, *(INIT_PREFIX + name for name in _init_numbers(init))]
-
-
-def _init_numbers(init: Mapping[str, Any] | None) -> list[str]:
-    if init is None:
-        return list(dict.fromkeys(name for kind in INITS.values() for name in kind.parameters))
-    name = init.get("kind")
-    kind = INITS.get(name) if isinstance(name, str) else None
-    return list(kind.parameters) if kind is not None else []
+def axis_names(structures: Mapping[str, Any] | None = None) -> list[str]:
+    """Return the names that may be axes, with the numbers of these structured parameters or of all."""
+    return [*PARAMETERS, *EXPONENTS, REGIME, *number_names(structures)]
 
 
 def axis_sort_key(name: str) -> tuple[int, str]:

@@ -16,9 +16,10 @@ from sweep_service.dynamics.regimes import REGIMES, Regime
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.identity import Key
 from sweep_service.model.parameters import PARAMETERS, Scalar, later_parameters
-from sweep_service.model.point import Point
+from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
+from sweep_service.model.structures import insert_numbers, split_name
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.axes import CORE_AXES, EXPONENTS, INIT_PREFIX, POINT, axis_sort_key
+from sweep_service.planning.axes import CORE_AXES, EXPONENTS, POINT, axis_sort_key
 from sweep_service.planning.designs import MAX_POINTS, Columns
 from sweep_service.planning.outline import Outline
 from sweep_service.planning.spec import SweepSpec
@@ -35,7 +36,7 @@ class Grid:
     is_product: bool
     axes: Columns
     fixed: Mapping[str, Scalar]
-    init: Mapping[str, Any]
+    structures: Mapping[str, Any]  # as written: init, teacher, second_layer, schedule
     regimes: tuple[str, ...]
     simulate: bool
     seeds: tuple[int, ...]
@@ -74,7 +75,7 @@ class Grid:
             is_product=outline.is_product,
             axes=columns,
             fixed=_fill_defaults(fixed, columns),
-            init=outline.init,
+            structures=outline.structures,
             regimes=outline.regimes,
             simulate=outline.simulate,
             seeds=outline.seeds,
@@ -85,8 +86,8 @@ class Grid:
             options=outline.options,
         )
         if validate:
-            _check_support(grid)
             _ = grid.points
+            _check_support(grid)
         return grid
 
     @property
@@ -131,10 +132,14 @@ class Grid:
     def point(self, index: int) -> Point:
         """Parse one point as `simulate` and `integrate` do."""
         values = {**self.fixed, **self.row(index)}
-        init = dict(self.init)
-        for name in [name for name in values if name.startswith(INIT_PREFIX)]:
-            init[name.removeprefix(INIT_PREFIX)] = values.pop(name)
-        return Point.parse({**{n: v for n, v in values.items() if n not in EXPONENTS}, "init": init})
+        numbers = {name: values.pop(name) for name in self.number_axes}
+        structures = insert_numbers(self.structures, numbers) if numbers else self.structures
+        return Point.parse({**{n: v for n, v in values.items() if n not in EXPONENTS}, **structures})
+
+    @cached_property
+    def number_axes(self) -> tuple[str, ...]:
+        """Axes that are numbers of structured parameters, such as `init.scale`."""
+        return tuple(name for name in self.axes if split_name(name) is not None)
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -160,12 +165,14 @@ class Grid:
     @cached_property
     def content(self) -> dict[str, Any]:
         """The canonical spec: equal for equivalent specs, and without the name."""
-        init = self.point(0).init.content()
+        first = self.point(0)
+        init = first.init.content()
         return {
             "product": self.is_product,
             "axes": [[name, list(values)] for name, values in self.axes.items()],
             "fixed": dict(self.fixed),
-            "init": {name: value for name, value in init.items() if INIT_PREFIX + name not in self.axes},
+            "init": {name: value for name, value in init.items() if f"init.{name}" not in self.axes},
+            **{name: first[name] for name in STRUCTURED_PARAMETERS if name in first.non_default},
             "regimes": self.regimes,
             "simulate": self.simulate,
             "seeds": self.seeds,
@@ -210,6 +217,10 @@ def _check_support(grid: Grid) -> None:
             for value in grid.axes.get(name, [grid.fixed.get(name, parameter.default)])
         )
     }
+    first = grid.points[0]
+    for name in STRUCTURED_PARAMETERS:
+        if name in first.non_default or any(axis.startswith(f"{name}.") for axis in grid.axes):
+            non_default[name] = ""
     candidates: dict[str, list[Regime] | list[SimulatorEntry]] = {
         f"the regime {regime}": [REGIMES[regime]] if regime in REGIMES else list(REGIMES.values())
         for regime in grid.regimes
@@ -219,5 +230,6 @@ def _check_support(grid: Grid) -> None:
     for description, entries in candidates.items():
         if not any(set(non_default) <= set(entry.supports) for entry in entries):
             name = next(name for name in non_default if not all(name in entry.supports for entry in entries))
-            value = grid.axes.get(name) or grid.fixed[name]
-            raise InvalidInput(f"{non_default[name]}.{name}", value, f"is not supported by {description}")
+            value = grid.axes.get(name) or grid.fixed.get(name) or first[name]
+            path = f"{non_default[name]}.{name}" if non_default[name] else name
+            raise InvalidInput(path, value, f"is not supported by {description}")

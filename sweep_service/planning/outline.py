@@ -13,13 +13,13 @@ from typing import Any
 
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
-from sweep_service.model.initial import Init, Shape
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.parameters import PARAMETERS, Scalar
+from sweep_service.model.point import Point
+from sweep_service.model.structures import STRUCTURES, has_number, insert_numbers, number_names
 from sweep_service.numerics.types import Array
 from sweep_service.planning.axes import (
     CORE_AXES,
-    INIT_PREFIX,
     POINT,
     REGIME,
     Spaced,
@@ -49,7 +49,7 @@ class Outline:
     spec: SweepSpec
     axes: Mapping[str, list[Scalar]]  # of the points, so without the regime
     fixed: Mapping[str, Scalar]
-    init: Mapping[str, Any]
+    structures: Mapping[str, Any]  # as written: init, teacher, second_layer, schedule
     regimes: tuple[str, ...]
     times: Array
     observables: tuple[str, ...]
@@ -65,7 +65,7 @@ class Outline:
             Names the field that is wrong, its value and what is allowed; `InvalidSpec` if there are several.
         """
         errors = ErrorCollector()
-        axes, fixed, init = _split_axes(spec)
+        axes, fixed, structures = _split_axes(spec)
         regimes = tuple(str(name) for name in axes.pop(REGIME, []))
         errors.add_all(_find_name_errors(spec))
         if not errors.errors:  # unknown names would make others seem to be missing
@@ -77,11 +77,11 @@ class Outline:
         with errors.catch():
             options = RegimeOptions.parse(spec.regime_options)
         if errors.errors:
-            errors.add_all(_find_init_errors(init, axes, fixed))
+            errors.add_all(_find_structure_errors(structures, axes, fixed))
         errors.raise_errors()
         names = spec.observables
         observables = select_observables(names and [name for name in names if name != OVERLAPS])
-        return cls(spec, axes, fixed, init, regimes, times, observables, options)
+        return cls(spec, axes, fixed, structures, regimes, times, observables, options)
 
     @classmethod
     def read(cls, source: SpecSource) -> Outline:
@@ -157,7 +157,7 @@ class Outline:
 
 
 def _split_axes(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar], dict[str, Any]]:
-    """Return axes as lists, single values and the initial condition."""
+    """Return axes as lists, single values and structured parameters."""
     axes: dict[str, list[Scalar]] = {}
     fixed: dict[str, Scalar] = {}
     for name, axis in spec.axes.items():
@@ -171,17 +171,16 @@ def _split_axes(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Sca
             axes.setdefault(name, [value])
         elif name not in axes:
             fixed[name] = convert(name, value)
-    init = dict(spec.init)
-    for name in [name for name in fixed if name.startswith(INIT_PREFIX)]:
-        init[name.removeprefix(INIT_PREFIX)] = fixed.pop(name)
-    return {name: axes[name] for name in sorted(axes, key=axis_sort_key)}, fixed, init
+    numbers = {name: fixed.pop(name) for name in list(fixed) if name in number_names(spec.structures)}
+    structures = insert_numbers(spec.structures, numbers)
+    return {name: axes[name] for name in sorted(axes, key=axis_sort_key)}, fixed, structures
 
 
 def _find_name_errors(spec: SweepSpec) -> Iterator[InvalidInput]:
     """Yield the errors of names: unknown, given twice, or with a value twice."""
     if spec.init.get("kind") == "weights":
         yield InvalidInput("init.kind", "weights", "is only for Python: give a sweep the overlaps instead")
-    known = axis_names(spec.init)
+    known = axis_names(spec.structures)
     points = dict.fromkeys(name for point in spec.points or () for name in point)
     for field, names in (("axes", spec.axes), ("fixed", spec.fixed), ("points", points)):
         yield from (unknown_name(f"{field} (key)", n, known, NAME_HINTS) for n in names if n not in known)
@@ -189,8 +188,8 @@ def _find_name_errors(spec: SweepSpec) -> Iterator[InvalidInput]:
         if name in spec.axes:
             yield InvalidInput(f"fixed.{name}", spec.fixed[name], "is already an axis")
     for name in (*spec.axes, *spec.fixed):
-        if name.startswith(INIT_PREFIX) and name.removeprefix(INIT_PREFIX) in spec.init:
-            yield InvalidInput(name, "given", "is already in init")
+        if has_number(spec.structures, name):
+            yield InvalidInput(name, "given", f"is already in {name.partition('.')[0]}")
     zipped = {name for group in spec.zip or () for name in group}
     for name, axis in spec.axes.items():
         values = list_values(name, axis)
@@ -211,18 +210,19 @@ def _find_observable_errors(spec: SweepSpec) -> Iterator[InvalidInput]:
             yield unknown_name(f"observables[{row}]", name, known)
 
 
-def _find_init_errors(
-    init: Mapping[str, Any], axes: Mapping[str, list[Scalar]], fixed: Mapping[str, Scalar]
+def _find_structure_errors(
+    structures: Mapping[str, Any], axes: Mapping[str, list[Scalar]], fixed: Mapping[str, Scalar]
 ) -> Iterator[InvalidInput]:
-    """Yield the errors of the initial condition at the first point, if its shape is known."""
+    """Yield the errors of structured parameters at the first point, if its shape is known."""
     sizes = [axes[name][0] if name in axes else fixed.get(name) for name in ("d", "p", "k")]
     if None in sizes:
         return
-    numbers = {name.removeprefix(INIT_PREFIX): axes[name][0] for name in axes if name.startswith(INIT_PREFIX)}
+    numbers = {name: axes[name][0] for name in axes if name in number_names(structures)}
+    shape = dict(zip(("d", "p", "k"), sizes, strict=True))
     try:
-        Init.parse({**init, **numbers}, Shape(*(int(size) for size in sizes if size is not None)))
+        Point.parse({**shape, "gamma": 1.0, **insert_numbers(structures, numbers)})
     except InvalidInput as error:  # an error of another field depends on the point, and is reported there
-        yield from (item for item in error.errors if item.field.startswith("init"))
+        yield from (item for item in error.errors if item.field.partition(".")[0] in STRUCTURES)
 
 
 def _add_later_errors(error: InvalidInput, content: Mapping[str, Any]) -> ErrorCollector:

@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
 from sweep_service.identity import canonicalise
 from sweep_service.model.parameters import PARAMETERS, Scalar
+from sweep_service.model.structures import STRUCTURES
 from sweep_service.numerics.types import Array
 from sweep_service.planning.axes import (
     MAX_VALUES,
@@ -76,6 +77,20 @@ def _read_scaling(value: Any) -> Any:
 def _read_triangle(value: Any) -> Any:
     example = "{delta_t: 1e-3, resolution: 12}"
     return None if value is None else _read_section(value, "triangle", example)
+
+
+def _read_text_or_mapping(value: Any, field: str) -> Any:
+    if not isinstance(value, (str, Mapping)):
+        raise InvalidInput(field, value, _ALLOWED[field])
+    return value
+
+
+def _read_teacher(value: Any) -> Any:
+    return _read_text_or_mapping(value, "teacher")
+
+
+def _read_schedule(value: Any) -> Any:
+    return _read_text_or_mapping(value, "schedule")
 
 
 def _read_seed_list(name: str, value: Any, field: str) -> list[int]:
@@ -172,6 +187,13 @@ class SweepSpec(_Model):
     axes: Annotated[dict[str, Axis], BeforeValidator(read_axes)] = {}
     fixed: Annotated[dict[str, Scalar], BeforeValidator(read_fixed)] = {}
     init: dict[str, Any] = {"kind": "gaussian"}
+    teacher: Annotated[
+        Any, BeforeValidator(_read_teacher), WithJsonSchema({"type": ["string", "object"]})
+    ] = Field(default={}, description=STRUCTURES["teacher"].about)
+    second_layer: dict[str, Any] = Field(default={}, description=STRUCTURES["second_layer"].about)
+    schedule: Annotated[
+        Any, BeforeValidator(_read_schedule), WithJsonSchema({"type": ["string", "object"]})
+    ] = Field(default="constant", description=STRUCTURES["schedule"].about)
     simulate: bool = True
     seeds: Annotated[Seeds, BeforeValidator(_read_seeds), WithJsonSchema(SEEDS_SCHEMA, mode="validation")] = (
         Seeds(init=[0], repeat=[0])
@@ -212,8 +234,8 @@ class SweepSpec(_Model):
                 "spec", value, f"must be a mapping with keys from {', '.join(cls.model_fields)}"
             )
         try:
-            plain = {name: canonicalise(item) if name == "init" else item for name, item in value.items()}
-            json.dumps([plain.get("init"), plain.get("regime_options")], default=_reject)
+            plain = {name: canonicalise(item) if name in STRUCTURES else item for name, item in value.items()}
+            json.dumps([plain.get(name) for name in (*STRUCTURES, "regime_options")], default=_reject)
             return cls.model_validate(plain)
         except ValidationError as error:
             errors = ErrorCollector()
@@ -222,7 +244,7 @@ class SweepSpec(_Model):
             raise AssertionError from error  # there is at least one
         except (RecursionError, TypeError, ValueError):
             allowed = "must contain only numbers, strings, lists and mappings"
-            raise InvalidInput("init, regime_options", None, allowed) from None
+            raise InvalidInput(f"{', '.join(STRUCTURES)}, regime_options", None, allowed) from None
 
     @classmethod
     def parse_valid_fields(cls, value: Mapping[str, Any]) -> tuple[SweepSpec, set[str]]:
@@ -292,6 +314,12 @@ class SweepSpec(_Model):
             raise InvalidInput("points", "given", "can only be added to a sweep whose design is points")
         return list({tuple(sorted(point.items())): point for point in [*self.points, *new]}.values())
 
+    @property
+    def structures(self) -> dict[str, Any]:
+        """Structured parameters as they are written, without those at their defaults, but always init."""
+        values = {name: getattr(self, name) for name in STRUCTURES}
+        return {n: v for n, v in values.items() if n == "init" or v != STRUCTURES[n].default}
+
     def as_written(self) -> dict[str, Any]:
         """Return the spec as a user would write it: without defaults, and seeds 0, ..., n - 1 as n."""
         content = self.model_dump(mode="json", exclude_defaults=True)
@@ -321,6 +349,9 @@ _ZIP = "must be a list of groups of axes that vary together, such as [[d, gamma]
 _ALLOWED = {
     "name": "must be a text of at most 200 characters",
     "init": "must be a mapping with a kind, such as {kind: gaussian}",
+    "teacher": "must be a mapping, such as {rho: 0.2}",
+    "second_layer": "must be a mapping, such as {init: rademacher}",
+    "schedule": "must be constant or a mapping, such as {power: {t0: 10, alpha: 0.5}}",
     "simulate": "must be true or false",
     "observables": "must be a list of names",
     "observables[]": "must be a name",

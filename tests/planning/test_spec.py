@@ -65,7 +65,7 @@ def test_documented_example_is_parsed(form, as_bytes):
     assert grid.is_product
     assert dict(grid.axes) == {"d": [5, 20, 100], "p": [10], "gamma": np.geomspace(0.01, 1.0, 5).tolist()}
     assert grid.fixed == {"k": 5, "noise": 1e-3, "activation": "erf", "teacher_activation": "erf"}
-    assert grid.init == {"kind": "informed", "shared": True}
+    assert grid.structures["init"] == {"kind": "informed", "shared": True}
     assert grid.regimes == ("classical", "high_dimensional")
     assert grid.simulate
     assert grid.seeds == tuple(range(8))
@@ -84,7 +84,7 @@ def test_minimal_spec_has_the_documented_defaults():
     assert grid.simulate
     assert grid.regimes == ()
     assert (grid.seeds, grid.repeats) == ((0,), (0,))
-    assert grid.init == {"kind": "gaussian"}
+    assert grid.structures["init"] == {"kind": "gaussian"}
     assert grid.fixed == {"k": 2, "noise": 0.0, "activation": "erf", "teacher_activation": "erf"}
     assert grid.observables == tuple(name for name, observable in OBSERVABLES.items() if observable.default)
     assert grid.options == RegimeOptions()

@@ -76,7 +76,7 @@ def euler_three_point(M, Q, P, noise, step, steps):
 
 
 @kernel()
-def euler_closed(students, mixed, y0, p, k, P, noise, step, stops):
+def euler_closed(coefficients, y0, p, k, step, stops):
     """States at these numbers of Euler steps (increasing), with the package's own right-hand side."""
     y, dy = y0.copy(), np.empty_like(y0)
     B, Q = np.empty((p, p + k)), np.empty((p, p))
@@ -84,7 +84,7 @@ def euler_closed(students, mixed, y0, p, k, P, noise, step, stops):
     done = 0
     for row in range(stops.size):
         while done < stops[row]:
-            closed_flow(students, mixed, y, p, k, P, noise, B, Q, dy)
+            closed_flow(coefficients, y, 1.0, B, Q, dy)
             for i in range(y.size):
                 y[i] += step * dy[i]
             done += 1

@@ -74,7 +74,7 @@ def sum_over_pairs(
     flow: MeanFieldFlow, sums: Callable[..., Any], y: Any, nodes: int = PAIR_NODES
 ) -> np.ndarray:
     """dy/dt by a plain loop over pairs."""
-    M, q = flow.state(y)
+    M, q = flow.unpack(y)
     xi = Xi.rule(flow.system.D, nodes)
     dM, dq = pairwise_flow(M, q, flow.system.P, xi.nodes, xi.weights, sums)
     return np.concatenate([dM.ravel(), dq])

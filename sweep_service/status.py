@@ -27,6 +27,7 @@ class DivergedQuantity(IntEnum):
     OVERLAP_STUDENT_TEACHER = 2  # M
     ORTHOGONAL_NORM = 3  # q
     DERIVATIVE = 4  # the right-hand side of the ODE is not finite although the state is
+    SECOND_LAYER = 5  # a
 
     @property
     def label(self) -> str:

@@ -38,8 +38,8 @@ def test_three_point_flow_agrees_with_package(teacher):
     flow = make_small_flow({**POINT, "init": {"kind": "gaussian", "teacher": teacher}})
     o = flow.overlaps(flow.y0)
     dM, dQ = np.empty_like(o.M), np.empty_like(o.Q)
-    assert flow.noise > 0.0
-    three_point_flow(o.M, o.Q, o.P, flow.noise, dM, dQ)
+    assert flow.coefficients.noise > 0.0
+    three_point_flow(o.M, o.Q, o.P, flow.coefficients.noise, dM, dQ)
     np.testing.assert_allclose(pack(dM, dQ), flow(flow.y0), **ROUNDING)
 
 
@@ -51,10 +51,12 @@ def test_both_euler_forms_take_euler_steps():
         y = y + EULER_STEP * flow(y)
     o = flow.overlaps(flow.y0)
     stops = np.array([5, 20])
-    closed = euler_closed(flow.code, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, EULER_STEP, stops)
+    closed = euler_closed(flow.coefficients, flow.y0, flow.p, flow.k, EULER_STEP, stops)
     np.testing.assert_allclose(closed[-1], y, **ROUNDING)
     np.testing.assert_allclose(
-        pack(*euler_three_point(o.M, o.Q, o.P, flow.noise, EULER_STEP, 20)), closed[-1], **ROUNDING
+        pack(*euler_three_point(o.M, o.Q, o.P, flow.coefficients.noise, EULER_STEP, 20)),
+        closed[-1],
+        **ROUNDING,
     )
 
 

@@ -7,21 +7,21 @@ equations are those of `overlap_flow`; tests check that both agree.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from sweep_service.dynamics.overlap_flow import (
-    Moments,
     OverlapFlow,
     System,
     Term,
     drift,
     label_noise,
-    pack,
     sampling,
-    unpack,
+    weight_decay,
 )
-from sweep_service.model.closed_forms import ClosedForm, slope_pair
+from sweep_service.dynamics.state import pack
+from sweep_service.model.closed_forms import ClosedForm, slope_pair, value_pair
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
@@ -30,28 +30,57 @@ MAX_COMPILED_WIDTH = 30
 DIFFERENCE_STEP = 1.5e-8  # √eps: the step of a forward difference
 
 
+class Coefficients(NamedTuple):
+    """Constants of a compiled flow. Second layers of ones are given as ones, which changes no bit."""
+
+    students: int  # code of the pair
+    mixed: int
+    P: Array
+    second_layer: Array  # a at t = 0
+    teacher: Array  # a*
+    second_layer_rate: float
+    noise: float  # γΔ/(pb)
+    decay: float
+
+
 @kernel()
-def closed_flow(students, mixed, y, p, k, P, noise, B, Q, out):
-    """Drift plus noise · E[σ'σ'], with the codes of two pairs and work arrays B (p, p+k) and Q (p, p)."""
+def closed_flow(coefficients, y, u, B, Q, out):
+    """Drift, noise · E[σ'σ'] and decay at the factor u of the rate, with work arrays B (p, p+k) and Q (p, p).
+
+    If y is longer than M and the lower triangle of Q, its last p entries are a.
+    """
+    students, mixed, P, a, a_star, rate, noise, decay = coefficients
+    p, k = a.size, a_star.size
     M = y[: p * k].reshape(p, k)
     at = p * k
     for i in range(p):
         for j in range(i + 1):
             Q[i, j] = Q[j, i] = y[at]
             at += 1
+    is_learned = y.size > at
+    if is_learned:
+        a = y[at:]
+        for i in range(p):
+            change = 0.0
+            for j in range(p):
+                change -= a[j] * value_pair(students, Q[i, i], Q[j, j], Q[i, j]) / p
+            for r in range(k):
+                change += a_star[r] * value_pair(mixed, Q[i, i], P[r, r], M[i, r]) / k
+            out[at + i] = rate * u * change
     dM = out[: p * k].reshape(p, k)
     half = np.empty((p, p))
     student, teacher = 1.0 / p, 1.0 / k
     for i in range(p):
-        A = 0.0
+        A, own = 0.0, a[i]
         for j in range(p):
             s, g = slope_pair(students, Q[i, i], Q[j, j], Q[i, j])
-            B[i, j] = -s * student
-            A -= g * student
+            B[i, j] = -s * student * a[j] * own
+            A -= g * student * a[j]
         for r in range(k):
             s, g = slope_pair(mixed, Q[i, i], P[r, r], M[i, r])
-            B[i, p + r] = s * teacher
-            A += g * teacher
+            B[i, p + r] = s * teacher * a_star[r] * own
+            A += g * teacher * a_star[r]
+        A *= own
         for s in range(k):
             dM[i, s] = A * M[i, s]
         for l in range(p):
@@ -71,21 +100,24 @@ def closed_flow(students, mixed, y, p, k, P, noise, B, Q, out):
     at = p * k
     for i in range(p):
         for j in range(i + 1):
-            out[at] = half[i, j] + half[j, i] - noise * p * B[i, j]
+            out[at] = half[i, j] + half[j, i] - noise * u * p * B[i, j]
             at += 1
+    if u != 1.0 or decay != 0.0:
+        for n in range(at):
+            out[n] = u * (out[n] - (1.0 if n < p * k else 2.0) * decay * y[n])
 
 
 @kernel()
-def closed_jacobian(students, mixed, y, p, k, P, noise, B, Q):
+def closed_jacobian(coefficients, y, u, B, Q):
     """∂f_i/∂y_j by forward differences."""
     n = y.size
     J = np.empty((n, n))
     base, moved, x = np.empty(n), np.empty(n), y.copy()
-    closed_flow(students, mixed, x, p, k, P, noise, B, Q, base)
+    closed_flow(coefficients, x, u, B, Q, base)
     for j in range(n):
         h = DIFFERENCE_STEP * max(1.0, abs(y[j]))
         x[j] = y[j] + h
-        closed_flow(students, mixed, x, p, k, P, noise, B, Q, moved)
+        closed_flow(coefficients, x, u, B, Q, moved)
         x[j] = y[j]
         for i in range(n):
             J[i, j] = (moved[i] - base[i]) / h
@@ -93,16 +125,25 @@ def closed_jacobian(students, mixed, y, p, k, P, noise, B, Q):
 
 
 class SmallFlow(OverlapFlow):
-    """`OverlapFlow` with compiled drift and label noise, to which other terms are added."""
+    """`OverlapFlow` with compiled drift, label noise and decay, to which other terms are added."""
 
     def __init__(self, system: System, terms: tuple[Term, ...], start: Overlaps) -> None:
         super().__init__(system, terms, start)
-        students, mixed = system.pairs.students, system.pairs.mixed
+        students, mixed, readout = system.pairs.students, system.pairs.mixed, system.readout
         assert isinstance(students, ClosedForm)
         assert isinstance(mixed, ClosedForm)
-        self.codes = students.code, mixed.code
-        self.noise = system.gamma_over_p * system.noise if label_noise in terms else 0.0
-        self.other_terms = tuple(term for term in terms if term not in (drift, label_noise))
+        self.coefficients = Coefficients(
+            students.code,
+            mixed.code,
+            system.P,
+            np.ones(self.p) if readout is None else readout.student,
+            np.ones(self.k) if readout is None else readout.teacher,
+            system.second_layer_rate,
+            system.noise_rate * system.noise if label_noise in terms else 0.0,
+            system.weight_decay if weight_decay in terms else 0.0,
+        )
+        compiled = (drift, label_noise, weight_decay)
+        self.other_terms = tuple(term for term in terms if term not in compiled)
         self.work = np.empty((self.p, self.p + self.k)), np.empty((self.p, self.p))
 
     @staticmethod
@@ -116,24 +157,25 @@ class SmallFlow(OverlapFlow):
             and system.finite_d is None
         )
 
-    def __call__(self, y: Array) -> Array:
+    def __call__(self, y: Array, t: float = 0.0) -> Array:
         out = np.empty_like(y)
-        closed_flow(*self.codes, y, self.p, self.k, self.system.P, self.noise, *self.work, out)
+        closed_flow(self.coefficients, y, self.system.rate_factor(t), *self.work, out)
         if self.other_terms:
-            now = Moments(self.system, *unpack(y, self.p, self.k))
+            now, size = self.moments(y, t), self.p * self.k + self.p * (self.p + 1) // 2
             for term in self.other_terms:
                 dM, dQ = term(self.system, now)
-                out += pack(dM + np.zeros_like(now.M), dQ)
+                out[:size] += pack(dM + np.zeros_like(now.M), dQ)
         return out
 
     @property
-    def jacobian(self) -> Callable[[Array], Array] | None:
+    def jacobian(self) -> Callable[[Array, float], Array] | None:
         """Jacobian of the compiled part: sampling is of order γ/p, and implicit steps converge without it.
 
         Other terms may be stiff, so with them an integrator takes differences of the whole right-hand side.
         """
         if any(term is not sampling for term in self.other_terms):
             return None
-        return lambda y: closed_jacobian(
-            *self.codes, y, self.p, self.k, self.system.P, self.noise, *self.work
-        )
+        return self._differentiate
+
+    def _differentiate(self, y: Array, t: float = 0.0) -> Array:
+        return np.asarray(closed_jacobian(self.coefficients, y, self.system.rate_factor(t), *self.work))

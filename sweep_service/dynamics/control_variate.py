@@ -83,16 +83,16 @@ class ControlVariate:
         """The control variate, or None if the averages of this student have no closed form."""
         return cls(student, teacher) if student.code in (*MIXTURES, RELU_CODE) else None
 
-    def project(self, omega: Array, p: int) -> Quadratic:
-        """Project 𝓔* on polynomials of degree two."""
+    def project(self, omega: Array, p: int, c: Array) -> Quadratic:
+        """Project 𝓔* = Σ_β c_β σ_β(λ_β) on polynomials of degree two."""
         n, variances = len(omega), np.maximum(np.diag(omega), MIN_VARIANCE)
         a = np.empty((n, 3))
         a[:p] = self._student_coefficients(variances[:p])
         a[p:] = _fixed_coefficients(self.teacher, variances[p:].tobytes())
-        a *= np.where(np.arange(n) < p, -1.0 / p, 1.0 / (n - p))[:, None]
+        a *= c[:, None]
         A = a[:, 2] / (math.sqrt(2.0) * variances)
-        c = float(a[:, 0].sum())
-        return Quadratic(c, a[:, 1] / np.sqrt(variances), A, c - float(A @ variances))
+        mean = float(a[:, 0].sum())
+        return Quadratic(mean, a[:, 1] / np.sqrt(variances), A, mean - float(A @ variances))
 
     def _student_coefficients(self, variances: Array) -> Array:
         if self.student.code not in MIXTURES:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import numbers
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from sweep_service.dynamics.auto import RegimeChoice, choose_regime, collect_regime_warnings
-from sweep_service.dynamics.mean_field import MeanFieldFlow
 from sweep_service.dynamics.options import RegimeOptions
-from sweep_service.dynamics.overlap_flow import WeightFlow
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
+from sweep_service.model.initial import Start
 from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset
 from sweep_service.model.observables import OBSERVABLES, States, observe, select_observables
 from sweep_service.model.overlaps import inside_norms
@@ -128,15 +127,7 @@ class Integration:
             return DivergedQuantity.NONE
         if np.all(np.isnan(self.path.last)):
             return DivergedQuantity.DERIVATIVE
-        if isinstance(self.flow, WeightFlow):
-            return DivergedQuantity.OVERLAP_STUDENT
-        flow: Any = self.flow
-        size = np.nan_to_num(np.abs(self.path.last), nan=np.inf, posinf=np.inf)
-        # M is bounded by Q, so that Q is the answer if both are infinite
-        if not np.any(size[flow.p * flow.k :] == np.max(size)):
-            return DivergedQuantity.OVERLAP_STUDENT_TEACHER
-        is_mean_field = isinstance(flow, MeanFieldFlow)
-        return DivergedQuantity.ORTHOGONAL_NORM if is_mean_field else DivergedQuantity.OVERLAP_STUDENT
+        return self.flow.diverged_quantity(self.path.last)
 
 
 def integrate_run(
@@ -157,7 +148,7 @@ def integrate_run(
         began = thread_work_seconds()
         flow, path, error = _solve_refined(setup, choice.regime, times, stopped)
         risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
-        states, student_overlaps = _collect_states(flow, path, risk, setup.start.overlaps.P)
+        states, student_overlaps = _collect_states(flow, path, risk, setup.start)
         unit = "particle" if REGIMES[choice.regime].particles else "student"
         variables = {
             name: (("time", *(unit if dim == "student" else dim for dim in OBSERVABLES[name].dims)), values)
@@ -200,7 +191,7 @@ def _solve_refined(
 ) -> tuple[Flow, Trajectory, float]:
     """Integrate, and repeat on a finer quadrature if a mean-field flow reached states it does not resolve."""
     flow = REGIMES[regime].make_flow(setup)
-    if not isinstance(flow, MeanFieldFlow):
+    if flow.final_state_guess is None:
         return flow, solve(flow, times, stopped=stopped), 0.0
     flow, _ = refine_quadrature(flow, [flow.y0, flow.final_state_guess])
     path = solve(flow, times, stopped=stopped)
@@ -211,7 +202,7 @@ def _solve_refined(
     return flow, path, error
 
 
-def refine_quadrature(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFieldFlow, float]:
+def refine_quadrature(flow: Flow, states: list[Array]) -> tuple[Flow, float]:
     """Refine a flow until its quadrature resolves these states.
 
     Returns the flow and its remaining error relative to |f(y0)|.
@@ -230,17 +221,26 @@ def refine_quadrature(flow: MeanFieldFlow, states: list[Array]) -> tuple[MeanFie
 
 
 def _collect_states(
-    flow: Any, path: Trajectory, risk: Array, P: Array
+    flow: Flow, path: Trajectory, risk: Array, start: Start
 ) -> tuple[States, dict[str, tuple[tuple[str, ...], Array]]]:
     """The trajectory as input of observables, and the variable stored beside M: Q, or q in mean field."""
-    if isinstance(flow, MeanFieldFlow):
-        states = [flow.state(y) for y in path.states]
-        M, q = np.array([M for M, _ in states]), np.array([q for _, q in states])
+    rows, P, readout = [flow.state(y) for y in path.states], start.overlaps.P, start.readout
+    M, Q, q, learned = (_stack_rows(column) for column in zip(*rows, strict=True))
+    stored: dict[str, tuple[tuple[str, ...], Array]]
+    if q is not None:
         q[~np.all(np.isfinite(path.states), axis=1)] = np.nan
-        return States(risk, M, inside_norms(M, P) + q, P, orthogonal_norms=q), {"orthogonal_norm": ((), q)}
-    all_overlaps = [flow.overlaps(y) for y in path.states]
-    M, Q = np.array([o.M for o in all_overlaps]), np.array([o.Q for o in all_overlaps])
-    return States.of(risk, M, Q, P), {"overlap_student": (("student_other",), Q)}
+        states = States(risk, M, inside_norms(M, P) + q, P, orthogonal_norms=q)
+        stored = {"orthogonal_norm": ((), q)}
+    else:
+        states, stored = States.of(risk, M, Q, P), {"overlap_student": (("student_other",), Q)}
+    if readout is not None:
+        second_layers = np.tile(readout.student, (len(rows), 1)) if learned is None else learned
+        states = replace(states, second_layers=second_layers, teacher_second_layer=readout.teacher)
+    return states, stored
+
+
+def _stack_rows(rows: Sequence[Array | None]) -> Any:
+    return None if rows[0] is None else np.array(rows)
 
 
 def _concatenate_seeds(runs: list[xr.Dataset], start_seeds: tuple[int, ...]) -> xr.Dataset:

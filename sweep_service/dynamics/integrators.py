@@ -1,4 +1,4 @@
-"""Integrators of dy/dt = f(y): generators that yield y at the given times.
+"""Integrators of dy/dt = f(y, t): generators that yield y at the given times.
 
 Measured choices: LSODA (1e-10/1e-13) if the dense Jacobian is small, otherwise DOP853 followed by
 Runge-Kutta-Chebyshev. The spectrum of these flows is real and spans seven decades, so at late times
@@ -17,7 +17,7 @@ import numpy as np
 from sweep_service.errors import IntegrationFailed
 from sweep_service.numerics.types import Array
 
-Field = Callable[[Array], Array]
+Field = Callable[[Array, float], Array]
 
 
 @dataclass
@@ -48,16 +48,16 @@ class Integrator:
 DIVERGENCE_FACTOR = 1e6
 
 
-def diverge_or_raise(f: Field, y: Array, message: str) -> Array:
+def diverge_or_raise(f: Field, y: Array, t: float, message: str) -> Array:
     """A non-finite y if the solution blows up or reaches states where f is undefined; otherwise raise.
 
     Entries that are too large become infinite; all become NaN if f is undefined.
     """
-    ahead = y + 1e-3 * np.sign(f(y)) * np.maximum(np.abs(y), 1.0)
+    ahead = y + 1e-3 * np.sign(f(y, t)) * np.maximum(np.abs(y), 1.0)
     is_bounded = np.abs(y) < DIVERGENCE_FACTOR
     if not np.all(is_bounded):
         return np.where(is_bounded, y, np.inf)
-    if np.all(np.isfinite(f(y))) and np.all(np.isfinite(f(ahead))):
+    if np.all(np.isfinite(f(y, t))) and np.all(np.isfinite(f(ahead, t))):
         raise IntegrationFailed(message)
     return np.full_like(y, np.nan)
 
@@ -68,23 +68,25 @@ def lsoda(
     """Adams and BDF with automatic switching."""
     from scipy.integrate import ode
 
-    solver = ode(lambda t, y: f(y), None if jacobian is None else partial(_without_time, jacobian))
+    solver = ode(partial(_time_first, f), None if jacobian is None else partial(_time_first, jacobian))
     solver.set_integrator("lsoda", rtol=rtol, atol=atol, nsteps=50_000)
     solver.set_initial_value(y0, 0.0)
+    before = tally.steps
     for t in times:
         if t > 1e-200:  # LSODA refuses times that it cannot distinguish from zero
             solver.integrate(t)
-            tally.steps = int(solver._integrator.iwork[10])  # ODEPACK's NST, which SciPy does not expose
+            tally.steps = before + int(
+                solver._integrator.iwork[10]
+            )  # ODEPACK's NST, which SciPy does not expose
             if not solver.successful():
-                yield diverge_or_raise(
-                    f, solver.y, f"LSODA stopped at t = {solver.t:.6g}: {solver.get_return_code()}"
-                )
+                message = f"LSODA stopped at t = {solver.t:.6g}: {solver.get_return_code()}"
+                yield diverge_or_raise(f, solver.y, solver.t, message)
                 return
         yield solver.y.copy()
 
 
-def _without_time(f: Field, t: float, y: Array) -> Array:
-    return f(y)
+def _time_first(f: Field, t: float, y: Array) -> Array:
+    return f(y, t)
 
 
 def dop853(
@@ -93,7 +95,7 @@ def dop853(
     """Dormand-Prince of order 8, with its dense output."""
     from scipy.integrate import DOP853
 
-    solver = DOP853(lambda t, y: f(y), 0.0, y0, times[-1] or 1.0, rtol=rtol, atol=atol)
+    solver = DOP853(partial(_time_first, f), 0.0, y0, times[-1] or 1.0, rtol=rtol, atol=atol)
     dense = None
     for t in times:
         while solver.t < t:
@@ -101,7 +103,8 @@ def dop853(
             tally.steps += 1
             dense = None
             if solver.status == "failed" or not np.all(np.isfinite(solver.y)):
-                yield diverge_or_raise(f, solver.y, f"DOP853 stopped at t = {solver.t:.6g}: {message}")
+                message = f"DOP853 stopped at t = {solver.t:.6g}: {message}"
+                yield diverge_or_raise(f, solver.y, solver.t, message)
                 return
         if t == solver.t:
             yield solver.y.copy()
@@ -117,21 +120,21 @@ def rkc(
 
     After Sommeijer, Shampine and Verwer (1997), with the spectral radius by power iteration.
     """
-    t, y, fy = 0.0, y0.copy(), f(y0)
+    t, y, fy = 0.0, y0.copy(), f(y0, 0.0)
     h = min(times[-1] or 1.0, 1e-2 / max(1.0, float(np.max(np.abs(fy)))))
     radius, direction, age = 0.0, None, STEPS_PER_RADIUS_ESTIMATE
     previous = None
     for end in times:
         while t < end:
             if age >= STEPS_PER_RADIUS_ESTIMATE:
-                radius, direction = estimate_spectral_radius(f, y, fy, direction)
+                radius, direction = estimate_spectral_radius(f, y, t, fy, direction)
                 age = 0
             h = min(h, (MAX_STAGES**2 - 1) / (1.54 * radius))
             if not h > 1e-14 * max(t, 1e-6):
-                yield diverge_or_raise(f, y, f"RKC stopped at t = {t:.6g}: the step vanished")
+                yield diverge_or_raise(f, y, t, f"RKC stopped at t = {t:.6g}: the step vanished")
                 return
             stages = max(2, math.ceil(math.sqrt(1.0 + 1.54 * h * radius)))
-            z, fz = take_chebyshev_step(f, y, fy, h, stages)
+            z, fz = take_chebyshev_step(f, y, t, fy, h, stages)
             error = 0.8 * (y - z) + 0.4 * h * (fy + fz)
             scale = atol + rtol * np.maximum(np.abs(y), np.abs(z))
             size = float(np.sqrt(np.mean((error / scale) ** 2)))
@@ -153,7 +156,9 @@ MAX_STAGES = 400
 STEPS_PER_RADIUS_ESTIMATE = 25  # accepted steps between two estimates of the spectral radius
 
 
-def take_chebyshev_step(f: Field, y: Array, fy: Array, h: float, stages: int) -> tuple[Array, Array]:
+def take_chebyshev_step(
+    f: Field, y: Array, t: float, fy: Array, h: float, stages: int
+) -> tuple[Array, Array]:
     """Take one step of `stages` stages; returns the new y and f(y)."""
     s = stages
     w0 = 1.0 + 2.0 / (13.0 * s * s)
@@ -164,6 +169,7 @@ def take_chebyshev_step(f: Field, y: Array, fy: Array, h: float, stages: int) ->
     t1, t2, d1, d2, dd1, dd2 = w0, 1.0, 1.0, 0.0, 0.0, 0.0
     b1 = b2 = 1.0 / (4.0 * w0 * w0)
     older, old = y, y + h * w1 * b1 * fy
+    share = w1 / (4.0 * w0 * w0)  # of the step at which a stage is; that of stage 2 is w1/w0
     for _ in range(2, s + 1):
         tj = 2.0 * w0 * t1 - t2
         dj = 2.0 * w0 * d1 - d2 + 2.0 * t1
@@ -171,20 +177,27 @@ def take_chebyshev_step(f: Field, y: Array, fy: Array, h: float, stages: int) ->
         b = ddj / dj**2
         mu, nu = 2.0 * w0 * b / b1, -b / b2
         slope = mu * w1 / w0 * h
-        new = mu * old + nu * older + (1.0 - mu - nu) * y + slope * (f(old) - (1.0 - t1 * b1) * fy)
-        older, old = old, new
+        new = (
+            mu * old
+            + nu * older
+            + (1.0 - mu - nu) * y
+            + slope * (f(old, t + share * h) - (1.0 - t1 * b1) * fy)
+        )
+        older, old, share = old, new, w1 * ddj / dj
         t1, t2, d1, d2, dd1, dd2, b1, b2 = tj, t1, dj, d1, ddj, dd1, b, b1
-    return old, f(old)
+    return old, f(old, t + h)
 
 
-def estimate_spectral_radius(f: Field, y: Array, fy: Array, direction: Array | None) -> tuple[float, Array]:
+def estimate_spectral_radius(
+    f: Field, y: Array, t: float, fy: Array, direction: Array | None
+) -> tuple[float, Array]:
     """Spectral radius of the Jacobian at y, by power iteration on differences of f, plus a margin of 20 %."""
     v = fy + 1e-3 * np.sin(1.7 * np.arange(len(y)) + 1.0) if direction is None else direction
     step = 1.5e-8 * max(1.0, float(np.linalg.norm(y)))
     estimate = 0.0
     for iteration in range(50):
         v = v / np.linalg.norm(v)
-        v = (f(y + step * v) - fy) / step
+        v = (f(y + step * v, t) - fy) / step
         previous, estimate = estimate, float(np.linalg.norm(v))
         if not math.isfinite(estimate) or estimate == 0.0:
             return 1.0, fy
@@ -218,9 +231,35 @@ def explicit(
             yield y
     if np.all(np.isfinite(y)):
         # measured: 1e-8 after 1e-10 keeps R within 1e-5, and 1e-10 would take ten times as long
-        yield from rkc(f, y, late - STIFF_TIME, 100.0 * rtol, 100.0 * atol, tally)
+        later = partial(_shift_time, f, STIFF_TIME)
+        yield from rkc(later, y, late - STIFF_TIME, 100.0 * rtol, 100.0 * atol, tally)
     else:
         yield y
+
+
+def _shift_time(f: Field, begin: float, y: Array, t: float) -> Array:
+    return f(y, begin + t)
+
+
+def iterate_map(
+    delta_t: float,
+    f: Field,
+    y0: Array,
+    times: Array,
+    rtol: float,
+    atol: float,
+    tally: Tally,
+    jacobian: Field | None = None,
+) -> Iterator[Array]:
+    """Steps of size δt, as SGD takes them: y at time t is the state after round(t/δt) steps."""
+    y = y0.copy()
+    for end in np.rint(times / delta_t):
+        while tally.steps < end and np.all(np.isfinite(y)):
+            y = y + delta_t * f(y, tally.steps * delta_t)
+            tally.steps += 1
+        yield y.copy()
+        if not np.all(np.isfinite(y)):
+            return
 
 
 # Time from which the steps of DOP853 no longer grow, measured at p = 40 and 100.

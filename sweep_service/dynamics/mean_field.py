@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweep_service.dynamics.overlap_flow import radial_derivative
+from sweep_service.dynamics.state import State
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation
 from sweep_service.model.closed_forms import ERF_CODE, TWO_OVER_PI, ClosedForm, slope_pair
@@ -24,6 +25,7 @@ from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import REDUCTION
+from sweep_service.status import DivergedQuantity
 
 MAX_BLOCK_ENTRIES = 1 << 20  # entries of the largest matrix held at once
 
@@ -52,7 +54,9 @@ class MeanFieldSystem:
 class MeanFieldFlow(ABC):
     """y = (M, q), or M alone if q ≡ 0; subclasses define the derivative and the risk."""
 
-    jacobian: Callable[[Array], Array] | None = None
+    jacobian: Callable[[Array, float], Array] | None = None
+    breaks: tuple[float, ...] = ()
+    delta_t: float | None = None
 
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array) -> None:
         self.system, self.precision = system, system.precision
@@ -61,8 +65,8 @@ class MeanFieldFlow(ABC):
         self.inverse = invert_gram(system.P)
         self.y0 = M.ravel().copy() if system.is_frozen else np.concatenate([M.ravel(), q])
 
-    def __call__(self, y: Array) -> Array:
-        M, q = self.state(y)
+    def __call__(self, y: Array, t: float = 0.0) -> Array:
+        M, q = self.unpack(y)
         dM, dq = self.derivative(M, q)
         if self.system.is_frozen:
             return dM.ravel()
@@ -70,7 +74,17 @@ class MeanFieldFlow(ABC):
             dq = dq + self.system.noise * self.slope_power(self.norms(M, q))
         return np.concatenate([dM.ravel(), dq])
 
-    def state(self, y: Array) -> tuple[Array, Array]:
+    def state(self, y: Array) -> State:
+        M, q = self.unpack(y)
+        return State(M, q=q)
+
+    def diverged_quantity(self, y: Array) -> DivergedQuantity:
+        """q if an entry of it is the largest, otherwise M."""
+        size = np.nan_to_num(np.abs(y), nan=np.inf, posinf=np.inf)
+        is_norm = np.any(size[self.p * self.k :] == np.max(size))
+        return DivergedQuantity.ORTHOGONAL_NORM if is_norm else DivergedQuantity.OVERLAP_STUDENT_TEACHER
+
+    def unpack(self, y: Array) -> tuple[Array, Array]:
         """M and q; q is clipped at zero, because rounding may make it negative and its root NaN."""
         cut = self.p * self.k
         M = y[:cut].reshape(self.p, self.k)
@@ -166,7 +180,7 @@ class PairwiseFlow(MeanFieldFlow):
         return A, pull, dq
 
     def risk(self, y: Array) -> float:
-        M, q = self.state(y)
+        M, q = self.unpack(y)
         P, pairs = self.system.P, self.system.pairs
         a, b = self.norms(M, q), np.diag(P).copy()
         students = 0.0
@@ -241,7 +255,7 @@ class SquareFlow(MeanFieldFlow):
         return dM, dq
 
     def risk(self, y: Array) -> float:
-        M, q = self.state(y)
+        M, q = self.unpack(y)
         P, p, k = self.system.P, self.p, self.k
         own, spread = float(self.system.self_terms), self.spread
         Qd = self.norms(M, q)

@@ -93,7 +93,7 @@ class MixtureNodeFlow(NodeFlow):
         return dM, dq
 
     def risk(self, y: Array) -> float:
-        M, q = self.state(y)
+        M, q = self.unpack(y)
         F = self.average(M, q)
         squares = self.kappa[:, None] * F**2
         squares[0] = (self.target - F[0]) ** 2

@@ -126,7 +126,7 @@ class AnyNodeFlow(NodeFlow):
         return dM, dq
 
     def risk(self, y: Array) -> float:
-        M, q = self.state(y)
+        M, q = self.unpack(y)
         F = self.average(M, q)
         squares = self.e * F**2
         squares[:, 0] = (self.target - F[:, 0]) ** 2

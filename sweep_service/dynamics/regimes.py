@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH, SmallFlow
+from sweep_service.dynamics.map_flow import MapFlow
 from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
 from sweep_service.dynamics.mean_field_mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, is_smooth
@@ -25,30 +26,53 @@ from sweep_service.dynamics.overlap_flow import (
     drift,
     label_noise,
     sampling,
+    weight_decay,
 )
+from sweep_service.dynamics.state import State
 from sweep_service.dynamics.variance import choose_variance, sobol_points
 from sweep_service.errors import RegimeUndefined
 from sweep_service.model.activations import ERF, SQUARE, TANH
 from sweep_service.model.initial import INITS, Start
-from sweep_service.model.parameters import FIRST_PARAMETERS
-from sweep_service.model.point import Point
+from sweep_service.model.parameters import FIRST_PARAMETERS, later_parameters
+from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import Array
+from sweep_service.status import DivergedQuantity
 
 
 class Flow(Protocol):
-    """dy/dt as a function of y, with its start y0 and the risk at any y."""
+    """dy/dt as a function of y and t, with its start y0, and the state and the risk at any y."""
 
     y0: Array
     system: Any  # the constants of the trajectory
     precision: float  # relative error of the right-hand side that is worth resolving in time
 
-    def __call__(self, y: Array, /) -> Array: ...
+    def __call__(self, y: Array, t: float = 0.0, /) -> Array: ...
+
+    def state(self, y: Array, /) -> State: ...
 
     def risk(self, y: Array, /) -> float: ...
 
+    def diverged_quantity(self, y: Array, /) -> DivergedQuantity:
+        """The quantity by which a state is not bounded."""
+
+    def refine(self) -> Flow | None:
+        """The same flow on a finer quadrature, or None if there is nothing to refine."""
+
     @property
-    def jacobian(self) -> Callable[[Array], Array] | None: ...
+    def final_state_guess(self) -> Array | None:
+        """A state near the end, which a quadrature must resolve as well as the start; None without one."""
+
+    @property
+    def jacobian(self) -> Callable[[Array, float], Array] | None: ...
+
+    @property
+    def breaks(self) -> tuple[float, ...]:
+        """Times at which dy/dt is not smooth in t."""
+
+    @property
+    def delta_t(self) -> float | None:
+        """The step of a map; None for an ODE."""
 
 
 @dataclass(frozen=True)
@@ -112,30 +136,50 @@ def overlap_regime(
     """
 
     def build(setup: Setup) -> OverlapFlow | WeightFlow:
-        point, options, start = setup.point, setup.options, setup.start.overlaps
-        extra = tuple(term for name, term in (optional or {}).items() if name in point.non_default)
+        point, start = setup.point, setup.start.overlaps
+        terms_of_parameters = {"weight_decay": weight_decay, **(optional or {})}
+        extra = tuple(term for name, term in terms_of_parameters.items() if name in point.non_default)
         terms = (*always, *extra)
-        average, method = (
-            choose_variance(point.activation, point.teacher_activation, point.p, point.k, options.qmc_points)
-            if sampling in terms
-            else (None, "none")
-        )
-        system = System(
-            gamma_over_p=point.gamma_over_p,
-            noise=point.noise,
-            P=start.P,
-            pairs=make_pairs(point.activation, point.teacher_activation),
-            variance=average,
-            variance_method=method,
-            finite_d=point.d if options.finite_d_factor else None,
-            others=point.others,
-        )
-        if terms == (drift,) and point.p > MAX_COMPILED_WIDTH and start.rank < point.p:
+        system = make_system(setup, sampled=sampling in terms)
+        if set(terms) <= {drift, weight_decay} and point.p > MAX_COMPILED_WIDTH and start.rank < point.p:
             return WeightFlow(system, start)
         small = drift in terms and SmallFlow.is_applicable(system, point.p)  # SmallFlow includes the drift
         return (SmallFlow if small else OverlapFlow)(system, terms, start)
 
     return build
+
+
+def make_system(setup: Setup, sampled: bool) -> System:
+    """The constants of a flow of the full state; `sampled` if it has the sampling term."""
+    point, options = setup.point, setup.options
+    average, method = (
+        choose_variance(point.activation, point.teacher_activation, point.p, point.k, options.qmc_points)
+        if sampled
+        else (None, "none")
+    )
+    return System(
+        gamma_over_p=point.gamma_over_p,
+        noise=point.noise,
+        P=setup.start.overlaps.P,
+        pairs=make_pairs(point.activation, point.teacher_activation),
+        variance=average,
+        variance_method=method,
+        finite_d=point.d if options.finite_d_factor else None,
+        readout=setup.start.readout,
+        second_layer_rate=point.second_layer_rate,
+        batch=point.batch,
+        weight_decay=point.weight_decay,
+        schedule=point.schedule,
+        others=point.others,
+    )
+
+
+def build_map(setup: Setup) -> MapFlow:
+    """The map of single steps, which keeps ‖x‖² and the mean push of a batch."""
+    point = setup.point
+    return MapFlow(
+        replace(make_system(setup, sampled=True), finite_d=point.d), setup.start.overlaps, point.delta_t
+    )
 
 
 def mean_field_regime(
@@ -266,6 +310,9 @@ def _warn_fast_gradient_flow(point: Point) -> str:
     return f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD" if ratio > 0.14 else ""
 
 
+# Parameters of the full model that flows of the full state take into account.
+FULL_MODEL = (*FIRST_PARAMETERS, *later_parameters(), *STRUCTURED_PARAMETERS)
+
 # Append only: datasets store the regime that `auto` chose by its position here.
 REGIMES = {
     regime.name: regime
@@ -273,17 +320,17 @@ REGIMES = {
         Regime(
             "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
             "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
-            sampled=True, version=2, independent_of=("d",),
+            sampled=True, version=2, independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
             overlap_regime(drift), cautions=(_warn_fast_gradient_flow,), version=2,
-            independent_of=("d", "gamma", "noise"),
+            independent_of=("d", "gamma", "noise", "batch"), supports=FULL_MODEL,
         ),
         Regime(
             "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
             "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
-            cautions=(_warn_fast_gradient_flow,), version=2, independent_of=("d",),
+            cautions=(_warn_fast_gradient_flow,), version=2, independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
@@ -308,6 +355,11 @@ REGIMES = {
             "p = ∞: independent of p and of the students' seed",
             mean_field_regime(infinite_d=False, pde=True), _refuse_without_invariance, mean_field=True,
             particles=True, cautions=(_warn_noise_at_infinite_width,), version=2,
+        ),
+        Regime(
+            "high_dimensional_map", "SS map", "M' = M + δt Ψ_M, Q' = Q + δt (Ψ_GF + (γ/p) Ψ_Var/b + …)",
+            "steps of any size δt: batches b of the order of d, p and k fixed", build_map, sampled=True,
+            supports=FULL_MODEL,
         ),
     )
 }  # fmt: skip

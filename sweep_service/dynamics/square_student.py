@@ -83,8 +83,10 @@ class SquareStudentVariance:
     def __init__(self, teacher: Activation) -> None:
         self.teacher = teacher
 
-    def __call__(self, M: Array, Q: Array, P: Array) -> Array:
+    def __call__(self, M: Array, Q: Array, P: Array, c: Array | None = None) -> Array:
         p, k = M.shape
+        if c is not None:
+            return self._average_weighted(M, Q, P, c)
         g = _teacher_moments(self.teacher, np.ascontiguousarray(P).tobytes(), k)
         s, Q2 = np.trace(Q) / p, Q @ Q
         N = (M * g.second) @ M.T / k
@@ -96,3 +98,27 @@ class SquareStudentVariance:
             + 2.0 * (QN + QN.T) / p + (M * (g.fourth * squares)) @ M.T / (p * k)
         )  # fmt: skip
         return 4.0 * (students - 2.0 * mixed + Q * g.power + M @ g.pull @ M.T)
+
+    def _average_weighted(self, M: Array, Q: Array, P: Array, c: Array) -> Array:
+        """The same averages with a/p in place of 1/p and a*/k in place of 1/k."""
+        p = len(Q)
+        b, student, teacher = np.diag(P).copy(), -c[:p], c[p:]
+        coefficients, pair = first_coefficients(self.teacher, b), make_two_point(self.teacher, self.teacher)
+        variance = np.maximum(b, MIN_VARIANCE)
+        mean = float(teacher @ coefficients[:, 0])
+        second = teacher * math.sqrt(2.0) * coefficients[:, 2] / variance
+        fourth = teacher * math.sqrt(24.0) * coefficients[:, 4] / variance**2
+        slopes, curved = pair.slopes(b, b, P)
+        pull = 2.0 * (np.outer(teacher, teacher) * slopes + np.diag(teacher * (curved @ teacher)))
+        AQ = student[:, None] * Q
+        QAQ, s = Q @ AQ, float(np.trace(AQ))
+        N = (M * second) @ M.T
+        QAN = Q @ (student[:, None] * N)
+        squares = student @ M**2
+        students = Q * (s**2 + 2.0 * np.sum(AQ * AQ.T)) + 4.0 * s * QAQ + 8.0 * QAQ @ AQ
+        mixed = (
+            Q * (s * mean + second @ squares) + 2.0 * mean * QAQ + s * N
+            + 2.0 * (QAN + QAN.T) + (M * (fourth * squares)) @ M.T
+        )  # fmt: skip
+        power = float(teacher @ pair.values(b, b, P) @ teacher)
+        return 4.0 * (students - 2.0 * mixed + Q * power + M @ pull @ M.T)

@@ -7,8 +7,8 @@ where the exact sum over p² n² pairs is too expensive.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Protocol
 
 import numpy as np
 from scipy import special
@@ -19,12 +19,17 @@ from sweep_service.model.activations import ERF, SQUARE, Activation
 from sweep_service.model.closed_forms import TWO_OVER_PI
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
+from sweep_service.model.second_layer import Readout
 from sweep_service.model.two_point import Pairs, make_pairs
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 
-Variance = Callable[[Array, Array, Array], Array]  # M, Q, P -> (p, p)
+
+class Variance(Protocol):
+    def __call__(self, M: Array, Q: Array, P: Array, c: Array | None = None, /) -> Array:
+        """E[σ'_i σ'_j 𝓔*²] (p, p) of 𝓔* = Σ_β c_β σ_β(λ_β); without c, the second layers are ones."""
+
 
 # Largest student widths for which the exact sum is used.
 MAX_EXACT_ERF_WIDTH, MAX_EXACT_ERF_MIXED_WIDTH = 64, 6
@@ -68,8 +73,19 @@ def _sum_row(c, g, omega, oi, oj, u, v, m):
     return total
 
 
+def erf_variance(M: Array, Q: Array, P: Array, c: Array | None = None) -> Array:
+    """Erf student and teacher, see `sum_erf_variance`."""
+    return sum_erf_variance(M, Q, P, unit_readout(*M.shape) if c is None else c)
+
+
+@cache
+def unit_readout(p: int, k: int) -> Array:
+    """c = (-1/p, 1/k)."""
+    return np.concatenate([np.full(p, -1.0 / p), np.full(k, 1.0 / k)])
+
+
 @kernel()
-def erf_variance(M, Q, P):
+def sum_erf_variance(M, Q, P, c):
     """Var_ij = (2/π)/√L4 Σ_βγ c_β c_γ (2/π) asin(C_βγ/√((1+C_ββ)(1+C_γγ))).
 
     σ'σ' is a Gaussian weight, so the four-point average is a two-point one at tilted overlaps.
@@ -81,9 +97,6 @@ def erf_variance(M, Q, P):
     omega[:p, p:] = M
     omega[p:, :p] = M.T
     omega[p:, p:] = P
-    c = np.empty(n)
-    c[:p] = -1.0 / p
-    c[p:] = 1.0 / k
     u, v, g = np.empty(n), np.empty(n), np.empty(n)
     out = np.empty((p, p))
     for i in range(p):
@@ -103,8 +116,9 @@ class TiltedVariance:
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
 
-    def __call__(self, M: Array, Q: Array, P: Array) -> Array:
+    def __call__(self, M: Array, Q: Array, P: Array, c: Array | None = None) -> Array:
         p = len(Q)
+        readout = None if c is None else Readout(-p * c[:p], len(P) * c[p:])
         omega = Overlaps(M, Q, P).omega
         out = np.empty((p, p))
         for i in range(p):
@@ -112,14 +126,23 @@ class TiltedVariance:
                 A = np.eye(2) + omega[np.ix_((i, j), (i, j))]
                 det = A[0, 0] * A[1, 1] - A[0, 1] ** 2
                 C = omega - omega[:, (i, j)] @ np.linalg.solve(A, omega[(i, j), :])
-                R = risk(Overlaps(C[:p, p:].copy(), C[:p, :p].copy(), C[p:, p:].copy()), self.pairs)
+                tilted = Overlaps(C[:p, p:].copy(), C[:p, :p].copy(), C[p:, p:].copy())
+                R = risk(tilted, self.pairs, readout=readout)
                 out[i, j] = out[j, i] = TWO_OVER_PI / math.sqrt(det) * 2.0 * R
         return out
 
 
-def square_variance(M: Array, Q: Array, P: Array) -> Array:
-    """4 {Q [τ² + 2 t₂] + 4 τ G1 + 8 G2}, by Wick's theorem."""
+def square_variance(M: Array, Q: Array, P: Array, c: Array | None = None) -> Array:
+    """4 {Q [τ² + 2 t₂] + 4 τ G1 + 8 G2}, by Wick's theorem.
+
+    τ = Σ_β c_β Ω_ββ, t₂ = Σ_βγ c_β c_γ Ω_βγ², G1 = ΩCΩ and G2 = ΩCΩCΩ of students, C = diag c.
+    """
     p, k = M.shape
+    if c is not None:
+        omega = Overlaps(M, Q, P).omega
+        push = omega[:p] * c  # rows of ΩC
+        tau, t2, half = float(c @ np.diag(omega)), float(c @ omega**2 @ c), push @ omega
+        return 4.0 * (Q * (tau**2 + 2.0 * t2) + 4.0 * tau * half[:, :p] + 8.0 * (half * c) @ omega[:, :p])
     tau = np.trace(P) / k - np.trace(Q) / p
     t2 = np.sum(P * P) / k**2 - 2.0 * np.sum(M * M) / (p * k) + np.sum(Q * Q) / p**2
     G1 = M @ M.T / k - Q @ Q / p
@@ -138,8 +161,9 @@ class QuasiMonteCarlo:
         # Its error is 1e-3: tighter tolerances would resolve its noise, and jumps at the kink of relu.
         self.precision = 1e-6 if student.curvature is not None else 1e-5
 
-    def __call__(self, M: Array, Q: Array, P: Array) -> Array:
+    def __call__(self, M: Array, Q: Array, P: Array, c: Array | None = None) -> Array:
         p = len(Q)
+        c = unit_readout(*M.shape) if c is None else c
         omega = Overlaps(M, Q, P).omega
         if not np.all(np.isfinite(omega)):  # diverged; eigh would raise
             return np.full_like(Q, np.nan)
@@ -147,20 +171,15 @@ class QuasiMonteCarlo:
         root = (U * np.sqrt(np.maximum(w, 0.0))) @ U.T  # the symmetric root: no jumps where eigenvalues cross
         students, teachers = self.Z @ root[:, :p], self.Z @ root[:, p:]
         slope = self.student.slope(students)
-        error = average_rows(self.teacher.value(teachers)) - average_rows(self.student.value(students))
+        error = self.teacher.value(teachers) @ c[p:] - self.student.value(students) @ -c[:p]
         if self.control is None:
             weighted = slope * error[:, None]
             return weighted.T @ weighted / len(self.Z)
-        q = self.control.project(omega, p)
+        q = self.control.project(omega, p, c)
         approximate = q(students, teachers)
         weighted = slope * ((error - approximate) * (error + approximate))[:, None]
         sampled = weighted.T @ slope / len(self.Z)
         return self.control.average(q, omega, p) + 0.5 * (sampled + sampled.T)
-
-
-def average_rows(values: Array) -> Array:
-    """The mean of each row as a product with a vector, several times faster than `mean`."""
-    return np.asarray(values @ np.full(values.shape[1], 1.0 / values.shape[1]))
 
 
 @lru_cache(maxsize=4)  # a sweep uses few different ones, and each may hold a hundred megabytes

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -26,6 +26,7 @@ from sweep_service.model.overlaps import (
     parse_overlaps,
     require_semidefinite,
 )
+from sweep_service.model.second_layer import Readout
 from sweep_service.model.teacher import Teacher, draw_bartlett_factor
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.validation import read_bool, read_integer, read_matrix, read_number, reject_unknown_keys
@@ -151,13 +152,6 @@ INITS = {
 # tr Q⊥(0) below this fraction of tr Q counts as zero up to rounding.
 PROJECTION_TOLERANCE = 1e-10
 EXPLICIT_KINDS = {"overlaps": ("M", "Q", "P"), "weights": ("W", "W_star")}
-
-
-class Readout(NamedTuple):
-    """The second layers a (p,) and a* (k,) of f = (1/p) Σ a_i σ(λ_i) and f* = (1/k) Σ a*_r σ*(λ*_r)."""
-
-    student: Array
-    teacher: Array
 
 
 @dataclass(frozen=True)

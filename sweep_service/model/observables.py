@@ -30,6 +30,8 @@ class States:
     # Q⊥ up to a rotation of the neurons (time, r, r); None in mean field, where only its diagonal exists
     orthogonal: Array | None = None
     orthogonal_norms: Array | None = None  # q = diag Q⊥ (time, p), if it is part of the state
+    second_layers: Array | None = None  # a (time, p); None for ones
+    teacher_second_layer: Array | None = None  # a* (k,); None for ones
 
     @classmethod
     def of(cls, risk: Array, M: Array, Q: Array, P: Array) -> States:
@@ -49,6 +51,16 @@ class States:
         length = np.sqrt(np.maximum(self.norms, 0.0))[:, :, None] * np.sqrt(np.diag(self.P))
         with np.errstate(invalid="ignore"):
             return np.abs(self.M) / np.where(length > 0.0, length, np.inf) + 0.0 * length
+
+    @cached_property
+    def a(self) -> Array:
+        """The second layer (time, p)."""
+        return np.ones(self.M.shape[:2]) if self.second_layers is None else self.second_layers
+
+    @cached_property
+    def a_star(self) -> Array:
+        """The second layer of the teacher (k,)."""
+        return np.ones(self.M.shape[2]) if self.teacher_second_layer is None else self.teacher_second_layer
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,16 @@ def _cosine_histogram(states: States) -> Array:
     return shares
 
 
+def _second_layer_overlap(states: States) -> Array:
+    """Each neuron is compared with the teacher of its largest |cosine|, with the sign of that cosine."""
+    nearest = np.argmax(states.cosines, axis=2)
+    signs = np.sign(np.take_along_axis(states.M, nearest[:, :, None], axis=2)[:, :, 0])
+    targets = signs * states.a_star[nearest]
+    norms = np.linalg.norm(states.a, axis=1) * np.linalg.norm(targets, axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.sum(states.a * targets, axis=1) / np.where(norms > 0.0, norms, np.inf) + 0.0 * norms
+
+
 OBSERVABLES = {
     observable.name: observable
     for observable in (
@@ -139,6 +161,16 @@ OBSERVABLES = {
             "share of neurons by cosine with each teacher",
             _cosine_histogram,
             dims=("teacher", "cosine_bin"),
+        ),
+        Observable("second_layer", "second layer a of the student", lambda s: s.a, dims=("student",)),
+        Observable("second_layer_mean", "mean of the second layer a", lambda s: np.mean(s.a, axis=1)),
+        Observable(
+            "second_layer_spread", "standard deviation of a over neurons", lambda s: np.std(s.a, axis=1)
+        ),
+        Observable(
+            "second_layer_overlap",
+            "cosine of a with a* of the nearest teachers, counted with the sign of their cosine",
+            _second_layer_overlap,
         ),
     )
 }

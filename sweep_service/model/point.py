@@ -9,7 +9,7 @@ from typing import Any
 
 from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import ACTIVATIONS, Activation
-from sweep_service.model.initial import Init, Readout, Shape, Start
+from sweep_service.model.initial import Init, Shape, Start
 from sweep_service.model.parameters import (
     FIRST_PARAMETERS,
     PARAMETERS,
@@ -18,7 +18,7 @@ from sweep_service.model.parameters import (
     parameter_names,
 )
 from sweep_service.model.schedule import Schedule
-from sweep_service.model.second_layer import SecondLayer
+from sweep_service.model.second_layer import Readout, SecondLayer
 from sweep_service.model.structures import SECOND_LAYER, STRUCTURES, TEACHER_SECOND_LAYER
 from sweep_service.validation import reject_unknown_keys
 

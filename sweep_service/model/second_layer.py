@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,13 @@ from sweep_service.validation import read_number, read_vector, reject_unknown_ke
 
 KINDS = ("ones", "rademacher", "gaussian")
 MAX_SCALE = 1e8
+
+
+class Readout(NamedTuple):
+    """The second layers a (p,) and a* (k,) of f = (1/p) Σ a_i σ(λ_i) and f* = (1/k) Σ a*_r σ*(λ*_r)."""
+
+    student: Array
+    teacher: Array
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def mean_field_flows(regime, point, D):
     """(dM, dq) as computed and as expected."""
     flow = make_flow(regime, point)
     student, teacher = SIGMAS[point["activation"]], SIGMAS[point["teacher_activation"]]
-    dM, dq = mean_field_flow(student, teacher, *flow.state(flow.y0), flow.system.P, D)
+    dM, dq = mean_field_flow(student, teacher, *flow.unpack(flow.y0), flow.system.P, D)
     return flow(flow.y0), np.append(dM.ravel(), dq)
 
 

@@ -210,7 +210,7 @@ def test_q_stays_zero_inside_span_and_full_state_agrees(act, how):
         # what nodes of λ* leave: measured 9e-9, for relu's kink 6e-4
         close = 1e-12 if isinstance(flow, PairwiseFlow | SquareFlow) else 1e-3 if act is RELU else 1e-6
         np.testing.assert_allclose(claim(flow), expected, rtol=0.0, atol=close)
-        assert np.all(flow.state(flow.y0)[1] == 0.0)
+        assert np.all(flow.unpack(flow.y0)[1] == 0.0)
 
 
 @every_activation

@@ -12,6 +12,7 @@ from sweep_service.model.parameters import PARAMETERS
 POINT = {"d": 20, "p": 4, "k": 2, "gamma": 0.5, "noise": 0.1, "activation": "erf"}
 OTHER = {
     "d": 30, "p": 6, "k": 3, "gamma": 0.9, "noise": 0.3, "activation": "tanh", "teacher_activation": "relu",
+    "second_layer_rate": 1.0, "batch": 4, "weight_decay": 0.2,
 }  # fmt: skip
 DRAWN = {"kind": "gaussian", "orthonormal_teacher": True, "shared": {"d0": 10}}
 STARTS = {"mean_field_projected": {"kind": "informed", "shared": True}}  # it exists for no other

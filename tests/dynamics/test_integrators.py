@@ -32,7 +32,7 @@ START = np.append(V @ np.ones(8), 0.0)
 TIMES = np.array([0.0, 0.1, 0.7, 5.0, 100.0, 999.0, STIFF_TIME, STIFF_TIME + 0.5, 3e3, 1e4])
 
 
-def linear(y):
+def linear(y, t=0.0):
     """A stiff linear system, and a clock as its last component."""
     return np.append(MATRIX @ y[:-1], 1.0)
 
@@ -79,7 +79,7 @@ def test_yielded_states_are_copies(method):
     np.testing.assert_allclose(rows, march(method, linear, START, TIMES[:5]), rtol=1e-12)
 
 
-def pendulum(y):
+def pendulum(y, t=0.0):
     """Nonlinear, with the exact solution tan t in its first component and a coupled second one."""
     return np.array([1.0 + y[0] ** 2, -y[1] * y[0]])  # y = (tan t, cos t) from (0, 1)
 
@@ -92,7 +92,7 @@ def test_chebyshev_steps_have_order_two(stages):
         y, h = np.array([0.0, 1.0]), 1.0 / n
         fy = pendulum(y)
         for _ in range(n):
-            y, fy = take_chebyshev_step(pendulum, y, fy, h, stages)
+            y, fy = take_chebyshev_step(pendulum, y, 0.0, fy, h, stages)
         np.testing.assert_array_equal(fy, pendulum(y))
         errors.append(np.max(np.abs(y - [math.tan(1.0), math.cos(1.0)])))
     slope = -np.polyfit(np.log(counts), np.log(errors), 1)[0]
@@ -104,24 +104,24 @@ def test_chebyshev_steps_are_stable_on_stated_interval(stages):
     """|R(z)| ≤ 1 on the real interval of length (s² - 1)/1.54 of s stages, and not far beyond."""
     length = (stages**2 - 1) / 1.54
     z = np.linspace(0.0, length, 2000)
-    grown, _ = take_chebyshev_step(lambda y: -z * y, np.ones_like(z), -z, 1.0, stages)
+    grown, _ = take_chebyshev_step(lambda y, t: -z * y, np.ones_like(z), 0.0, -z, 1.0, stages)
     assert np.max(np.abs(grown)) <= 1.0 + 1e-12  # rounding of the recursion
     z = np.array([1.2 * length])
-    grown, _ = take_chebyshev_step(lambda y: -z * y, np.ones_like(z), -z, 1.0, stages)
+    grown, _ = take_chebyshev_step(lambda y, t: -z * y, np.ones_like(z), 0.0, -z, 1.0, stages)
     assert abs(grown[0]) > 1.0
 
 
 def test_spectral_radius_has_margin():
     """The stiff matrix has radius 0.8; power iteration stops at 2 %, always from below."""
     y = START.copy()
-    radius, direction = estimate_spectral_radius(linear, y, linear(y), None)
+    radius, direction = estimate_spectral_radius(linear, y, 0.0, linear(y), None)
     assert 0.8 < radius <= 1.2 * 0.8 * (1 + 1e-6)
-    again, _ = estimate_spectral_radius(linear, y, linear(y), direction)
+    again, _ = estimate_spectral_radius(linear, y, 0.0, linear(y), direction)
     assert 0.8 * 1.19 < again <= 1.2 * 0.8 * (1 + 1e-6)
 
 
 def test_spectral_radius_of_constant_field():
-    radius, _ = estimate_spectral_radius(lambda y: np.ones_like(y), np.zeros(3), np.ones(3), None)
+    radius, _ = estimate_spectral_radius(lambda y, t: np.ones_like(y), np.zeros(3), 0.0, np.ones(3), None)
     assert math.isfinite(radius)
     assert radius > 0
 
@@ -133,7 +133,7 @@ def test_explicit_switches_once_at_stiff_time():
     evaluations = {EXPLICIT: 0, DOP853: 0}
 
     def counted(method):
-        def f(y):
+        def f(y, t=0.0):
             evaluations[method] += 1
             return linear(y)
 

@@ -23,12 +23,12 @@ methods = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.n
 class Toy:
     """A flow from a formula."""
 
-    precision, jacobian = 1e-10, None
+    precision, jacobian, breaks, delta_t = 1e-10, None, (), None
 
     def __init__(self, f, *y0):
         self.f, self.y0 = f, np.array(y0)
 
-    def __call__(self, y):
+    def __call__(self, y, t=0.0):
         return self.f(y)
 
     def risk(self, y):

@@ -51,7 +51,7 @@ def test_both_euler_forms_take_euler_steps():
         y = y + EULER_STEP * flow(y)
     o = flow.overlaps(flow.y0)
     stops = np.array([5, 20])
-    closed = euler_closed(flow.code, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, EULER_STEP, stops)
+    closed = euler_closed(*flow.codes, flow.y0, flow.p, flow.k, flow.system.P, flow.noise, EULER_STEP, stops)
     np.testing.assert_allclose(closed[-1], y, **ROUNDING)
     np.testing.assert_allclose(
         pack(*euler_three_point(o.M, o.Q, o.P, flow.noise, EULER_STEP, 20)), closed[-1], **ROUNDING

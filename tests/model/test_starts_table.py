@@ -79,10 +79,10 @@ def test_random_teacher_is_drawn_like_the_students(kind, size):
 @pytest.mark.parametrize("kind", [kind.name for kind in INITS.values() if kind.any_teacher])
 def test_scale_of_the_teacher_alone(kind):
     """Rows of W* iid N(0, s² I_d): E P_rr = s², and E P_12² = s⁴/d, whatever the students."""
-    P = np.array([start({"kind": kind, "teacher": {"scale": 3.0}}, seed).overlaps.P for seed in range(2000)])
-    # relative errors of the means: √(2/(50·4000)) = 0.3 %, and √(2/2000) = 3 %
-    assert P[:, [0, 1], [0, 1]].mean() == pytest.approx(9.0, rel=0.015)
-    assert (P[:, 0, 1] ** 2).mean() == pytest.approx(81.0 / D_, rel=0.15)
+    P = np.array([start({"kind": kind, "teacher": {"scale": 3.0}}, seed).overlaps.P for seed in range(500)])
+    # relative errors of the means: √(2/(50·1000)) = 0.6 %, and √(2/500) = 6 %
+    assert P[:, [0, 1], [0, 1]].mean() == pytest.approx(9.0, rel=0.03)
+    assert (P[:, 0, 1] ** 2).mean() == pytest.approx(81.0 / D_, rel=0.3)
 
 
 def test_scale_of_the_teacher_is_part_of_the_identity():

@@ -127,7 +127,7 @@ def list_sweeps(folder: DataFolder) -> list[dict[str, Any]]:
 
 def find_spec(spec: Mapping[str, Any] | SweepSpec | str | bytes | Path) -> SpecSource:
     """Find a spec in any form that `run` accepts: the text of a file or of a preset, or what is given."""
-    from sweep_service.planning.spec_text import read_file
+    from sweep_service.planning.spec_text import looks_like_path, read_file
     from sweep_service.presets import PRESETS, read_preset_text
 
     if isinstance(spec, Path):
@@ -136,7 +136,7 @@ def find_spec(spec: Mapping[str, Any] | SweepSpec | str | bytes | Path) -> SpecS
         return spec
     if any(character in spec for character in "\n:{"):
         return read_file(spec) if "\n" not in spec and Path(spec).is_file() else spec
-    if Path(spec).exists():
+    if Path(spec).exists() or looks_like_path(spec):
         return read_file(spec)
     if spec in PRESETS:
         return read_preset_text(spec)

@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 PATTERNS = (
     # One process dies at every fault point in turn in test_run_killed_repeatedly_continues.
     "chaos/test_crashes.py::test_run_killed_at_any_fault_point_continues*",
-    "chaos/test_crashes.py::test_run_killed_at_random_times_continues[[]?]",
-    "chaos/test_crashes.py::test_other_commands_killed_at_random_times_can_be_repeated[[]0-[ce]*",
+    "chaos/test_random_crashes.py::test_run_killed_at_random_times_continues[[]?]",
+    "chaos/test_random_crashes.py::test_other_commands_killed_at_random_times_can_be_repeated[[]0-[ce]*",
     "chaos/test_crashes.py::test_command_killed_at_any_fault_point_can_be_repeated*retry*",
     "chaos/test_crashes.py::test_command_killed_at_any_fault_point_can_be_repeated*ledger*",
     "chaos/test_crashes.py::test_long_run_continues_from_its_checkpoint[[]2]",

@@ -100,7 +100,9 @@ def test_preset_is_found_by_name(tmp_path):
     ("spec", "phrases"),
     [
         ("phase-diagramm", ("must be a mapping", "phase-diagram")),
-        ("nowhere.yaml", ("must be a mapping, YAML or JSON text, the path of a file",)),
+        ("nowhere", ("must be a mapping, YAML or JSON text, the path of a file",)),
+        ("nowhere.yaml", ("cannot be read", "No such file")),
+        ("folder/nowhere", ("cannot be read", "No such file")),
         (Path("nowhere.yaml"), ("cannot be read", "No such file")),
         ({**SPEC, "axis": {}}, ("axis", "axes")),
         (7, ("must be a mapping",)),

@@ -79,11 +79,12 @@ def reject_conflicting_options(workers: int | None, scheduler: str | None, seria
 
 def read_spec(spec: str) -> bytes:
     """Read the text of a spec from a file, from standard input or from a preset."""
+    from sweep_service.planning.spec_text import looks_like_path
     from sweep_service.presets import PRESETS, read_preset_text
 
     if spec in PRESETS and not Path(spec).exists():
         return read_preset_text(spec).encode()
-    if spec != "-" and not Path(spec).exists():
+    if spec != "-" and not Path(spec).exists() and not looks_like_path(spec):
         raise InvalidInput("spec", spec, f"must be a file, - or one of {', '.join(PRESETS)}")
     return read_file(spec)
 

@@ -27,7 +27,7 @@ from sweep_service.model.overlaps import (
     require_semidefinite,
 )
 from sweep_service.model.second_layer import Readout
-from sweep_service.model.teacher import Teacher, draw_bartlett_factor
+from sweep_service.model.teacher import SCALE_BOUNDS, Teacher, draw_bartlett_factor
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.validation import read_bool, read_integer, read_matrix, read_number, reject_unknown_keys
 
@@ -118,7 +118,7 @@ INITS = {
     for kind in (
         InitKind(
             "gaussian", "rows of W and W* iid N(0, scale² I_d)",
-            {"scale": (1.0, {"least": 1e-12, "most": 1e8})},
+            {"scale": (1.0, SCALE_BOUNDS)},
             _gaussian, _gaussian_law, teacher="random", any_teacher=True, invariant=True,
             fixed_overlaps=False, least_d=lambda p, k: k,
         ),
@@ -307,14 +307,16 @@ class Init:
         return L @ L.T
 
     def teacher_factor(self, shape: Shape, seed: int) -> Array:
-        """L with P = L Lᵀ; a random teacher has the scale of the students, as both are drawn alike."""
+        """L with P = L Lᵀ; a random teacher without a scale of its own is drawn like the students."""
         assert self.teacher is not None
         # the key does not contain p, so that students of every width learn from the same teacher
         rng = stream(Key.of(**self._key_content(shape, seed)), "teacher")
         L = self.teacher.factor(shape.k, self._draw_shape(shape).d, rng)
-        if self.teacher.kind == "random":
-            L = _unit(L) if self.kind == "spherical" else L * self.parameters.get("scale", 1.0)
-        return L
+        if self.teacher.kind != "random":
+            return L
+        if self.teacher.scale is not None:
+            return L * self.teacher.scale
+        return _unit(L) if self.kind == "spherical" else L * self.parameters.get("scale", 1.0)
 
     def particles(self, u: Array, shape: Shape, seed: int) -> tuple[Array, Array] | None:
         """(m, q) of the p = ∞ law at uniforms u (n, k+1); None where the law is that of the drawn neurons."""

@@ -44,7 +44,7 @@ def _init_numbers(value: Any) -> list[str]:
 
 
 def _teacher_numbers(value: Any) -> list[str]:
-    return ["rho", SCALED_SECOND_LAYER]
+    return ["rho", SCALE, SCALED_SECOND_LAYER]
 
 
 def _second_layer_numbers(value: Any) -> list[str]:

@@ -14,16 +14,21 @@ from sweep_service.numerics.types import Array
 from sweep_service.validation import read_matrix, read_number, read_vector, reject_unknown_keys
 
 FIELD = "init.teacher"
+SCALE_BOUNDS = {"least": 1e-12, "most": 1e8}
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """`orthonormal` (P = I), `random` (drawn like the students' directions), or a given Gram matrix."""
+    """`orthonormal` (P = I), `random` (drawn like the students), or a given Gram matrix.
+
+    With a `scale` of its own, the rows of a random W* are iid N(0, scale² I_d), whatever the students are.
+    """
 
     kind: str
     rho: float = 0.0
     norms: tuple[float, ...] = ()
     gram: tuple[tuple[float, ...], ...] = ()
+    scale: float | None = None  # of a random teacher; None means drawn like the students
 
     @classmethod
     def parse(cls, value: Any) -> Teacher:
@@ -32,11 +37,17 @@ class Teacher:
                 raise unknown_name(FIELD, value, ("orthonormal", "random"))
             return cls(value)
         if not isinstance(value, Mapping):
-            raise InvalidInput(FIELD, value, "must be 'orthonormal', 'random', {rho, norms} or {gram}")
-        reject_unknown_keys(value, ("rho", "norms", "gram"), FIELD)
+            raise InvalidInput(
+                FIELD, value, "must be 'orthonormal', 'random', {scale}, {rho, norms} or {gram}"
+            )
+        reject_unknown_keys(value, ("rho", "norms", "gram", "scale"), FIELD)
+        for name in ("gram", "scale"):
+            if name in value and len(value) > 1:
+                others = " and ".join(key for key in value if key != name)
+                raise InvalidInput(FIELD, dict(value), f"{name} must stand alone: leave out {others}")
+        if "scale" in value:
+            return cls("random", scale=read_number(value["scale"], f"{FIELD}.scale", **SCALE_BOUNDS))
         if "gram" in value:
-            if len(value) > 1:
-                raise InvalidInput(FIELD, dict(value), "gram must stand alone: leave out rho and norms")
             gram = read_matrix(value["gram"], f"{FIELD}.gram")
             if gram.shape[0] != gram.shape[1] or not np.allclose(gram, gram.T, rtol=1e-10, atol=1e-12):
                 raise InvalidInput(f"{FIELD}.gram", gram.tolist(), "must be a symmetric square matrix")
@@ -60,6 +71,8 @@ class Teacher:
         norms = () if set(self.norms) == {1.0} else self.norms
         if self.kind == "equicorrelated" and (self.rho or norms):
             return {"rho": self.rho, "norms": norms}
+        if self.scale is not None:
+            return {"scale": self.scale}
         return "random" if self.kind == "random" else "orthonormal"
 
     def factor(self, k: int, d: int, rng: np.random.Generator) -> Array:

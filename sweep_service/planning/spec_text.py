@@ -13,6 +13,7 @@ import yaml
 
 from sweep_service.errors import InvalidInput, Position
 
+SPEC_SUFFIXES = (".yaml", ".yml", ".json")
 MAX_SPEC_BYTES = 1 << 20  # a larger sweep needs an axis or a design, not a list
 MAX_YAML_BYTES = 1 << 16  # smaller, because the YAML parser is slow
 
@@ -56,6 +57,11 @@ def read_file(path: str | Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a valid path"
         raise InvalidInput("spec", str(path), f"cannot be read: {reason}") from None
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a name that is no file was probably meant as one, and not as the name of a preset."""
+    return "/" in name or Path(name).suffix in SPEC_SUFFIXES
 
 
 def parse_text(text: str | bytes, field: str = "spec") -> Any:

@@ -10,7 +10,8 @@ import xarray as xr
 
 from sweep_service.cli.answers import DONE, FAILED
 from sweep_service.execution.task import MAX_DEATHS
-from tests.chaos.test_crashes import LONG, assert_tidy, dataset
+from tests.chaos.crashes import assert_tidy, dataset
+from tests.chaos.test_crashes import LONG
 from tests.cli.commands import fork_server, run_command
 
 TWO = {**LONG, "seeds": 2, "time": {"max": 10.0, "samples": 4}}

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from sweep_service.cli.answers import DONE, INTERRUPTED, REFUSED
-from tests.chaos.test_crashes import SPEC, assert_tidy, dataset, undisturbed
+from tests.chaos.crashes import SPEC, assert_tidy, dataset, undisturbed
 from tests.cli.commands import fork_server, run_command, until
 
 # The disk is full from the third job on. With `min_free_bytes` 0, the check before a tick does not see it.

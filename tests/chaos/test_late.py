@@ -14,7 +14,7 @@ from sweep_service.simulators import simulate
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
-from tests.chaos.test_crashes import SPEC
+from tests.chaos.crashes import SPEC
 from tests.stored import ONE_RUN_PER_BUNDLE
 
 END = {

@@ -13,9 +13,9 @@ import pytest
 import xarray as xr
 
 from tests.api.served import ENDED
+from tests.chaos.crashes import assert_tidy
 from tests.chaos.hosts import WAYS, hosts_or_skip
 from tests.chaos.supervised import Supervisor
-from tests.chaos.test_crashes import assert_tidy
 from tests.hold import Hold
 from tests.stored import compute_dataset
 

@@ -15,9 +15,9 @@ from math import ceil
 import pytest
 from distributed.diskutils import WorkSpace
 
+from tests.chaos.crashes import assert_tidy
 from tests.chaos.soak_customer import Customer, Twins
 from tests.chaos.soak_stage import WEIGHTS, WORKERS, Stage, Usage, worker_processes
-from tests.chaos.test_crashes import assert_tidy
 from tests.service import free_ports
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "600"))

@@ -11,7 +11,7 @@ from sweep_service.cli.answers import DONE, INTERRUPTED
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.faults import FAULT_POINTS
 from sweep_service.simulators.selection import SIMULATORS
-from tests.chaos.test_crashes import COUNTED, SPEC, assert_tidy
+from tests.chaos.crashes import COUNTED, SPEC, assert_tidy
 from tests.cli.commands import fork_server
 
 RESTARTING = [point for point in FAULT_POINTS if point.startswith("restart:")]

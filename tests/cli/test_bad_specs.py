@@ -61,6 +61,13 @@ def test_invalid_spec_is_refused_and_leaves_no_files(tmp_path, name, command):
     assert list_files(tmp_path) == []
 
 
+@pytest.mark.parametrize("name", ["nowhere.yaml", "folder/nowhere"])
+def test_missing_file_is_not_taken_for_a_preset(tmp_path, name):
+    answer = run_command(tmp_path, "estimate", name)
+    assert_refused(answer, "cannot be read: No such file")
+    assert "fig2-left" not in answer.err
+
+
 def test_all_errors_are_printed_one_per_line(tmp_path):
     (tmp_path / "spec.yaml").write_text(
         "axes:\n  d: null\n  p: [4, -1]\n  lr: 0.1\nfixed: {k: 2}\ntime: {max: 1}\n", "utf-8"

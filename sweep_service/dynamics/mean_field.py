@@ -1,37 +1,39 @@
-"""The mean-field state (M, q): neurons interact through their projections and a random ξ.
+"""The mean-field state (M, q, a): neurons interact through their projections and a random ξ.
 
 D = d - rank P, N = M P⁺, o = N Mᵀ, Qd_i = o_ii + q_i. Neurons i ≠ j overlap by o_ij + √(q_i q_j) ξ, a
 neuron with itself by Qd_i. `PairwiseFlow` sums over pairs, for any activations; `SquareFlow` is
 its closed form for x². The O(p) forms are in `mean_field_nodes` and `mean_field_mixture`.
+
+Neuron j enters every average over neurons with the weight a_j, and dM_i and dq_i carry a_i, so their self
+terms have a_i². Second layers of ones are left out of the sums.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from sweep_service.dynamics.full_model import FullModel, FullModelFlow
+from sweep_service.dynamics.mean_field_pairs import closed_pairs, weighted_pairs
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.state import State
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation
-from sweep_service.model.closed_forms import ERF_CODE, TWO_OVER_PI, ClosedForm, slope_pair
+from sweep_service.model.closed_forms import ClosedForm
 from sweep_service.model.overlaps import invert_gram
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import Pairs
-from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
-from sweep_service.numerics.vector_math import REDUCTION
 from sweep_service.status import DivergedQuantity
 
 MAX_BLOCK_ENTRIES = 1 << 20  # entries of the largest matrix held at once
 
 
 @dataclass(frozen=True)
-class MeanFieldSystem:
+class MeanFieldSystem(FullModel):
     """Constants of a mean-field trajectory."""
 
     P: Array
@@ -39,7 +41,7 @@ class MeanFieldSystem:
     student: Activation
     teacher: Activation
     D: int | None  # dimensions orthogonal to the teacher; None for d = ∞
-    noise: float  # γΔ/p
+    noise: float  # γΔ/(pb)
     self_terms: bool = True
     projected: bool = False  # hold q at zero
     finite_d: int | None = None
@@ -51,11 +53,28 @@ class MeanFieldSystem:
         return self.projected or self.D == 0
 
 
-class MeanFieldFlow(ABC):
-    """y = (M, q), or M alone if q ≡ 0; subclasses define the derivative and the risk."""
+# dM_i/a_i, dq_i/a_i, and da_i/ρ if a is learned
+Derivative = tuple[Array, Array, Array | None]
 
+
+def weigh(values: Array, weights: Array | None) -> Array:
+    """Entries or rows of `values` times their weights; as they are without weights, which means ones."""
+    return values if weights is None else (values.T * weights).T
+
+
+def average(values: Array, weights: Array | None) -> Array:
+    """(1/n) Σ_j weight_j values_j over the last axis."""
+    return values.mean(-1) if weights is None else values @ weights / len(weights)
+
+
+class MeanFieldFlow(FullModelFlow, ABC):
+    """y = (M, q), or M alone if q ≡ 0, followed by a if it is learned.
+
+    Subclasses define the derivative and the risk.
+    """
+
+    system: MeanFieldSystem
     jacobian: Callable[[Array, float], Array] | None = None
-    breaks: tuple[float, ...] = ()
     delta_t: float | None = None
 
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array) -> None:
@@ -63,32 +82,44 @@ class MeanFieldFlow(ABC):
         self.start = M, q
         self.p, self.k = M.shape
         self.inverse = invert_gram(system.P)
-        self.y0 = M.ravel().copy() if system.is_frozen else np.concatenate([M.ravel(), q])
+        self.y0 = self._pack(M, q, None if system.readout is None else system.readout.student)
+
+    def _pack(self, M: Array, q: Array, a: Array | None) -> Array:
+        y = M.ravel().copy() if self.system.is_frozen else np.concatenate([M.ravel(), q])
+        return self.append_second_layer(y, a)
 
     def __call__(self, y: Array, t: float = 0.0) -> Array:
-        M, q = self.unpack(y)
-        dM, dq = self.derivative(M, q)
-        if self.system.is_frozen:
-            return dM.ravel()
-        if self.system.noise:
-            dq = dq + self.system.noise * self.slope_power(self.norms(M, q))
-        return np.concatenate([dM.ravel(), dq])
+        system, u = self.system, self.system.rate_factor(t)
+        (M, q), a = self.unpack(y), self.second_layer(y)
+        dM, dq, da = self.derivative(M, q, a)
+        dM, dq = weigh(dM, a), weigh(dq, a)
+        if system.weight_decay:
+            dM, dq = dM - system.weight_decay * M, dq - 2.0 * system.weight_decay * q
+        if u != 1.0:
+            dM, dq = u * dM, u * dq
+        if system.noise and not system.is_frozen:
+            power = weigh(weigh(self.slope_power(self.norms(M, q)), a), a)
+            dq = dq + u * u * system.noise * power
+        return self._pack(dM, dq, None if da is None else u * system.second_layer_rate * da)
 
     def state(self, y: Array) -> State:
         M, q = self.unpack(y)
-        return State(M, q=q)
+        return State(M, q=q, second_layer=self.second_layer(y) if self.system.is_learned else None)
 
     def diverged_quantity(self, y: Array) -> DivergedQuantity:
-        """q if an entry of it is the largest, otherwise M."""
-        size = np.nan_to_num(np.abs(y), nan=np.inf, posinf=np.inf)
-        is_norm = np.any(size[self.p * self.k :] == np.max(size))
-        return DivergedQuantity.ORTHOGONAL_NORM if is_norm else DivergedQuantity.OVERLAP_STUDENT_TEACHER
+        """The quantity whose entry is the largest: q before a, and a before M."""
+        size, cut = np.nan_to_num(np.abs(y), nan=np.inf, posinf=np.inf), self.p * self.k
+        end = len(y) - (self.p if self.system.is_learned else 0)
+        if np.any(size[cut:end] == np.max(size)):
+            return DivergedQuantity.ORTHOGONAL_NORM
+        is_second_layer = np.any(size[end:] == np.max(size))
+        return DivergedQuantity.SECOND_LAYER if is_second_layer else DivergedQuantity.OVERLAP_STUDENT_TEACHER
 
     def unpack(self, y: Array) -> tuple[Array, Array]:
         """M and q; q is clipped at zero, because rounding may make it negative and its root NaN."""
         cut = self.p * self.k
         M = y[:cut].reshape(self.p, self.k)
-        return M, np.zeros(self.p) if self.system.is_frozen else np.maximum(y[cut:], 0.0)
+        return M, np.zeros(self.p) if self.system.is_frozen else np.maximum(y[cut : cut + self.p], 0.0)
 
     def norms(self, M: Array, q: Array) -> Array:
         """Qd_i, the diagonal of Q."""
@@ -107,11 +138,11 @@ class MeanFieldFlow(ABC):
         The quadrature must resolve such states as well as the start.
         """
         M = self.system.P[np.arange(self.p) % self.k] * np.where(np.arange(self.p) % 2, 0.5, 1.0)[:, None]
-        return np.concatenate([M.ravel(), np.zeros(self.y0.size - M.size)])
+        return self._pack(M, np.zeros(self.p), self.second_layer(self.y0))
 
     @abstractmethod
-    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        """dM and dq without the noise."""
+    def derivative(self, M: Array, q: Array, a: Array | None) -> Derivative:
+        """The gradient flow of one neuron, without noise and decay; a is None for ones."""
 
     @abstractmethod
     def risk(self, y: Array) -> float:
@@ -145,94 +176,68 @@ class PairwiseFlow(MeanFieldFlow):
             outside[rows, rows + cut.start] = q[cut]
         return o + outside, outside
 
-    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        P, pairs = self.system.P, self.system.pairs
-        a, b = self.norms(M, q), np.diag(P).copy()
-        slopes_teacher, curved_teacher = pairs.mixed.slopes(a, b, M)
-        if isinstance(pairs.students, ClosedForm):
-            A, pull, dq = closed_pairs(
-                pairs.students.code,
-                M,
-                M @ self.inverse,
-                q,
-                a,
-                self.xi.nodes,
-                self.xi.weights,
-                self.system.self_terms,
-            )
-        else:
-            A, pull, dq = self.pair_sums(M, q, a)
-        A = A + curved_teacher.mean(1)
-        return A[:, None] * M + slopes_teacher @ P / self.k + pull, dq + 2.0 * q * A
+    def derivative(self, M: Array, q: Array, a: Array | None) -> Derivative:
+        P, pairs, teacher = self.system.P, self.system.pairs, self.system.teacher_second_layer
+        norms, teacher_norms = self.norms(M, q), np.diag(P).copy()
+        slopes_teacher, curved_teacher = pairs.mixed.slopes(norms, teacher_norms, M)
+        A, pull, dq, da = self.sum_pairs(M, q, norms, a)
+        A = A + average(curved_teacher, teacher)
+        dM = A[:, None] * M + slopes_teacher @ weigh(P, teacher) / self.k + pull
+        if da is not None:
+            da = da + average(pairs.mixed.values(norms, teacher_norms, M), teacher)
+        return dM, dq + 2.0 * q * A, da
 
-    def pair_sums(self, M: Array, q: Array, a: Array) -> tuple[Array, Array, Array]:
-        """Sums over students: their contributions to A, dM and dq."""
+    def sum_pairs(
+        self, M: Array, q: Array, norms: Array, a: Array | None
+    ) -> tuple[Array, Array, Array, Array | None]:
+        """Sums over students: their contributions to A, dM, dq and da."""
+        students, xi, system = self.system.pairs.students, self.xi, self.system
+        if not isinstance(students, ClosedForm):
+            return self.pair_sums(M, q, norms, a)
+        arguments = students.code, M, M @ self.inverse, q, norms, xi.nodes, xi.weights, system.self_terms
+        if a is None:
+            return *closed_pairs(*arguments), None
+        return weighted_pairs(*arguments, a, np.zeros(self.p) if system.is_learned else None)
+
+    def pair_sums(
+        self, M: Array, q: Array, norms: Array, a: Array | None
+    ) -> tuple[Array, Array, Array, Array | None]:
+        """`sum_pairs` for averages without a closed form."""
         A, dq, pull = np.zeros(self.p), np.zeros(self.p), np.zeros_like(M)
+        da, weighted_M = np.zeros(self.p) if self.system.is_learned else None, weigh(M, a)
+        students = self.system.pairs.students
         for cut, o, scale in self.blocks(M, q):
             total = np.zeros_like(o)
             for xi, weight in zip(self.xi.nodes, self.xi.weights, strict=True):
                 C, outside = self.overlap(cut, o, scale, xi, q)
-                slopes, curved = self.system.pairs.students.slopes(a[cut], a, C)
+                slopes, curved = students.slopes(norms[cut], norms, C)
                 total += weight * slopes
-                A[cut] -= weight * curved.mean(1)
-                dq[cut] -= 2.0 * weight * np.mean(outside * slopes, axis=1)
-            pull[cut] = -total @ M / self.p
-        return A, pull, dq
+                A[cut] -= weight * average(curved, a)
+                dq[cut] -= 2.0 * weight * average(outside * slopes, a)
+                if da is not None:
+                    da[cut] -= weight * average(students.values(norms[cut], norms, C), a)
+            pull[cut] = -total @ weighted_M / self.p
+        return A, pull, dq, da
 
     def risk(self, y: Array) -> float:
-        M, q = self.unpack(y)
-        P, pairs = self.system.P, self.system.pairs
-        a, b = self.norms(M, q), np.diag(P).copy()
+        (M, q), a = self.unpack(y), self.second_layer(y)
+        P, pairs, teacher = self.system.P, self.system.pairs, self.system.teacher_second_layer
+        norms, teacher_norms = self.norms(M, q), np.diag(P).copy()
         students = 0.0
         for cut, o, scale in self.blocks(M, q):
             for xi, weight in zip(self.xi.nodes, self.xi.weights, strict=True):
                 C, _ = self.overlap(cut, o, scale, xi, q)
-                students += weight * pairs.students.values(a[cut], a, C).sum() / self.p**2
-        return 0.5 * (students - 2.0 * pairs.mixed.values(a, b, M).mean() + teacher_power(P, pairs.teachers))
+                values = pairs.students.values(norms[cut], norms, C)
+                total = values.sum() if a is None else a[cut] @ values @ a
+                students += weight * total / self.p**2
+        across = pairs.mixed.values(norms, teacher_norms, M)
+        mixed = across.mean() if a is None or teacher is None else a @ across @ teacher / across.size
+        return float(0.5 * (students - 2.0 * mixed + teacher_power(P, pairs.teachers, teacher)))
 
     def refine(self) -> PairwiseFlow | None:
         if len(self.xi.nodes) <= 2:
             return None
         return PairwiseFlow(self.system, *self.start, 2 * self.nodes)
-
-
-@kernel(fastmath=REDUCTION)
-def closed_pairs(code, M, N, q, a, nodes, weights, self_terms):
-    """`PairwiseFlow.pair_sums` without temporaries, if the averages have a closed form."""
-    p, k = M.shape
-    A, pull, dq, root = np.zeros(p), np.zeros((p, k)), np.zeros(p), np.sqrt(q)
-    for i in range(p):
-        for j in range(p):
-            if i == j and self_terms:
-                slope, curved = slope_pair(code, a[i], a[i], a[i])
-                outside = q[i] * slope
-            else:
-                o = 0.0
-                for r in range(k):
-                    o += N[i, r] * M[j, r]
-                scale = root[i] * root[j]
-                slope = curved = outside = 0.0
-                if code == ERF_CODE:  # its curvature follows from the slope, and the loop becomes SIMD
-                    product = (1.0 + a[i]) * (1.0 + a[j])
-                    for x in range(nodes.size):
-                        c = scale * nodes[x]
-                        s = weights[x] / math.sqrt(product - (o + c) * (o + c))
-                        slope += s
-                        outside += c * s
-                    slope, outside = TWO_OVER_PI * slope, TWO_OVER_PI * outside
-                    curved = -(o * slope + outside) / (1.0 + a[i])
-                else:
-                    for x in range(nodes.size):
-                        c = scale * nodes[x]
-                        s, g = slope_pair(code, a[i], a[j], o + c)
-                        slope += weights[x] * s
-                        curved += weights[x] * g
-                        outside += weights[x] * c * s
-            A[i] -= curved / p
-            dq[i] -= 2.0 * outside / p
-            for r in range(k):
-                pull[i, r] -= slope * M[j, r] / p
-    return A, pull, dq
 
 
 class SquareFlow(MeanFieldFlow):
@@ -243,28 +248,38 @@ class SquareFlow(MeanFieldFlow):
         """E ξ² = 1/D, or 0 if neurons have no orthogonal parts or D = ∞."""
         return 1.0 / self.system.D if self.system.D and not self.system.is_frozen else 0.0
 
-    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        P, p, k = self.system.P, self.p, self.k
+    def derivative(self, M: Array, q: Array, a: Array | None) -> Derivative:
+        P, p, k, teacher = self.system.P, self.p, self.k, self.system.teacher_second_layer
         Qd, own, spread = self.norms(M, q), float(self.system.self_terms), self.spread
-        tau = np.trace(P) / k - Qd.sum() / p
-        others = spread * (q.sum() - own * q)
-        N = M @ self.inverse
-        dM = 2.0 * tau * M + 4.0 * (M @ P / k - (N @ (M.T @ M) + own * q[:, None] * M) / p)
+        tau = weigh(np.diag(P), teacher).sum() / k - weigh(Qd, a).sum() / p
+        weighted_q = weigh(q, a)
+        others = spread * (weighted_q.sum() - own * weighted_q)
+        N, gram = M @ self.inverse, M.T @ weigh(M, a)
+        dM = 2.0 * tau * M + 4.0 * (
+            M @ weigh(P, teacher) / k - (N @ gram + own * weighted_q[:, None] * M) / p
+        )
         # without self terms a neuron overlaps itself by o_ii + q_i ξ, of which only ξ² contributes to dq
-        dq = 4.0 * tau * q - 8.0 / p * q * (own * Qd + others)
-        return dM, dq
+        dq = 4.0 * tau * q - 8.0 / p * q * (own * weigh(Qd, a) + others)
+        if a is None or not self.system.is_learned:
+            return dM, dq, None
+        squares = np.sum(N @ gram * N, axis=1) + q * others + own * a * q * (2.0 * Qd - q)
+        return dM, dq, tau * Qd + 2.0 * (average(M * M, teacher) - squares / p)
 
     def risk(self, y: Array) -> float:
-        M, q = self.unpack(y)
-        P, p, k = self.system.P, self.p, self.k
+        (M, q), a = self.unpack(y), self.second_layer(y)
+        P, p, k, teacher = self.system.P, self.p, self.k, self.system.teacher_second_layer
         own, spread = float(self.system.self_terms), self.spread
         Qd = self.norms(M, q)
-        inside = Qd - q
-        K = self.inverse @ (M.T @ M)
-        tr_P, tr_Q = np.trace(P), Qd.sum()
-        tr_Q2 = np.sum(K * K.T) + own * (2.0 * inside @ q + q @ q) + spread * (q.sum() ** 2 - own * q @ q)
+        inside, weighted_q = weigh(Qd - q, a), weigh(q, a)
+        K = self.inverse @ (M.T @ weigh(M, a))
+        tr_P, tr_Q = weigh(np.diag(P), teacher).sum(), weigh(Qd, a).sum()
+        squares = weighted_q @ weighted_q
+        tr_Q2 = np.sum(K * K.T) + own * (2.0 * inside @ weighted_q + squares)
+        tr_Q2 += spread * (weighted_q.sum() ** 2 - own * squares)
+        tr_P2 = np.sum(weigh(weigh(P * P, teacher).T, teacher))
+        tr_M2 = np.sum(weigh(weigh(M * M, a).T, teacher))
         return 0.5 * (
-            (tr_P**2 + 2.0 * np.sum(P * P)) / k**2
-            - 2.0 * (tr_P * tr_Q + 2.0 * np.sum(M * M)) / (p * k)
+            (tr_P**2 + 2.0 * tr_P2) / k**2
+            - 2.0 * (tr_P * tr_Q + 2.0 * tr_M2) / (p * k)
             + (tr_Q**2 + 2.0 * tr_Q2) / p**2
         )

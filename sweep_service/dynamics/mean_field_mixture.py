@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow
+from sweep_service.dynamics.mean_field import Derivative, MeanFieldFlow, MeanFieldSystem, PairwiseFlow, weigh
 from sweep_service.dynamics.mean_field_nodes import NodeFlow
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.closed_forms import (
@@ -67,39 +67,59 @@ class MixtureNodeFlow(NodeFlow):
             shrink = 1.0 / np.sqrt(square + q)
             yield weight, (MT, shrink, root * shrink)
 
-    def average(self, M: Array, q: Array) -> Array:
-        """F_m, the mean over neurons of their functions of order 2m, shape (orders, nodes)."""
+    def average(self, M: Array, q: Array, a: Array | None) -> Array:
+        """F_m = (1/p) Σ_j a_j S_jm, S_jm being the functions of order 2m, shape (orders, nodes)."""
         return sum(
-            weight * erf_averages(*single, self.y, self.kappa.size)
+            weight * erf_averages(*single, self.y, self.kappa.size, a)
             for weight, single in self.components(M, q)
         )
 
-    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        F = self.average(M, q)
+    def derivative(self, M: Array, q: Array, a: Array | None) -> Derivative:
+        F = self.average(M, q, a)
         G = -self.weights * self.kappa[:, None] * F
         G[0] = self.weights * (self.target - F[0])
-        dMT, dq = np.zeros((self.k, self.p)), np.zeros(self.p)
+        dMT, dq, da = np.zeros((self.k, self.p)), np.zeros(self.p), None
+        if self.system.is_learned:
+            da = np.zeros(self.p)
         for weight, single in self.components(M, q):
-            push, stretch = erf_push(*single, self.y, self.lam, G)
+            values = None if da is None else np.zeros(self.p)
+            push, stretch = erf_push(*single, self.y, self.lam, G, values)
             dMT += weight * push
             dq += weight * stretch
+            if da is not None and values is not None:
+                da += weight * values
         dM = np.ascontiguousarray(dMT.T)
         if self.system.self_terms:
-            arguments = M, q, self.norms(M, q), self.xi.nodes, self.xi.weights, dM, dq
-            if self.code == ERF_CODE:  # vectorised
-                erf_self_terms(*arguments)
-            else:
-                closed_self_terms(self.code, *arguments)
-        return dM, dq
+            self.add_self_terms(M, q, a, (dM, dq, da))
+        return dM, dq, da
+
+    def add_self_terms(self, M: Array, q: Array, a: Array | None, derivative: Derivative) -> None:
+        """Add what a neuron's exact overlap with itself changes in that through ξ, of order 1/p."""
+        dM, dq, da = derivative
+        norms, rule = self.norms(M, q), (self.xi.nodes, self.xi.weights)
+        push, stretch = (dM, dq) if a is None else (np.zeros_like(dM), np.zeros_like(dq))
+        if self.code == ERF_CODE:  # vectorised
+            erf_self_terms(M, q, norms, *rule, push, stretch)
+        else:
+            closed_self_terms(self.code, M, q, norms, *rule, push, stretch)
+        if a is not None:
+            dM += weigh(push, a)
+            dq += a * stretch
+            if da is not None:
+                da -= a / self.p * self.own_values(q, norms)
+
+    def own_values(self, q: Array, norms: Array) -> Array:
+        """E[σ²] of each neuron minus its average through ξ."""
+        return self_values(self.code, q, norms, self.xi.nodes, self.xi.weights)
 
     def risk(self, y: Array) -> float:
-        M, q = self.unpack(y)
-        F = self.average(M, q)
+        (M, q), a = self.unpack(y), self.second_layer(y)
+        F = self.average(M, q, a)
         squares = self.kappa[:, None] * F**2
         squares[0] = (self.target - F[0]) ** 2
         total = self.floor + 0.5 * float(np.sum(squares @ self.weights))
         if self.system.self_terms:
-            own = self_values(self.code, q, self.norms(M, q), self.xi.nodes, self.xi.weights)
+            own = weigh(weigh(self.own_values(q, self.norms(M, q)), a), a)
             total += 0.5 * float(own.sum()) / self.p**2
         return total
 
@@ -149,60 +169,82 @@ def _next_hermite(m, root, u, low, high, size):
 
 
 @kernel(fastmath=ELEMENTWISE)
-def erf_averages(MT, shrink, root, y, orders):
-    """F_0 = mean_j erf(u/√2), F_m = -mean_j √θ_j H_{m-1}, H_m = θ^{m/2} He_m(u) e; shape (orders, n)."""
+def erf_averages(MT, shrink, root, y, orders, a):
+    """F_0 = mean_j erf(u/√2), F_m = -mean_j √θ_j H_{m-1}, H_m = θ^{m/2} He_m(u) e; shape (orders, n).
+
+    The means have the weights a of neurons, or none if it is None.
+    """
     p, n = MT.shape[1], y.shape[0]
     F = np.zeros((orders, n))
     u, value, low, high = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for at in range(0, p, BLOCK):
         size, own = min(BLOCK, p - at), root[at:]
-        for a in range(n):
-            _fields(MT, shrink, y[a], at, size, u)
+        share = own
+        if a is not None:
+            share = root[at : at + size] * a[at : at + size]
+        for node in range(n):
+            _fields(MT, shrink, y[node], at, size, u)
             for j in range(size):
                 value[j], bell = erf_and_gauss(u[j])
                 low[j] = ROOT * bell
-            F[0, a] += _sum(value, size)
+            if a is None:
+                F[0, node] += _sum(value, size)
+            else:
+                F[0, node] += _dot(a[at:], value, size)
             if orders > 1:
                 for j in range(size):
                     u[j] *= own[j]
                 for j in range(size):
                     high[j] = u[j] * low[j]
             for order in range(1, orders):
-                F[order, a] -= _dot(own, high, size)
+                F[order, node] -= _dot(share, high, size)
                 _next_hermite(2 * order, own, u, low, high, size)
     return F / p
 
 
 @kernel(fastmath=ELEMENTWISE)
-def erf_push(MT, shrink, root, y, lam, G):
-    """dM_i = Σ_a λ*_a (1+q_i)^-½ Σ_m H_m G_m and dq_i = -2 √θ_i Σ_a Σ_m [H_{m+1} + m H_{m-1}] G_m.
+def erf_push(MT, shrink, root, y, lam, G, values):
+    """dM_i = Σ λ* (1+q_i)^-½ Σ_m H_m G_m and dq_i = -2 √θ_i Σ Σ_m [H_{m+1} + m H_{m-1}] G_m over the nodes.
 
-    dM is returned as (k, p).
+    dM is returned as (k, p). da_i = Σ [erf(u/√2) G_0 - √θ_i Σ_m H_{m-1} G_m] is added to `values` unless it
+    is None.
     """
     k, p = MT.shape
     orders, n = G.shape
     dMT, dq = np.zeros((k, p)), np.zeros(p)
     u, low, high = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    push, stretch = np.empty(BLOCK), np.empty(BLOCK)
+    push, stretch, inside = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for at in range(0, p, BLOCK):
         size, own = min(BLOCK, p - at), root[at:]
-        for a in range(n):
-            _fields(MT, shrink, y[a], at, size, u)
+        if values is not None:
             for j in range(size):
-                low[j] = ROOT * gauss(u[j])
+                inside[j] = 0.0
+        for node in range(n):
+            _fields(MT, shrink, y[node], at, size, u)
+            g = G[0, node]
+            if values is None:
+                for j in range(size):
+                    low[j] = ROOT * gauss(u[j])
+            else:
+                for j in range(size):
+                    value, bell = erf_and_gauss(u[j])
+                    values[at + j] += g * value
+                    low[j] = ROOT * bell
             for j in range(size):
                 u[j] *= own[j]
             for j in range(size):
                 high[j] = u[j] * low[j]
-            g = G[0, a]
             for j in range(size):
                 push[j] = g * low[j]
             for j in range(size):
                 stretch[j] = g * high[j]
             for order in range(1, orders):
-                m, g = 2 * order, G[order, a]
+                m, g = 2 * order, G[order, node]
                 for j in range(size):
                     stretch[j] += g * m * high[j]
+                if values is not None:
+                    for j in range(size):
+                        inside[j] += g * high[j]
                 _next_hermite(m, own, u, low, high, size)
                 for j in range(size):
                     push[j] += g * low[j]
@@ -211,9 +253,12 @@ def erf_push(MT, shrink, root, y, lam, G):
             for j in range(size):
                 dq[at + j] -= stretch[j]
             for r in range(k):
-                c = lam[a, r]
+                c = lam[node, r]
                 for j in range(size):
                     dMT[r, at + j] += c * push[j]
+        if values is not None:
+            for j in range(size):
+                values[at + j] -= own[j] * inside[j]
     for j in range(p):
         dq[j] *= 2.0 * root[j]
     for r in range(k):
@@ -224,7 +269,7 @@ def erf_push(MT, shrink, root, y, lam, G):
 
 @kernel(fastmath=ELEMENTWISE)
 def erf_self_terms(M, q, Qd, nodes, weights, dM, dq):
-    """Add the difference, of order 1/p, between a neuron's exact overlap with itself and that through ξ."""
+    """Add the self terms of erf, with a = 1, to dM and dq."""
     p, k = M.shape
     slope, stretch = np.zeros(p), np.zeros(p)
     for x in range(nodes.size):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweep_service.dynamics.full_model import FullModel, FullModelFlow
-from sweep_service.dynamics.mean_field_pairs import closed_pairs, weighted_pairs
+from sweep_service.dynamics.mean_field_pairs import HalfRule, add_teachers, closed_pairs, weighted_pairs
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.state import State
 from sweep_service.dynamics.xi import Xi
@@ -92,14 +92,15 @@ class MeanFieldFlow(FullModelFlow, ABC):
         system, u = self.system, self.system.rate_factor(t)
         (M, q), a = self.unpack(y), self.second_layer(y)
         dM, dq, da = self.derivative(M, q, a)
-        dM, dq = weigh(dM, a), weigh(dq, a)
+        if a is not None:
+            dM, dq = a[:, None] * dM, a * dq
         if system.weight_decay:
             dM, dq = dM - system.weight_decay * M, dq - 2.0 * system.weight_decay * q
         if u != 1.0:
             dM, dq = u * dM, u * dq
         if system.noise and not system.is_frozen:
-            power = weigh(weigh(self.slope_power(self.norms(M, q)), a), a)
-            dq = dq + u * u * system.noise * power
+            power = self.slope_power(self.norms(M, q))
+            dq = dq + u * u * system.noise * (power if a is None else a * a * power)
         return self._pack(dM, dq, None if da is None else u * system.second_layer_rate * da)
 
     def state(self, y: Array) -> State:
@@ -160,6 +161,7 @@ class PairwiseFlow(MeanFieldFlow):
         super().__init__(system, M, q)
         self.nodes = nodes
         self.xi = Xi.rule(0 if system.is_frozen else system.D, nodes)
+        self.half_xi = HalfRule.of(self.xi)
 
     def blocks(self, M: Array, q: Array) -> list[tuple[slice, Array, Array]]:
         """Blocks of rows with their o and the scale √(q_i q_j) of ξ."""
@@ -178,31 +180,35 @@ class PairwiseFlow(MeanFieldFlow):
 
     def derivative(self, M: Array, q: Array, a: Array | None) -> Derivative:
         P, pairs, teacher = self.system.P, self.system.pairs, self.system.teacher_second_layer
-        norms, teacher_norms = self.norms(M, q), np.diag(P).copy()
-        slopes_teacher, curved_teacher = pairs.mixed.slopes(norms, teacher_norms, M)
-        A, pull, dq, da = self.sum_pairs(M, q, norms, a)
-        A = A + average(curved_teacher, teacher)
-        dM = A[:, None] * M + slopes_teacher @ weigh(P, teacher) / self.k + pull
+        norms = self.norms(M, q)
+        A, pull, dq, da = self.sum_students(M, q, norms, a)
+        if teacher is not None and isinstance(pairs.mixed, ClosedForm):
+            add_teachers(pairs.mixed.code, M, P, q, norms, teacher / self.k, A, pull, dq, da)
+            return pull, dq, da
+        teacher_norms = np.diag(P).copy()
+        slopes, curved = pairs.mixed.slopes(norms, teacher_norms, M)
+        A = A + average(curved, teacher)
         if da is not None:
             da = da + average(pairs.mixed.values(norms, teacher_norms, M), teacher)
-        return dM, dq + 2.0 * q * A, da
+        return A[:, None] * M + slopes @ weigh(P, teacher) / self.k + pull, dq + 2.0 * q * A, da
 
-    def sum_pairs(
+    def sum_students(
         self, M: Array, q: Array, norms: Array, a: Array | None
     ) -> tuple[Array, Array, Array, Array | None]:
         """Sums over students: their contributions to A, dM, dq and da."""
-        students, xi, system = self.system.pairs.students, self.xi, self.system
+        students, xi, own = self.system.pairs.students, self.xi, self.system.self_terms
         if not isinstance(students, ClosedForm):
             return self.pair_sums(M, q, norms, a)
-        arguments = students.code, M, M @ self.inverse, q, norms, xi.nodes, xi.weights, system.self_terms
+        state = M, M @ self.inverse, q, norms
         if a is None:
-            return *closed_pairs(*arguments), None
-        return weighted_pairs(*arguments, a, np.zeros(self.p) if system.is_learned else None)
+            return *closed_pairs(students.code, *state, xi.nodes, xi.weights, own), None
+        da = np.zeros(self.p) if self.system.is_learned else None
+        return *weighted_pairs(students.code, state, self.half_xi, own, a, da), da
 
     def pair_sums(
         self, M: Array, q: Array, norms: Array, a: Array | None
     ) -> tuple[Array, Array, Array, Array | None]:
-        """`sum_pairs` for averages without a closed form."""
+        """`sum_students` for averages without a closed form."""
         A, dq, pull = np.zeros(self.p), np.zeros(self.p), np.zeros_like(M)
         da, weighted_M = np.zeros(self.p) if self.system.is_learned else None, weigh(M, a)
         students = self.system.pairs.students

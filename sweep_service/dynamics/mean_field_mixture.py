@@ -14,25 +14,14 @@ import numpy as np
 
 from sweep_service.dynamics.mean_field import Derivative, MeanFieldFlow, MeanFieldSystem, PairwiseFlow, weigh
 from sweep_service.dynamics.mean_field_nodes import NodeFlow
+from sweep_service.dynamics.mean_field_pairs import MIXTURES
 from sweep_service.dynamics.xi import Xi
-from sweep_service.model.closed_forms import (
-    ERF_CODE,
-    ERF_SQUARES,
-    ERF_WEIGHTS,
-    TANH_CODE,
-    TANH_SQUARES,
-    TANH_WEIGHTS,
-    TWO_OVER_PI,
-    slope_pair,
-    value_pair,
-)
+from sweep_service.model.closed_forms import ERF_CODE, TANH_CODE, TWO_OVER_PI, slope_pair, value_pair
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, erf_and_gauss, gauss
 
 ROOT = math.sqrt(TWO_OVER_PI)
-# σ(x) = Σ_K w_K erf(x/(K√2)): the values K² and w_K by the code of σ
-MIXTURES = {ERF_CODE: (ERF_SQUARES, ERF_WEIGHTS), TANH_CODE: (TANH_SQUARES, TANH_WEIGHTS)}
 PAIR_NODES = 24  # of ξ, where a sum over pairs replaces nodes of λ*
 # Measured seconds for each node, order, component and neuron, and for each node of ξ and pair of neurons.
 NODE_SECONDS, PAIR_SECONDS = 1.1e-9, {ERF_CODE: 0.8e-9, TANH_CODE: 190e-9}

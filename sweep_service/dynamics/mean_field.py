@@ -17,7 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweep_service.dynamics.full_model import FullModel, FullModelFlow
-from sweep_service.dynamics.mean_field_pairs import HalfRule, add_teachers, closed_pairs, weighted_pairs
+from sweep_service.dynamics.mean_field_pairs import (
+    HalfRule,
+    add_teachers,
+    closed_pairs,
+    weighted_pairs,
+    weighted_squares,
+)
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.state import State
 from sweep_service.dynamics.xi import Xi
@@ -257,19 +263,15 @@ class SquareFlow(MeanFieldFlow):
     def derivative(self, M: Array, q: Array, a: Array | None) -> Derivative:
         P, p, k, teacher = self.system.P, self.p, self.k, self.system.teacher_second_layer
         Qd, own, spread = self.norms(M, q), float(self.system.self_terms), self.spread
-        tau = weigh(np.diag(P), teacher).sum() / k - weigh(Qd, a).sum() / p
-        weighted_q = weigh(q, a)
-        others = spread * (weighted_q.sum() - own * weighted_q)
-        N, gram = M @ self.inverse, M.T @ weigh(M, a)
-        dM = 2.0 * tau * M + 4.0 * (
-            M @ weigh(P, teacher) / k - (N @ gram + own * weighted_q[:, None] * M) / p
-        )
+        N = M @ self.inverse
+        if a is not None and teacher is not None:
+            da = np.empty(p) if self.system.is_learned else None
+            return *weighted_squares(M, N, P, q, Qd, a, teacher / k, own, spread, da), da
+        tau = np.trace(P) / k - Qd.sum() / p
+        others = spread * (q.sum() - own * q)
+        dM = 2.0 * tau * M + 4.0 * (M @ P / k - (N @ (M.T @ M) + own * q[:, None] * M) / p)
         # without self terms a neuron overlaps itself by o_ii + q_i ξ, of which only ξ² contributes to dq
-        dq = 4.0 * tau * q - 8.0 / p * q * (own * weigh(Qd, a) + others)
-        if a is None or not self.system.is_learned:
-            return dM, dq, None
-        squares = np.sum(N @ gram * N, axis=1) + q * others + own * a * q * (2.0 * Qd - q)
-        return dM, dq, tau * Qd + 2.0 * (average(M * M, teacher) - squares / p)
+        return dM, 4.0 * tau * q - 8.0 / p * q * (own * Qd + others), None
 
     def risk(self, y: Array) -> float:
         (M, q), a = self.unpack(y), self.second_layer(y)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sweep_service.dynamics.mean_field import Derivative, MeanFieldFlow, MeanFieldSystem, PairwiseFlow, weigh
+from sweep_service.dynamics.mean_field import Derivative, MeanFieldFlow, MeanFieldSystem, PairwiseFlow
 from sweep_service.dynamics.mean_field_nodes import NodeFlow
-from sweep_service.dynamics.mean_field_pairs import MIXTURES
+from sweep_service.dynamics.mean_field_pairs import MIXTURES, HalfRule, sum_angles
 from sweep_service.dynamics.xi import Xi
 from sweep_service.model.closed_forms import ERF_CODE, TANH_CODE, TWO_OVER_PI, slope_pair, value_pair
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
-from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, erf_and_gauss, gauss
+from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit, erf_and_gauss, gauss
 
 ROOT = math.sqrt(TWO_OVER_PI)
 PAIR_NODES = 24  # of ξ, where a sum over pairs replaces nodes of λ*
@@ -38,6 +38,7 @@ class MixtureNodeFlow(NodeFlow):
         self.code = system.student.code
         self.mixture = MIXTURES[self.code]
         self.xi = Xi.rule(0 if system.is_frozen else system.D, 16)
+        self.half_xi = HalfRule.of(self.xi)
         self.kappa = self.xi.scaled_moments(series)
 
     def refine(self) -> MeanFieldFlow | None:
@@ -79,27 +80,15 @@ class MixtureNodeFlow(NodeFlow):
                 da += weight * values
         dM = np.ascontiguousarray(dMT.T)
         if self.system.self_terms:
-            self.add_self_terms(M, q, a, (dM, dq, da))
+            norms = self.norms(M, q)
+            arguments = M, q, norms, self.xi.nodes, self.xi.weights, dM, dq, a
+            if self.code == ERF_CODE:  # vectorised
+                erf_self_terms(*arguments)
+            else:
+                closed_self_terms(self.code, *arguments)
+            if a is not None and da is not None:
+                da -= a / self.p * mixture_self_values(*self.mixture, q, norms, *self.half_xi)
         return dM, dq, da
-
-    def add_self_terms(self, M: Array, q: Array, a: Array | None, derivative: Derivative) -> None:
-        """Add what a neuron's exact overlap with itself changes in that through ξ, of order 1/p."""
-        dM, dq, da = derivative
-        norms, rule = self.norms(M, q), (self.xi.nodes, self.xi.weights)
-        push, stretch = (dM, dq) if a is None else (np.zeros_like(dM), np.zeros_like(dq))
-        if self.code == ERF_CODE:  # vectorised
-            erf_self_terms(M, q, norms, *rule, push, stretch)
-        else:
-            closed_self_terms(self.code, M, q, norms, *rule, push, stretch)
-        if a is not None:
-            dM += weigh(push, a)
-            dq += a * stretch
-            if da is not None:
-                da -= a / self.p * self.own_values(q, norms)
-
-    def own_values(self, q: Array, norms: Array) -> Array:
-        """E[σ²] of each neuron minus its average through ξ."""
-        return self_values(self.code, q, norms, self.xi.nodes, self.xi.weights)
 
     def risk(self, y: Array) -> float:
         (M, q), a = self.unpack(y), self.second_layer(y)
@@ -108,8 +97,8 @@ class MixtureNodeFlow(NodeFlow):
         squares[0] = (self.target - F[0]) ** 2
         total = self.floor + 0.5 * float(np.sum(squares @ self.weights))
         if self.system.self_terms:
-            own = weigh(weigh(self.own_values(q, self.norms(M, q)), a), a)
-            total += 0.5 * float(own.sum()) / self.p**2
+            own = self_values(self.code, q, self.norms(M, q), self.xi.nodes, self.xi.weights)
+            total += 0.5 * float((own if a is None else a * a * own).sum()) / self.p**2
         return total
 
 
@@ -202,7 +191,7 @@ def erf_push(MT, shrink, root, y, lam, G, values):
     orders, n = G.shape
     dMT, dq = np.zeros((k, p)), np.zeros(p)
     u, low, high = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    push, stretch, inside = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    push, stretch, value, inside = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     for at in range(0, p, BLOCK):
         size, own = min(BLOCK, p - at), root[at:]
         if values is not None:
@@ -216,9 +205,10 @@ def erf_push(MT, shrink, root, y, lam, G, values):
                     low[j] = ROOT * gauss(u[j])
             else:
                 for j in range(size):
-                    value, bell = erf_and_gauss(u[j])
-                    values[at + j] += g * value
+                    value[j], bell = erf_and_gauss(u[j])
                     low[j] = ROOT * bell
+                for j in range(size):
+                    values[at + j] += g * value[j]
             for j in range(size):
                 u[j] *= own[j]
             for j in range(size):
@@ -257,8 +247,11 @@ def erf_push(MT, shrink, root, y, lam, G, values):
 
 
 @kernel(fastmath=ELEMENTWISE)
-def erf_self_terms(M, q, Qd, nodes, weights, dM, dq):
-    """Add the self terms of erf, with a = 1, to dM and dq."""
+def erf_self_terms(M, q, Qd, nodes, weights, dM, dq, a):
+    """Add the difference, of order 1/p, between a neuron's exact overlap with itself and that through ξ.
+
+    dM and dq are those of a neuron divided by a_i, and a is None for ones.
+    """
     p, k = M.shape
     slope, stretch = np.zeros(p), np.zeros(p)
     for x in range(nodes.size):
@@ -270,13 +263,14 @@ def erf_self_terms(M, q, Qd, nodes, weights, dM, dq):
     for i in range(p):
         true = 1.0 / math.sqrt(1.0 + 2.0 * Qd[i])
         A = (true * Qd[i] - (Qd[i] - q[i]) * slope[i] - stretch[i]) / (1.0 + Qd[i])
+        own = 1.0 if a is None else a[i]
         for r in range(k):
-            dM[i, r] += TWO_OVER_PI / p * (A - true + slope[i]) * M[i, r]
-        dq[i] += 2.0 * TWO_OVER_PI / p * (q[i] * (A - true) + stretch[i])
+            dM[i, r] += TWO_OVER_PI / p * (A - true + slope[i]) * M[i, r] * own
+        dq[i] += 2.0 * TWO_OVER_PI / p * (q[i] * (A - true) + stretch[i]) * own
 
 
 @kernel()
-def closed_self_terms(code, M, q, Qd, nodes, weights, dM, dq):
+def closed_self_terms(code, M, q, Qd, nodes, weights, dM, dq, a):
     """`erf_self_terms` for any σ whose averages have a closed form."""
     p, k = M.shape
     for i in range(p):
@@ -287,9 +281,10 @@ def closed_self_terms(code, M, q, Qd, nodes, weights, dM, dq):
             slope -= weights[x] * s
             curved -= weights[x] * g
             stretch -= weights[x] * s * q[i] * nodes[x]
+        own = 1.0 if a is None else a[i]
         for r in range(k):
-            dM[i, r] -= (curved + slope) * M[i, r] / p
-        dq[i] -= 2.0 * (stretch + q[i] * curved) / p
+            dM[i, r] -= (curved + slope) * M[i, r] / p * own
+        dq[i] -= 2.0 * (stretch + q[i] * curved) / p * own
 
 
 @kernel()
@@ -300,4 +295,25 @@ def self_values(code, q, Qd, nodes, weights):
         own[i] = value_pair(code, Qd[i], Qd[i], Qd[i])
         for x in range(nodes.size):
             own[i] -= weights[x] * value_pair(code, Qd[i], Qd[i], Qd[i] - q[i] + q[i] * nodes[x])
+    return own
+
+
+@kernel(fastmath=ELEMENTWISE)
+def mixture_self_values(squares, shares, q, norms, nodes, weights):
+    """`self_values` in SIMD loops over neurons, on one half of a symmetric rule of ξ."""
+    p = q.size
+    own, product, inside = np.zeros(p), np.empty(p), norms - q
+    for left in range(squares.size):
+        for right in range(left + 1):
+            share = TWO_OVER_PI * shares[left] * shares[right] * (1.0 if left == right else 2.0)
+            for i in range(p):
+                product[i] = (squares[left] + norms[i]) * (squares[right] + norms[i])
+            for i in range(p):
+                own[i] += share * asin_unit(norms[i] / math.sqrt(product[i]))
+            for x in range(nodes.size):
+                node, weight = nodes[x], share * weights[x]
+                for i in range(p):
+                    up, down = inside[i] + node * q[i], inside[i] - node * q[i]
+                    high, low = math.sqrt(product[i] - up * up), math.sqrt(product[i] - down * down)
+                    own[i] -= weight * sum_angles(up, high, down, low, product[i])
     return own

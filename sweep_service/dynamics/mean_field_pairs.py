@@ -103,7 +103,7 @@ def mixture_pairs(code, squares, shares, M, N, q, norms, nodes, weights, self_te
     A, pull, dq = np.zeros(p), np.zeros((k, p)), np.zeros(p)
     o, scale, work = np.empty(p), np.empty(p), np.empty((5, p))
     slope, outside, curved, curved_other = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
-    value = None if da is None else np.empty(p)
+    value = np.empty(p)
     for i in range(p):
         size = i if self_terms else i + 1
         for j in range(size):
@@ -114,7 +114,8 @@ def mixture_pairs(code, squares, shares, M, N, q, norms, nodes, weights, self_te
             for j in range(size):
                 o[j] += c * MT[r, j]
         sums = slope[:size], outside[:size], curved[:size], curved_other[:size]
-        _mixture_row(squares, shares, norms[i], norms, o, scale, nodes, weights, sums, value, work)
+        values = None if da is None else value
+        _mixture_row(squares, shares, norms[i], norms, o, scale, nodes, weights, sums, values, work)
         own = factor * a[i]
         for j in range(i):
             A[j] += own * curved_other[j]
@@ -184,10 +185,9 @@ def _mixture_row(squares, shares, norm, norms, o, scale, nodes, weights, sums, v
                     part[j] += (low[j] + high[j]) * inverse
                     part_outside[j] += node * scale[j] * ((low[j] - high[j]) * inverse)
                 if value is not None:
-                    for j in range(size):  # asin(up/√product) + asin(down/√product)
+                    for j in range(size):
                         up, down = o[j] + node * scale[j], o[j] - node * scale[j]
-                        sine, cosine = up * low[j] + down * high[j], high[j] * low[j] - up * down
-                        value[j] += weight * _angle(sine, cosine, product[j])
+                        value[j] += weight * sum_angles(up, high[j], down, low[j], product[j])
             for j in range(size):
                 slope[j] += part[j]
                 outside[j] += part_outside[j]
@@ -200,8 +200,9 @@ def _mixture_row(squares, shares, norm, norms, o, scale, nodes, weights, sums, v
 
 
 @kernel(fastmath=ELEMENTWISE)
-def _angle(sine, cosine, product):
-    """The angle in [-π, π] of a sine and a cosine times `product`."""
+def sum_angles(up, high, down, low, product):
+    """asin(up/√product) + asin(down/√product), where high = √(product - up²) and low = √(product - down²)."""
+    sine, cosine = up * low + down * high, high * low - up * down  # of the sum, times product
     steep = abs(sine) > abs(cosine)  # near a right angle its cosine is the accurate one
     angle = asin_unit((cosine if steep else sine) / product)
     flat = angle if cosine > 0.0 else math.copysign(math.pi, sine) - angle
@@ -267,3 +268,39 @@ def add_teachers(code, M, P, q, norms, share, A, dM, dq, da):
         for t in range(k):
             dM[i, t] += A[i] * M[i, t]
         dq[i] += 2.0 * q[i] * A[i]
+
+
+@kernel()
+def weighted_squares(M, N, P, q, norms, a, share, own, spread, da):
+    """dM_i/a_i, dq_i/a_i and da_i/ρ, unless `da` is None, for σ = x², with share = a*/k.
+
+    `own` is 1 with self terms and 0 without them; `spread` is E ξ².
+    """
+    p, k = M.shape
+    dM, dq, gram = np.empty((p, k)), np.empty(p), np.zeros((k, k))
+    tau = total = 0.0
+    for i in range(p):
+        tau -= a[i] * norms[i] / p
+        total += a[i] * q[i]
+        for r in range(k):
+            for t in range(k):
+                gram[r, t] += a[i] * M[i, r] * M[i, t]
+    for r in range(k):
+        tau += share[r] * P[r, r]
+    for i in range(p):
+        itself, others = own * a[i], spread * (total - own * a[i] * q[i])
+        squares = q[i] * (itself * (2.0 * norms[i] - q[i]) + others)  # Σ_j a_j E[C_ij²]
+        target = 0.0
+        for t in range(k):
+            push = inside = 0.0
+            for r in range(k):
+                push += share[r] * M[i, r] * P[r, t]
+                inside += N[i, r] * gram[r, t]
+            dM[i, t] = 2.0 * tau * M[i, t] + 4.0 * (push - (inside + itself * q[i] * M[i, t]) / p)
+            squares += inside * N[i, t]
+            target += share[t] * M[i, t] * M[i, t]
+        # without self terms a neuron overlaps itself by o_ii + q_i ξ, of which only ξ² contributes to dq
+        dq[i] = 4.0 * tau * q[i] - 8.0 / p * q[i] * (itself * norms[i] + others)
+        if da is not None:
+            da[i] = tau * norms[i] + 2.0 * (target - squares / p)
+    return dM, dq

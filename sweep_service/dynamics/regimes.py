@@ -296,14 +296,22 @@ def _refuse_without_projection(setup: Setup) -> tuple[str, Any, str] | None:
     return reason
 
 
+def describe_noise_rate(point: Point) -> str:
+    """γu/(pb) with its value, without the factors that are one."""
+    factor = "" if point.schedule.largest_factor == 1.0 else "u"
+    width = "p" if point.batch == 1 else "(pb)"
+    return f"γ{factor}/{width} = {point.largest_noise_rate:.3g}"
+
+
 def _warn_narrow_mean_field(point: Point) -> str:
     measured = "errors of 0.04 to 0.12 R(0) were measured below p = 26"
     return f"mean field at p = {point.p}: {measured}" if point.p < 26 else ""
 
 
 def _warn_without_sampling(point: Point) -> str:
-    ratio = point.gamma_over_p
-    return f"γ/p = {ratio:.3g} > 0.1: mean field neglects the sampling term" if ratio > 0.1 else ""
+    if point.largest_noise_rate <= 0.1:
+        return ""
+    return f"{describe_noise_rate(point)} > 0.1: mean field neglects the sampling term"
 
 
 def _warn_without_invariance(point: Point) -> str:
@@ -317,7 +325,8 @@ def _warn_without_invariance(point: Point) -> str:
 
 
 def _warn_noise_at_infinite_width(point: Point) -> str:
-    return "label noise enters as γΔ/p, which is zero at p = ∞" if point.noise > 0 else ""
+    rate = "γΔ/p" if point.batch == 1 else "γΔ/(pb)"
+    return f"label noise enters as {rate}, which is zero at p = ∞" if point.noise > 0 else ""
 
 
 def _warn_noise_leaves_span(point: Point) -> str:
@@ -326,8 +335,9 @@ def _warn_noise_leaves_span(point: Point) -> str:
 
 
 def _warn_fast_gradient_flow(point: Point) -> str:
-    ratio = point.gamma_over_p
-    return f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD" if ratio > 0.14 else ""
+    if point.largest_noise_rate <= 0.14:
+        return ""
+    return f"{describe_noise_rate(point)} > 0.14: gradient flow departs from SGD"
 
 
 # Parameters of the full model, which all flows take into account.
@@ -371,7 +381,7 @@ REGIMES = {
             independent_of=("d", "gamma", "noise", "batch"), supports=FULL_MODEL,
         ),
         Regime(
-            "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q)",
+            "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q, a)",
             "p = ∞: independent of p and of the students' seed",
             mean_field_regime(infinite_d=False, pde=True), _refuse_without_invariance, mean_field=True,
             particles=True, cautions=(_warn_noise_at_infinite_width,), version=2, supports=FULL_MODEL,

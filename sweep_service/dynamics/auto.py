@@ -49,9 +49,8 @@ class Candidate:
 
 def choose_regime(point: Point, start: Start) -> RegimeChoice:
     """Choose the cheapest regime with a small predicted error, or the most accurate one that can be paid."""
-    if point.largest_step > LARGE_DELTA_T and not point.find_unsupported(
-        REGIMES["high_dimensional"].supports
-    ):
+    has_large_steps = point.largest_step > LARGE_DELTA_T
+    if has_large_steps and not point.find_unsupported(REGIMES["high_dimensional"].supports):
         return _choose_for_large_steps(point)
     candidates = [
         Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name)[0])
@@ -76,7 +75,7 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
 
 
 def _choose_for_large_steps(point: Point) -> RegimeChoice:
-    """The map of single steps if a batch makes their scatter δt/√b small, otherwise the ODE with most terms."""
+    """The map of single steps if a batch makes their scatter δt/√b small, else the ODE with most terms."""
     step, scatter = _describe_step(point), point.largest_step / math.sqrt(point.batch)
     if scatter <= LARGE_DELTA_T:
         reason = f"{step} > {LARGE_DELTA_T} with a scatter of δt/√b = {scatter:.3g}: the map of single steps"

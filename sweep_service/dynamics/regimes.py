@@ -384,7 +384,8 @@ REGIMES = {
             "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q, a)",
             "p = ∞: independent of p and of the students' seed",
             mean_field_regime(infinite_d=False, pde=True), _refuse_without_invariance, mean_field=True,
-            particles=True, cautions=(_warn_noise_at_infinite_width,), version=2, supports=FULL_MODEL,
+            particles=True, cautions=(_warn_noise_at_infinite_width,), version=2, independent_of=("batch",),
+            supports=FULL_MODEL,
         ),
         Regime(
             "high_dimensional_map", "SS map", "M' = M + δt Ψ_M, Q' = Q + δt (Ψ_GF + (γ/p) Ψ_Var/b + …)",

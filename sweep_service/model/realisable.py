@@ -50,8 +50,8 @@ def _explain_signs(point: Point) -> str:
     for sign, given, needed in zip(("positive", "negative"), students, teachers, strict=True):
         if given < needed:
             return (
-                f"{about}{given:g} students and {needed:g} teachers have a {sign} weight in the second layer, "
-                f"so the teacher is not realisable: {FLOOR}"
+                f"{about}{given:g} students and {needed:g} teachers have a {sign} weight in the second "
+                f"layer, so the teacher is not realisable: {FLOOR}"
             )
     return ""
 
@@ -84,7 +84,7 @@ def _explain_sums(point: Point) -> str:
 
 
 def _can_sum(weights: Array, targets: Array) -> bool:
-    """Whether disjoint groups of weights, with signs, sum to the targets; true if that is too long to find."""
+    """Whether disjoint groups of weights, with signs, sum to the targets; true if there are too many sums."""
     unit = ROUNDING * max(float(targets.max()), 1e-300)
     if np.all(weights == weights[0]):
         counts = targets / max(weights[0], 1e-300)

@@ -12,10 +12,11 @@ import numpy as np
 from benchmarks.baselines import half_pair_sums, pair_sums, pairwise_flow
 from benchmarks.harness import Row, error_relative_to_largest, time_interleaved
 from sweep_service.dynamics.integrate import refine_quadrature
-from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow
-from sweep_service.dynamics.mean_field_mixture import MixtureNodeFlow
+from sweep_service.dynamics.mean_field.flow import MeanFieldFlow, MeanFieldSystem
+from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
+from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.regimes import cheapest_flow
-from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import ERF
 from sweep_service.model.second_layer import Readout
 from sweep_service.model.two_point import make_pairs

@@ -14,9 +14,11 @@ import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH, SmallFlow
 from sweep_service.dynamics.map_flow import MapFlow
-from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
-from sweep_service.dynamics.mean_field_mixture import MixtureNodeFlow
-from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, is_smooth
+from sweep_service.dynamics.mean_field.flow import MeanFieldFlow, MeanFieldSystem
+from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
+from sweep_service.dynamics.mean_field.nodes import AnyNodeFlow, is_smooth
+from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.mean_field.square import SquareFlow
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import (
     OverlapFlow,

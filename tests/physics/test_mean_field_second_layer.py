@@ -7,9 +7,10 @@ import pytest
 
 import sweep_service as ss
 from sweep_service.dynamics.integrate import refine_quadrature
-from sweep_service.dynamics.mean_field import PairwiseFlow, SquareFlow
-from sweep_service.dynamics.mean_field_mixture import MIXTURES, MixtureNodeFlow
-from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow
+from sweep_service.dynamics.mean_field.mixture import MIXTURES, MixtureNodeFlow
+from sweep_service.dynamics.mean_field.nodes import AnyNodeFlow
+from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.mean_field.square import SquareFlow
 from sweep_service.dynamics.overlap_flow import Moments, drift, learn_second_layer
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE
 from sweep_service.model.overlaps import Overlaps
@@ -221,7 +222,7 @@ def test_neuron_with_a_kink_may_vanish(monkeypatch):
     norms = result.overlap_student_teacher.values[-1] ** 2 @ np.ones(2) + result.orthogonal_norm.values[-1]
     assert norms.min() < 1e-6
     assert result.attrs["evaluations"] < 10_000
-    monkeypatch.setattr("sweep_service.dynamics.mean_field.VANISHED_SHARE", 1e-7)
+    monkeypatch.setattr("sweep_service.dynamics.mean_field.flow.VANISHED_SHARE", 1e-7)
     nearer = ss.integrate(point, **run)
     np.testing.assert_allclose(result.risk, nearer.risk, rtol=2e-3)  # a norm of 1e-3 in place of 0
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sweep_service.dynamics.xi import Xi
+from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.model.closed_forms import (
     ERF_CODE,
     ERF_SQUARES,
@@ -268,39 +268,3 @@ def add_teachers(code, M, P, q, norms, share, A, dM, dq, da):
         for t in range(k):
             dM[i, t] += A[i] * M[i, t]
         dq[i] += 2.0 * q[i] * A[i]
-
-
-@kernel()
-def weighted_squares(M, N, P, q, norms, a, share, own, spread, da):
-    """dM_i/a_i, dq_i/a_i and da_i/ρ, unless `da` is None, for σ = x², with share = a*/k.
-
-    `own` is 1 with self terms and 0 without them; `spread` is E ξ².
-    """
-    p, k = M.shape
-    dM, dq, gram = np.empty((p, k)), np.empty(p), np.zeros((k, k))
-    tau = total = 0.0
-    for i in range(p):
-        tau -= a[i] * norms[i] / p
-        total += a[i] * q[i]
-        for r in range(k):
-            for t in range(k):
-                gram[r, t] += a[i] * M[i, r] * M[i, t]
-    for r in range(k):
-        tau += share[r] * P[r, r]
-    for i in range(p):
-        itself, others = own * a[i], spread * (total - own * a[i] * q[i])
-        squares = q[i] * (itself * (2.0 * norms[i] - q[i]) + others)  # Σ_j a_j E[C_ij²]
-        target = 0.0
-        for t in range(k):
-            push = inside = 0.0
-            for r in range(k):
-                push += share[r] * M[i, r] * P[r, t]
-                inside += N[i, r] * gram[r, t]
-            dM[i, t] = 2.0 * tau * M[i, t] + 4.0 * (push - (inside + itself * q[i] * M[i, t]) / p)
-            squares += inside * N[i, t]
-            target += share[t] * M[i, t] * M[i, t]
-        # without self terms a neuron overlaps itself by o_ii + q_i ξ, of which only ξ² contributes to dq
-        dq[i] = 4.0 * tau * q[i] - 8.0 / p * q[i] * (itself * norms[i] + others)
-        if da is not None:
-            da[i] = tau * norms[i] + 2.0 * (target - squares / p)
-    return dM, dq

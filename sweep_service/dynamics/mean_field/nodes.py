@@ -15,9 +15,9 @@ from itertools import product
 import numpy as np
 from scipy import special
 
-from sweep_service.dynamics.mean_field import Derivative, MeanFieldFlow, MeanFieldSystem, average, weigh
+from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, MeanFieldSystem, average, weigh
+from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.variance import normal_points
-from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation, SmoothedMoments
 from sweep_service.model.overlaps import factor_gram
 from sweep_service.model.risk import teacher_power

@@ -22,7 +22,7 @@ from benchmarks.sampling import start_overlaps
 from benchmarks.sgd_baselines import ACTIVATIONS, numpy_sgd, start_weights
 from benchmarks.simulators import Case
 from benchmarks.simulators import make_row as make_sgd_row
-from sweep_service.dynamics.mean_field import PairwiseFlow
+from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.overlap_flow import pack
 from sweep_service.dynamics.variance import erf_variance
 from sweep_service.model.activations import ACTIVATIONS as PACKAGE_ACTIVATIONS

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.prices import seconds_to_ten
-from sweep_service.dynamics.regimes import REGIMES, Setup
+from sweep_service.dynamics.regimes import REGIMES, Setup, describe_noise_rate
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS
 from sweep_service.model.point import Point
+from sweep_service.model.realisable import explain_floor
 
-LARGE_DELTA_T = 0.1  # δt above which no limit applies
+LARGE_DELTA_T = 0.1  # δt, and (1 + ρ) δt of a learned second layer, above which no limit applies
+MAX_READOUT_NOISE = 0.1  # ρ/d: relative size of the noise that enters through the second layer
 MAX_ERROR = 0.02  # predicted error, in units of R(0), at which the cheapest regime is chosen
 MAX_SECONDS = 60.0  # largest price to t = 10 of a regime that auto chooses by itself
 # Measured errors relative to R(0), for erf and k = 2.
-SAMPLING_ERROR = 0.075  # sup |GF - SS|, per γ/p: of leaving out the sampling term
+SAMPLING_ERROR = 0.075  # sup |GF - SS|, per γu/(pb): of leaving out the sampling term
 LAW_ERROR = 0.8  # per 1/p: of replacing the overlaps of orthogonal parts by their law
 XI_ERROR = 0.5  # per 1/(d - k): of Ξ = I
 # The regimes that auto chooses from; of two equally cheap ones, the first.
@@ -46,11 +49,9 @@ class Candidate:
 
 def choose_regime(point: Point, start: Start) -> RegimeChoice:
     """Choose the cheapest regime with a small predicted error, or the most accurate one that can be paid."""
-    if point.delta_t > LARGE_DELTA_T and not point.find_unsupported(REGIMES["high_dimensional"].supports):
-        return RegimeChoice(
-            "high_dimensional",
-            f"δt = {point.delta_t:.3g} > {LARGE_DELTA_T}: no guarantee, SS-ODE has the most terms",
-        )
+    has_large_steps = point.largest_step > LARGE_DELTA_T
+    if has_large_steps and not point.find_unsupported(REGIMES["high_dimensional"].supports):
+        return _choose_for_large_steps(point)
     candidates = [
         Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name)[0])
         for name in CANDIDATES
@@ -73,6 +74,23 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
     return RegimeChoice(chosen.regime, f"{reason}: {_describe(point, start, chosen, candidates)}")
 
 
+def _choose_for_large_steps(point: Point) -> RegimeChoice:
+    """The map of single steps if a batch makes their scatter δt/√b small, else the ODE with most terms."""
+    step, scatter = _describe_step(point), point.largest_step / math.sqrt(point.batch)
+    if scatter <= LARGE_DELTA_T:
+        reason = f"{step} > {LARGE_DELTA_T} with a scatter of δt/√b = {scatter:.3g}: the map of single steps"
+        return RegimeChoice("high_dimensional_map", reason)
+    return RegimeChoice(
+        "high_dimensional", f"{step} > {LARGE_DELTA_T}: no guarantee, SS-ODE has the most terms"
+    )
+
+
+def _describe_step(point: Point) -> str:
+    """δt with its value, and the largest factor of a schedule."""
+    factor = "" if point.schedule.largest_factor == 1.0 else "u"
+    return f"{factor}δt = {point.largest_step:.3g}"
+
+
 def is_defined(point: Point, start: Start, regime: str) -> bool:
     """Whether a regime supports the point, fits the start, and has the noise term if it is needed."""
     entry = REGIMES[regime]
@@ -91,7 +109,7 @@ def has_known_law(start: Start) -> bool:
 def predict_error(point: Point, start: Start, regime: str) -> float:
     """Predict sup_t of the error of the risk in units of R(0), without the fluctuations of SGD itself."""
     entry = REGIMES[regime]
-    error = 0.0 if entry.sampled else SAMPLING_ERROR * point.gamma_over_p
+    error = 0.0 if entry.sampled else SAMPLING_ERROR * point.largest_noise_rate
     if entry.mean_field and not start.is_projected:
         error += LAW_ERROR / point.p
         if entry.infinite_d:
@@ -102,7 +120,7 @@ def predict_error(point: Point, start: Start, regime: str) -> float:
 def _describe(point: Point, start: Start, chosen: Candidate, candidates: list[Candidate]) -> str:
     """Numbers behind a choice, and the regimes that were not taken."""
     error = f"{chosen.error:.2g} R(0)" if chosen.error else "nothing is left out"
-    text = f"{error} at γ/p = {point.gamma_over_p:.3g}, p = {point.p}, d = {point.d}"
+    text = f"{error} at {describe_noise_rate(point)}, p = {point.p}, d = {point.d}"
     best = min(candidates, key=lambda candidate: candidate.error)
     cheapest = min(candidates, key=lambda candidate: candidate.seconds)
     if best.error < chosen.error:
@@ -118,13 +136,21 @@ def _describe(point: Point, start: Start, chosen: Candidate, candidates: list[Ca
 def collect_point_warnings(point: Point) -> list[str]:
     """Warnings about a point that hold for SGD and every regime."""
     warnings = []
-    if point.delta_t > LARGE_DELTA_T:
-        warnings.append(f"δt = {point.delta_t:.3g} > {LARGE_DELTA_T}: no guarantee for any of the ODEs")
-    if point.p % point.k:
+    rate = point.second_layer_rate
+    if point.largest_step > LARGE_DELTA_T:
+        warnings.append(f"{_describe_step(point)} > {LARGE_DELTA_T}: no guarantee for any of the ODEs")
+    elif rate > 0.0 and (1.0 + rate) * point.largest_step > LARGE_DELTA_T:
         warnings.append(
-            f"p = {point.p} is not a multiple of k = {point.k}, so the teacher is not evenly realisable: "
-            "R has a floor independent of gamma"
+            f"(1 + ρ) δt = {(1.0 + rate) * point.largest_step:.3g} > {LARGE_DELTA_T}: the second layer moves "
+            "too far in a step for the ODEs"
         )
+    if rate > MAX_READOUT_NOISE * point.d:
+        warnings.append(
+            f"ρ/d = {rate / point.d:.3g} > {MAX_READOUT_NOISE}: the ODEs leave out the noise of the second "
+            "layer itself"
+        )
+    if floor := explain_floor(point):
+        warnings.append(floor)
     for act in {
         point.activation.name: point.activation,
         point.teacher_activation.name: point.teacher_activation,

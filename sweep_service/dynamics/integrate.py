@@ -207,13 +207,14 @@ def refine_quadrature(flow: Flow, states: list[Array]) -> tuple[Flow, float]:
 
     Returns the flow and its remaining error relative to |f(y0)|.
     """
-    scale = max(float(np.max(np.abs(flow(flow.y0)))), 1e-300)
+    t = max((0.0, *flow.breaks), key=flow.system.rate_factor)  # a rate of zero would hide any error
+    scale = max(float(np.max(np.abs(flow(flow.y0, t)))), 1e-300)
     error = 0.0
     for _ in range(MAX_REFINEMENTS):
         finer = flow.refine()
         if finer is None:
             break
-        error = max((float(np.max(np.abs(flow(y) - finer(y)))) for y in states), default=0.0) / scale
+        error = max((float(np.max(np.abs(flow(y, t) - finer(y, t)))) for y in states), default=0.0) / scale
         if error <= MAX_QUADRATURE_ERROR * flow.precision:
             break
         flow = finer
@@ -224,7 +225,8 @@ def _collect_states(
     flow: Flow, path: Trajectory, risk: Array, start: Start
 ) -> tuple[States, dict[str, tuple[tuple[str, ...], Array]]]:
     """The trajectory as input of observables, and the variable stored beside M: Q, or q in mean field."""
-    rows, P, readout = [flow.state(y) for y in path.states], start.overlaps.P, start.readout
+    rows, P = [flow.state(y) for y in path.states], start.overlaps.P
+    readout = getattr(flow.system, "readout", start.readout)  # of particles, where these replace neurons
     M, Q, q, learned = (_stack_rows(column) for column in zip(*rows, strict=True))
     stored: dict[str, tuple[tuple[str, ...], Array]]
     if q is not None:

@@ -43,7 +43,9 @@ class MapFlow(OverlapFlow):
         if system.weight_decay:
             rate = system.weight_decay * now.u
             dM, dQ = dM - rate * now.M, dQ - rate * (2.0 - shrink) * now.Q
-        return self._append(pack(dM, dQ), learn_second_layer(system, now) if system.is_learned else None)
+        return self.append_second_layer(
+            pack(dM, dQ), learn_second_layer(system, now) if system.is_learned else None
+        )
 
 
 def _square_of_mean(system: System, now: Moments) -> Array:

@@ -16,12 +16,12 @@ from functools import cached_property
 
 import numpy as np
 
+from sweep_service.dynamics.full_model import FullModel, FullModelFlow
 from sweep_service.dynamics.state import State, pack, unpack
 from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
 from sweep_service.model.overlaps import Overlaps, coordinates
 from sweep_service.model.parameters import Scalar
 from sweep_service.model.risk import risk
-from sweep_service.model.schedule import Schedule
 from sweep_service.model.second_layer import Readout
 from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.types import Array
@@ -32,8 +32,8 @@ RADIAL_STEP = 1e-4
 
 
 @dataclass(frozen=True)
-class System:
-    """Constants of a trajectory."""
+class System(FullModel):
+    """Constants of a trajectory of the full state."""
 
     gamma_over_p: float
     noise: float
@@ -42,11 +42,7 @@ class System:
     variance: Variance | None = None
     variance_method: str = "none"
     finite_d: int | None = None  # d if the factor ‖x‖² is kept, None if it is replaced by 1
-    readout: Readout | None = None  # second layers at t = 0; None for ones that are not learned
-    second_layer_rate: float = 0.0
     batch: int = 1
-    weight_decay: float = 0.0
-    schedule: Schedule = field(default_factory=Schedule)
     others: Mapping[str, Scalar] = field(
         default_factory=dict
     )  # values of the parameters outside FIRST_PARAMETERS
@@ -55,15 +51,6 @@ class System:
     def noise_rate(self) -> float:
         """γ/(pb), the factor of the terms of single samples."""
         return self.gamma_over_p / self.batch
-
-    @property
-    def is_learned(self) -> bool:
-        """Whether the second layer is part of the state."""
-        return self.second_layer_rate > 0.0
-
-    def rate_factor(self, t: float) -> float:
-        """u(t)."""
-        return 1.0 if self.schedule.is_default else float(self.schedule.factor(np.asarray(t)))
 
 
 class Moments:
@@ -192,24 +179,12 @@ def radial_derivative(average: Callable[[float], Array], d: int) -> Array:
     return (average(1.0 + h) - average(1.0 - h)) / (h * d)
 
 
-class FlowOfOverlaps:
+class FlowOfOverlaps(FullModelFlow):
     """What the flows of the full state have in common."""
 
     system: System
     delta_t: float | None = None  # of a map, which takes steps of this size
     final_state_guess: Array | None = None
-
-    @property
-    def breaks(self) -> tuple[float, ...]:
-        """Times at which the rate is not smooth."""
-        return self.system.schedule.breaks
-
-    def second_layer(self, y: Array) -> Array | None:
-        """The second layer at a state; None for ones."""
-        if self.system.readout is None:
-            return None
-        size = len(self.system.readout.student)
-        return y[-size:] if self.system.is_learned else self.system.readout.student
 
     def overlaps(self, y: Array) -> Overlaps:
         raise NotImplementedError
@@ -236,12 +211,9 @@ class OverlapFlow(FlowOfOverlaps):
         self.system, self.terms = system, terms
         self.p, self.k = start.M.shape
         self.precision = system.variance.precision if isinstance(system.variance, QuasiMonteCarlo) else 1e-10
-        self.y0 = self._append(
+        self.y0 = self.append_second_layer(
             pack(start.M, start.Q), None if system.readout is None else system.readout.student
         )
-
-    def _append(self, y: Array, second_layer: Array | None) -> Array:
-        return np.concatenate([y, second_layer]) if self.system.is_learned and second_layer is not None else y
 
     def __call__(self, y: Array, t: float = 0.0) -> Array:
         system, now = self.system, self.moments(y, t)
@@ -249,7 +221,9 @@ class OverlapFlow(FlowOfOverlaps):
         for term in self.terms:
             more_M, more_Q = term(system, now)
             dM, dQ = dM + more_M, dQ + more_Q
-        return self._append(pack(dM, dQ), learn_second_layer(system, now) if system.is_learned else None)
+        return self.append_second_layer(
+            pack(dM, dQ), learn_second_layer(system, now) if system.is_learned else None
+        )
 
     def moments(self, y: Array, t: float) -> Moments:
         M, Q = unpack(y, self.p, self.k)
@@ -286,9 +260,9 @@ class WeightFlow(FlowOfOverlaps):
         students, self.teachers = coordinates(start)
         self.shape = students.shape
         self.precision = 1e-10
-        self.y0 = students.ravel()
-        if system.is_learned and system.readout is not None:
-            self.y0 = np.concatenate([self.y0, system.readout.student])
+        self.y0 = self.append_second_layer(
+            students.ravel(), None if system.readout is None else system.readout.student
+        )
 
     def __call__(self, y: Array, t: float = 0.0) -> Array:
         X, T, system = self.weights(y), self.teachers, self.system
@@ -304,8 +278,8 @@ class WeightFlow(FlowOfOverlaps):
             dX = dX - system.weight_decay * X
         if now.u != 1.0:
             dX = now.u * dX
-        return (
-            np.concatenate([dX.ravel(), learn_second_layer(system, now)]) if system.is_learned else dX.ravel()
+        return self.append_second_layer(
+            dX.ravel(), learn_second_layer(system, now) if system.is_learned else None
         )
 
     jacobian: Callable[[Array, float], Array] | None = None

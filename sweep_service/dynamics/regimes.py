@@ -14,9 +14,11 @@ import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH, SmallFlow
 from sweep_service.dynamics.map_flow import MapFlow
-from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem, PairwiseFlow, SquareFlow
-from sweep_service.dynamics.mean_field_mixture import MixtureNodeFlow
-from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow, is_smooth
+from sweep_service.dynamics.mean_field.flow import MeanFieldFlow, MeanFieldSystem
+from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
+from sweep_service.dynamics.mean_field.nodes import AnyNodeFlow, is_smooth
+from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.mean_field.square import SquareFlow
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import (
     OverlapFlow,
@@ -35,6 +37,7 @@ from sweep_service.model.activations import ERF, SQUARE, TANH
 from sweep_service.model.initial import INITS, Start
 from sweep_service.model.parameters import FIRST_PARAMETERS, later_parameters
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
+from sweep_service.model.second_layer import Readout
 from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import Array
 from sweep_service.status import DivergedQuantity
@@ -185,23 +188,30 @@ def build_map(setup: Setup) -> MapFlow:
 def mean_field_regime(
     *, infinite_d: bool, projected: bool = False, pde: bool = False
 ) -> Callable[[Setup], MeanFieldFlow]:
-    """Builder of flows of (M, q); `pde` evolves points of the p = ∞ law instead of the p neurons."""
+    """Builder of flows of (M, q, a); `pde` evolves points of the p = ∞ law instead of the p neurons."""
 
     def build(setup: Setup) -> MeanFieldFlow:
-        point, options = setup.point, setup.options
-        overlaps = setup.start.overlaps
-        M, q = draw_particles(setup) if pde else (overlaps.M, overlaps.orthogonal_norms)
+        point, options, start = setup.point, setup.options, setup.start
+        M, q, readout = (
+            draw_particles(setup)
+            if pde
+            else (start.overlaps.M, start.overlaps.orthogonal_norms, start.readout)
+        )
         system = MeanFieldSystem(
-            P=overlaps.P,
+            P=start.overlaps.P,
             pairs=make_pairs(point.activation, point.teacher_activation),
             student=point.activation,
             teacher=point.teacher_activation,
-            D=None if infinite_d else setup.start.d - setup.start.teacher_rank,
-            noise=0.0 if pde else point.gamma_over_p * point.noise,
+            D=None if infinite_d else start.d - start.teacher_rank,
+            noise=0.0 if pde else point.gamma_over_p / point.batch * point.noise,
             self_terms=options.self_terms and not pde,
             projected=projected,
             finite_d=point.d if options.finite_d_factor else None,
             precision=1e-6 if pde else 1e-9,  # the law is sampled: R errs by 1e-3
+            readout=readout,
+            second_layer_rate=point.second_layer_rate,
+            weight_decay=point.weight_decay,
+            schedule=point.schedule,
         )
         return cheapest_flow(system, M, q)
 
@@ -235,12 +245,24 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
     return PairwiseFlow(system, M, q, xi_nodes)
 
 
-def draw_particles(setup: Setup) -> tuple[Array, Array]:
-    """(m, q) of the p = ∞ law at t = 0: at Sobol points, or the start's neurons if they are the law."""
-    point, start = setup.point, setup.start.overlaps
-    uniforms = sobol_points(setup.options.particles, point.k + 1)
-    particles = point.init.particles(uniforms, point.shape, setup.seed)
-    return (start.M, start.orthogonal_norms) if particles is None else particles
+def draw_particles(setup: Setup) -> tuple[Array, Array, Readout | None]:
+    """(m, q, a) of the p = ∞ law at t = 0: at Sobol points, or the start's neurons if they are the law.
+
+    The weights a of neurons are independent of (m, q), unless both are given as numbers.
+    """
+    point, start, layer = setup.point, setup.start, setup.point.second_layer
+    overlaps, k, constant = start.overlaps, setup.point.k, setup.point.second_layer.is_constant
+    uniforms = sobol_points(setup.options.particles, k + 1 if constant else k + 2)
+    particles = point.init.particles(uniforms[:, : k + 1], point.shape, setup.seed)
+    M, q = (overlaps.M, overlaps.orthogonal_norms) if particles is None else particles
+    if start.readout is None:
+        return M, q, None
+    if particles is None and not layer.is_random:
+        return M, q, start.readout
+    if particles is None:  # any neuron with any weight
+        neurons = (uniforms[:, 0] * len(M)).astype(int)
+        M, q = M[neurons], q[neurons]
+    return M, q, Readout(layer.law(uniforms[:, -1]), start.readout.teacher)
 
 
 def _refuse_small_dimension(setup: Setup) -> tuple[str, Any, str] | None:
@@ -276,14 +298,22 @@ def _refuse_without_projection(setup: Setup) -> tuple[str, Any, str] | None:
     return reason
 
 
+def describe_noise_rate(point: Point) -> str:
+    """γu/(pb) with its value, without the factors that are one."""
+    factor = "" if point.schedule.largest_factor == 1.0 else "u"
+    width = "p" if point.batch == 1 else "(pb)"
+    return f"γ{factor}/{width} = {point.largest_noise_rate:.3g}"
+
+
 def _warn_narrow_mean_field(point: Point) -> str:
     measured = "errors of 0.04 to 0.12 R(0) were measured below p = 26"
     return f"mean field at p = {point.p}: {measured}" if point.p < 26 else ""
 
 
 def _warn_without_sampling(point: Point) -> str:
-    ratio = point.gamma_over_p
-    return f"γ/p = {ratio:.3g} > 0.1: mean field neglects the sampling term" if ratio > 0.1 else ""
+    if point.largest_noise_rate <= 0.1:
+        return ""
+    return f"{describe_noise_rate(point)} > 0.1: mean field neglects the sampling term"
 
 
 def _warn_without_invariance(point: Point) -> str:
@@ -297,7 +327,8 @@ def _warn_without_invariance(point: Point) -> str:
 
 
 def _warn_noise_at_infinite_width(point: Point) -> str:
-    return "label noise enters as γΔ/p, which is zero at p = ∞" if point.noise > 0 else ""
+    rate = "γΔ/p" if point.batch == 1 else "γΔ/(pb)"
+    return f"label noise enters as {rate}, which is zero at p = ∞" if point.noise > 0 else ""
 
 
 def _warn_noise_leaves_span(point: Point) -> str:
@@ -306,11 +337,12 @@ def _warn_noise_leaves_span(point: Point) -> str:
 
 
 def _warn_fast_gradient_flow(point: Point) -> str:
-    ratio = point.gamma_over_p
-    return f"γ/p = {ratio:.3g} > 0.14: gradient flow departs from SGD" if ratio > 0.14 else ""
+    if point.largest_noise_rate <= 0.14:
+        return ""
+    return f"{describe_noise_rate(point)} > 0.14: gradient flow departs from SGD"
 
 
-# Parameters of the full model that flows of the full state take into account.
+# Parameters of the full model, which all flows take into account.
 FULL_MODEL = (*FIRST_PARAMETERS, *later_parameters(), *STRUCTURED_PARAMETERS)
 
 # Append only: datasets store the regime that `auto` chose by its position here.
@@ -335,26 +367,27 @@ REGIMES = {
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
             mean_field_regime(infinite_d=False), _refuse_without_invariance, mean_field=True,
-            cautions=(_warn_narrow_mean_field, _warn_without_sampling), version=2,
+            cautions=(_warn_narrow_mean_field, _warn_without_sampling), version=2, supports=FULL_MODEL,
         ),
         Regime(
             "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
             mean_field_regime(infinite_d=True), _refuse_small_dimension, mean_field=True, infinite_d=True,
             cautions=(_warn_narrow_mean_field, _warn_without_sampling, _warn_without_invariance), version=2,
-            independent_of=("d",),
+            independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
             mean_field_regime(infinite_d=True, projected=True), _refuse_without_projection, mean_field=True,
             infinite_d=True,
             cautions=(_warn_narrow_mean_field, _warn_without_sampling, _warn_noise_leaves_span), version=2,
-            independent_of=("d", "gamma", "noise"),
+            independent_of=("d", "gamma", "noise", "batch"), supports=FULL_MODEL,
         ),
         Regime(
-            "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q)",
+            "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q, a)",
             "p = ∞: independent of p and of the students' seed",
             mean_field_regime(infinite_d=False, pde=True), _refuse_without_invariance, mean_field=True,
-            particles=True, cautions=(_warn_noise_at_infinite_width,), version=2,
+            particles=True, cautions=(_warn_noise_at_infinite_width,), version=2, independent_of=("batch",),
+            supports=FULL_MODEL,
         ),
         Regime(
             "high_dimensional_map", "SS map", "M' = M + δt Ψ_M, Q' = Q + δt (Ψ_GF + (γ/p) Ψ_Var/b + …)",

@@ -122,6 +122,16 @@ class Point:
         return self.gamma / self.p
 
     @property
+    def largest_noise_rate(self) -> float:
+        """γu/(pb) at the largest factor u of the schedule: the factor of the terms of single samples."""
+        return self.gamma_over_p / self.batch * self.schedule.largest_factor
+
+    @property
+    def largest_step(self) -> float:
+        """u δt at the largest factor u of the schedule."""
+        return self.delta_t * self.schedule.largest_factor
+
+    @property
     def second_layer_rate(self) -> float:
         return float(self.others.get("second_layer_rate", 0.0))
 

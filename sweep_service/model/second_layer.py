@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import Array
@@ -80,3 +81,17 @@ class SecondLayer:
         if self.kind == "rademacher":
             return np.asarray(self.scale * (2.0 * rng.integers(0, 2, size) - 1.0), dtype=float)
         return self.scale * (rng.standard_normal(size) if self.kind == "gaussian" else np.ones(size))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all neurons have the same weight."""
+        return self.kind == "ones"
+
+    def law(self, u: Array) -> Array:
+        """The weights of random neurons at uniforms u; given numbers are equally probable."""
+        if self.kind == "explicit":
+            ranks = np.minimum((u * len(self.values)).astype(int), len(self.values) - 1)
+            return np.sort(self.values)[ranks]
+        if self.kind == "rademacher":
+            return np.where(u < 0.5, -self.scale, self.scale)
+        return self.scale * (special.ndtri(u) if self.kind == "gaussian" else np.ones_like(u))

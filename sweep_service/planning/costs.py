@@ -109,7 +109,7 @@ def _usual_regime(point: Point, regime: str) -> str:
     """Return a regime; for auto, the one that it usually chooses, without drawing a start."""
     if regime in REGIMES:
         return regime
-    if SAMPLING_ERROR * point.gamma_over_p > MAX_ERROR:
+    if SAMPLING_ERROR * point.largest_noise_rate > MAX_ERROR:
         return "high_dimensional"
     return "classical_noise" if point.noise > 0 else "classical"
 

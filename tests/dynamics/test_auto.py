@@ -48,6 +48,28 @@ RULE = [
     ({"p": 80, "d": 200, "gamma": 80.0}, "high_dimensional", ("would err by 0.088 R(0)",)),
     ({"p": 80, "d": 30, "gamma": 160.0}, "high_dimensional", ("would err by 0.18 R(0)",)),
     ({"p": 80, "d": 30, "gamma": 4.0}, "classical", ("0.0037 R(0)",)),
+    # a batch divides the sampling term by b, and a schedule multiplies it by u
+    ({"gamma": 5.0}, "high_dimensional", ("classical would err by 0.037 R(0)",)),
+    ({"gamma": 5.0, "batch": 4}, "classical", ("0.0094 R(0) at γ/(pb) = 0.125",)),
+    (
+        {"gamma": 1.0, "schedule": {"steps": [[5.0, 5.0]]}},
+        "high_dimensional",
+        ("at γu/p = 0.5", "classical would err by 0.037"),
+    ),
+    # random second layers, decay and learning exclude no regime
+    ({"p": 65, "second_layer": {"init": "gaussian"}}, "mean_field_high_dimensional", ("0.018 R(0)",)),
+    ({"p": 65, "second_layer_rate": 1.0, "weight_decay": 0.1}, "mean_field_high_dimensional", ()),
+    # giant steps of large batches
+    (
+        {"p": 3, "d": 400, "gamma": 1800.0, "batch": 800},
+        "high_dimensional_map",
+        ("δt = 1.5 > 0.1 with a scatter of δt/√b = 0.053",),
+    ),
+    (
+        {"p": 4, "d": 100, "gamma": 30.0, "schedule": {"steps": [[1.0, 2.0]]}},
+        "high_dimensional",
+        ("uδt = 0.15",),
+    ),
     # too wide for the sampling term
     ({"p": 5000, "d": 1000, "gamma": 5e3}, "mean_field", ("that can be paid", "times as long")),
 ]
@@ -105,6 +127,15 @@ WARNINGS = [
         "mean_field_projected",
         "label noise moves neurons out of the teacher's span",
     ),
+    ({"p": 10, "gamma": 6.0, "batch": 4}, "classical", "γ/(pb) = 0.15 > 0.14: gradient flow departs"),
+    (
+        {"p": 100, "gamma": 6.0, "schedule": {"steps": [[1.0, 2.0]]}},
+        "mean_field",
+        "γu/p = 0.12 > 0.1: mean field neglects the sampling term",
+    ),
+    ({"gamma": 10.0, "second_layer_rate": 9.9}, "high_dimensional", "(1 + ρ) δt = 0.109 > 0.1"),
+    ({"second_layer_rate": 100.0}, "classical", "ρ/d = 1 > 0.1: the ODEs leave out the noise"),
+    ({"second_layer": {"init": "gaussian"}}, "classical", "a gaussian second layer of the student"),
     ({"activation": "square"}, "classical", "square: unbounded slope"),
     ({"teacher_activation": "relu"}, "classical", "relu: not twice differentiable"),
 ]
@@ -120,6 +151,8 @@ def test_warnings_state_limits_of_regimes(change, regime, text):
 @pytest.mark.parametrize("regime", REGIMES)
 def test_no_needless_warnings(regime):
     assert collect_regime_warnings(point(p=100), regime) == []
+    full = {"second_layer": {"init": "gaussian"}, "second_layer_rate": 1.0, "weight_decay": 0.1}
+    assert collect_regime_warnings(point(p=101, gamma=20.0, batch=4, **full), regime) == []
 
 
 @pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=lambda act: act.name)

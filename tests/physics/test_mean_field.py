@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import sweep_service as ss
-from sweep_service.dynamics.mean_field import MeanFieldSystem, PairwiseFlow, SquareFlow
-from sweep_service.dynamics.mean_field_mixture import MIXTURES, MixtureNodeFlow
-from sweep_service.dynamics.mean_field_nodes import AnyNodeFlow
+from sweep_service.dynamics.mean_field.flow import MeanFieldSystem
+from sweep_service.dynamics.mean_field.mixture import MIXTURES, MixtureNodeFlow
+from sweep_service.dynamics.mean_field.nodes import AnyNodeFlow
+from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.mean_field.square import SquareFlow
+from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.overlap_flow import Moments, drift
 from sweep_service.dynamics.regimes import cheapest_flow
-from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE, TANH
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk

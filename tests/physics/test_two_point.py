@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sweep_service.dynamics.mean_field_nodes import integrate_moments
+from sweep_service.dynamics.mean_field.nodes import integrate_moments
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.two_point import MEHLER_TERMS, Mehler, coefficients, make_two_point
 from tests.physics.reference import ALL_PAIRS, AROUND_ZERO, conditional, name, normal_rule, panels

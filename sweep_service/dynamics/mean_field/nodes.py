@@ -15,9 +15,9 @@ from itertools import product
 import numpy as np
 from scipy import special
 
-from sweep_service.dynamics.mean_field import MeanFieldFlow, MeanFieldSystem
+from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, MeanFieldSystem, average, weigh
+from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.variance import normal_points
-from sweep_service.dynamics.xi import Xi
 from sweep_service.model.activations import Activation, SmoothedMoments
 from sweep_service.model.overlaps import factor_gram
 from sweep_service.model.risk import teacher_power
@@ -54,14 +54,14 @@ class NodeFlow(MeanFieldFlow):
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array, order: int, series: int) -> None:
         super().__init__(system, M, q)
         self.order, self.series = order, series
-        student, teacher = system.student, system.teacher
+        student, teacher, weights = system.student, system.teacher, system.teacher_second_layer
         self.lam, self.weights = teacher_nodes(system.P, order, student.odd, is_smooth(student, teacher))
         self.y = self.lam @ self.inverse
-        self.target, self.floor = teacher.value(self.lam).mean(1), 0.0
+        self.target, self.floor = average(teacher.value(self.lam), weights), 0.0
         if student.odd and not teacher.odd:
             # an odd student learns only the odd part of f*; the rest, which may have a kink, is constant in R
-            self.target = 0.5 * (self.target - teacher.value(-self.lam).mean(1))
-            power = teacher_power(system.P, system.pairs.teachers)
+            self.target = 0.5 * (self.target - average(teacher.value(-self.lam), weights))
+            power = teacher_power(system.P, system.pairs.teachers, weights)
             self.floor = 0.5 * (power - float(self.weights @ self.target**2))
 
     def refine(self) -> MeanFieldFlow | None:
@@ -105,36 +105,47 @@ class AnyNodeFlow(NodeFlow):
             c[..., 0] = now.value
             yield cut, c, slope[..., m], root * (np.sqrt(m + 1) * slope[..., m + 1] + np.sqrt(m) * below), now
 
-    def average(self, M: Array, q: Array) -> Array:
-        """F_m = mean over neurons of c_m, shape (nodes, orders)."""
-        return sum(c.sum(0) for _, c, _, _, _ in self.neurons(M, q)) / self.p
+    def average(self, M: Array, q: Array, a: Array | None) -> Array:
+        """F_m = (1/p) Σ_i a_i c_m,i, shape (nodes, orders)."""
+        blocks = ((cut, c) for cut, c, _, _, _ in self.neurons(M, q))
+        return sum(c.sum(0) if a is None else np.tensordot(a[cut], c, 1) for cut, c in blocks) / self.p
 
-    def derivative(self, M: Array, q: Array) -> tuple[Array, Array]:
-        G = -self.e * self.average(M, q)
+    def derivative(self, M: Array, q: Array, a: Array | None) -> Derivative:
+        G = -self.e * self.average(M, q, a)
         G[:, 0] += self.target
-        dM, dq = np.empty_like(M), np.empty_like(q)
+        dM, dq, da = np.empty_like(M), np.empty_like(q), np.empty_like(q) if self.system.is_learned else None
         # the second pass recomputes the moments: storing them would take gigabytes at p = 1000
         for cut, c, slope, stretch, now in self.neurons(M, q):
             push_M, push_q = np.sum(slope * G, axis=2), np.sum(stretch * G, axis=2)
+            own = None if a is None else a[cut]
             if self.system.self_terms:
-                push_M += (np.sum(self.e * c * slope, axis=2) - now.value_slope) / self.p
-                push_q += (
-                    np.sum(self.e * c * stretch, axis=2) - np.sqrt(q[cut])[:, None] * now.value_slope_z
-                ) / self.p
+                push_M += weigh((np.sum(self.e * c * slope, axis=2) - now.value_slope) / self.p, own)
+                stretch_z = np.sqrt(q[cut])[:, None] * now.value_slope_z
+                push_q += weigh((np.sum(self.e * c * stretch, axis=2) - stretch_z) / self.p, own)
             dM[cut] = push_M * self.weights @ self.lam
             dq[cut] = 2.0 * push_q @ self.weights
-        return dM, dq
+            if da is not None:
+                push_a = np.tensordot(c, G * self.weights[:, None], 2)
+                if self.system.self_terms:
+                    push_a += weigh(self.own_values(c, now), own) / -self.p
+                da[cut] = push_a
+        return dM, dq, da
+
+    def own_values(self, c: Array, now: SmoothedMoments) -> Array:
+        """E[σ²] of each neuron minus its average through ξ."""
+        return (now.value_value - np.sum(self.e * c**2, axis=2)) @ self.weights
 
     def risk(self, y: Array) -> float:
-        M, q = self.unpack(y)
-        F = self.average(M, q)
+        (M, q), a = self.unpack(y), self.second_layer(y)
+        F = self.average(M, q, a)
         squares = self.e * F**2
         squares[:, 0] = (self.target - F[:, 0]) ** 2
         total = self.floor + 0.5 * float(self.weights @ squares.sum(1))
         if self.system.self_terms:
-            for _, c, _, _, now in self.neurons(M, q):
-                own = now.value_value - np.sum(self.e * c**2, axis=2)
-                total += 0.5 * float((own @ self.weights).sum()) / self.p**2
+            for cut, c, _, _, now in self.neurons(M, q):
+                own = self.own_values(c, now)
+                weighted = own if a is None else a[cut] ** 2 * own
+                total += 0.5 * float(weighted.sum()) / self.p**2
         return total
 
 

@@ -89,12 +89,14 @@ class ChainLoop:
             record = int(self.position[1])
             self._advance(first, group, int(self.record_steps[record]))
             M, Q = group.overlaps()
+            second_layers = group.second_layers()
             bounded = np.trace(Q, axis1=1, axis2=2) < limits
             # chains that diverged since the simulator last checked
             group.diverged[~bounded & (group.diverged < 0)] = self.record_steps[record]
             for slot in slots:
                 if group.diverged[slot] < 0:
-                    self.records.add(first + slot, slot, record, M[slot], Q[slot])
+                    second_layer = None if second_layers is None else second_layers[slot]
+                    self.records.add(first + slot, slot, record, M[slot], Q[slot], second_layer)
             self.position[1] += 1
             self._charge_time(first, len(slots))
             if np.all(group.diverged >= 0):
@@ -158,6 +160,7 @@ class ChainLoop:
             "buffer/M": records.M,
             "buffer/Q": records.Q,
             "buffer/filled": records.filled,
+            **({} if records.second_layers is None else {"buffer/second_layers": records.second_layers}),
             **{f"output/{name}": array for name, array in records.outputs.items()},
         }
 

@@ -14,7 +14,7 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, lane, load4, load8, store
 from sweep_service.simulators.activate import activate
 from sweep_service.simulators.coefficients import learn4, learn8, move_second_layer
-from sweep_service.simulators.optional import choose, keep, shrinkage, take, times, times8
+from sweep_service.simulators.optional import keep, mask4, shrinkage, take, times, weights8
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
 from sweep_service.simulators.vector_rows import add_rows, sum_activations
 
@@ -23,6 +23,26 @@ from sweep_service.simulators.vector_rows import add_rows, sum_activations
 def samples_per_draw(d):
     """Samples whose inputs are drawn at once, and after which divergence is checked; depends on d alone."""
     return 64 if d <= 8 else (16 if d <= 4096 else 1)
+
+
+@kernel(force_inline=True)
+def add_products(C, X, start, samples, p, d, change):
+    """change[i, j] += Σ_s C[s, i] X[s, j] for eight chains; two neurons at once share the loads of X."""
+    for i in range(0, p - 1, 2):
+        for j in range(d):
+            at, other = 8 * (i * d + j), 8 * ((i + 1) * d + j)
+            first, second = load8(change, at), load8(change, other)
+            for s in range(samples):
+                x, c = load8(X, start + 8 * (s * d + j)), 8 * (s * p + i)
+                first, second = fma(load8(C, c), x, first), fma(load8(C, c + 8), x, second)
+            store(change, at, first)
+            store(change, other, second)
+    if p % 2 == 1:
+        for j in range(d):
+            total = load8(change, 8 * ((p - 1) * d + j))
+            for s in range(samples):
+                total = fma(load8(C, 8 * (s * p + p - 1)), load8(X, start + 8 * (s * d + j)), total)
+            store(change, 8 * ((p - 1) * d + j), total)
 
 
 @kernel()
@@ -67,38 +87,36 @@ def batch_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, li
                         field = fma(load8(W_star, w + 8 * j), load8(xs, x + 8 * j), field)
                     value, _ = activate(codes[1], field)
                     at = 32 + 8 * (r % 4)
-                    store(sums, at, load8(sums, at) + times8(value, coefficients.teacher_second_layer, 8 * r))
+                    store(
+                        sums,
+                        at,
+                        load8(sums, at) + times(value, weights8(coefficients.teacher_second_layer, 8 * r)),
+                    )
                 for i in range(p):
                     w = 8 * i * d
                     field = zero
                     for j in range(d):
                         field = fma(load8(W, w + 8 * j), load8(xs, x + 8 * j), field)
                     value, slope = activate(codes[0], field)
-                    store(pushes, row + 8 * i, slope)
+                    weight = weights8(moving.second_layer, 8 * i)
+                    store(pushes, row + 8 * i, times(slope, weight))
                     keep(moving.values, 8 * i, value)
                     at = 8 * (i % 4)
-                    store(sums, at, load8(sums, at) + times8(value, moving.second_layer, 8 * i))
+                    store(sums, at, load8(sums, at) + times(value, weight))
                 output = (load8(sums, 0) + load8(sums, 8)) + (load8(sums, 16) + load8(sums, 24))
                 target = (load8(sums, 32) + load8(sums, 40)) + (load8(sums, 48) + load8(sums, 56))
                 error = fma(roots, load8(zs, 8 * (sample - noise_chunk * CHUNK)), target * shares[1])
                 push = times(rates, factor) * fma(output, -shares[0], error)
                 for i in range(p):
-                    c = times8(push * load8(pushes, row + 8 * i), moving.second_layer, 8 * i)
-                    store(pushes, row + 8 * i, c)
-                learn8(moving, coefficients.learning, push)
-            for i in range(p):
-                for j in range(d):
-                    total = load8(change, 8 * (i * d + j))
-                    for s in range(stop - now):
-                        c, x = load8(pushes, 8 * (s * p + i)), load8(xs, begin + 8 * (s * d + j))
-                        total = fma(c, x, total)
-                    store(change, 8 * (i * d + j), total)
+                    store(pushes, row + 8 * i, push * load8(pushes, row + 8 * i))
+                learn8(coefficients, moving, push)
+            add_products(pushes, xs, begin, stop - now, p, d, change)
             if stop % batch == 0:
                 shrink = shrinkage(coefficients.decay, factor)
                 for q in range(0, 8 * p * d, 8):
                     store(W, q, times(load8(W, q), shrink) + load8(change, q))
                     store(change, q, zero)
-                move_second_layer(moving, coefficients.learning)
+                move_second_layer(coefficients, moving)
             now = stop
         if now % ahead == 0:
             square = zero
@@ -114,7 +132,7 @@ def batch_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, li
 def batch_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k, d, limit):
     """Take steps first..last-1 of one chain, see `step_neurons`."""
     root_noise, shares, codes = coefficients.root_noise, coefficients.shares, coefficients.codes
-    weights, batch = choose(moving.second_layer, mask), coefficients.batch
+    batch = coefficients.batch
     ahead = samples_per_draw(d)
     capacity = ahead * d + 2 * CHUNK
     xs = np.empty(capacity - capacity % CHUNK)
@@ -151,8 +169,8 @@ def batch_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k,
                 error = fma(root_noise, zs[sample - noise_chunk * CHUNK], target * shares[1])
                 push = times(coefficients.rate, factor) * fma(output, -shares[0], error)
                 for i in range(0, p, 4):
-                    store(pushes, row + i, push * load4(pushes, row + i) * load4(weights, i))
-                learn4(moving, coefficients.learning, push)
+                    store(pushes, row + i, mask4(push * load4(pushes, row + i), moving.second_layer, mask, i))
+                learn4(coefficients, moving, push)
             for j in range(d):
                 add_rows(pushes, 0, p, stop - now, xs, begin + j, d, 1.0, 0, change, j * p)
             if stop % batch == 0:
@@ -160,7 +178,7 @@ def batch_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k,
                 for q in range(0, p * d, 4):
                     store(W, q, times(load4(W, q), shrink) + load4(change, q))
                     store(change, q, 0.0 * load4(mask, 0))
-                move_second_layer(moving, coefficients.learning)
+                move_second_layer(coefficients, moving)
             now = stop
         if now % ahead == 0:
             square = 0.0 * load4(W, 0)

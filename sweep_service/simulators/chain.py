@@ -107,6 +107,12 @@ class Chain:
         return DIVERGENCE_FACTOR * max(float(self.width), float(np.vdot(self.students, self.students)))
 
     @property
+    def second_layer_limit(self) -> float:
+        """Bound on |a_i|: 10⁶ times the larger of its start and one."""
+        start = np.ones(1) if self.second_layer is None else self.second_layer
+        return DIVERGENCE_FACTOR * max(1.0, float(np.max(np.abs(start))))
+
+    @property
     def mask(self) -> Array:
         """One for each row, then zeros that pad the last vector."""
         return (np.arange(round_up_to_lanes(self.rows)) < self.rows).astype(float)

@@ -55,27 +55,49 @@ def make_moving(second_layer: Array | None, is_learned: bool, decays: bool) -> M
 
 
 @kernel(force_inline=True)
-def learn4(moving, learning, push):
-    """Add one sample to the change of the second layer; `push` is (γu/(pb)) 𝓔."""
-    if learning is not None:
-        values, change = moving.values, moving.change
-        for i in range(0, change.size, 4):
-            store(change, i, fma(load4(values, i), push * learning, load4(change, i)))
+def learn4(coefficients, moving, push):
+    """Add one sample to the second layer, or to its change by a batch; `push` is (γu/(pb)) 𝓔."""
+    learning = coefficients.learning
+    _learn4(learning, moving.values, _learner(coefficients.batch, moving.second_layer, moving.change), push)
 
 
 @kernel(force_inline=True)
-def learn8(moving, learning, push):
+def learn8(coefficients, moving, push):
     """`learn4` for eight chains."""
-    if learning is not None:
-        values, change = moving.values, moving.change
-        for i in range(0, change.size, 8):
-            store(change, i, fma(load8(values, i), push * learning, load8(change, i)))
+    learning = coefficients.learning
+    _learn8(learning, moving.values, _learner(coefficients.batch, moving.second_layer, moving.change), push)
 
 
 @kernel(force_inline=True)
-def move_second_layer(moving, learning):
-    """Add the change of a step to the second layer."""
+def _learner(batch, second_layer, change):
+    if batch is None:
+        return second_layer
+    return change
+
+
+@kernel(force_inline=True)
+def _learn4(learning, values, out, push):
     if learning is not None:
+        for i in range(0, out.size, 4):
+            store(out, i, fma(load4(values, i), push * learning, load4(out, i)))
+
+
+@kernel(force_inline=True)
+def _learn8(learning, values, out, push):
+    if learning is not None:
+        for i in range(0, out.size, 8):
+            store(out, i, fma(load8(values, i), push * learning, load8(out, i)))
+
+
+@kernel(force_inline=True)
+def move_second_layer(coefficients, moving):
+    """Add the change by a batch to the second layer."""
+    _move_second_layer(coefficients.learning, coefficients.batch, moving)
+
+
+@kernel(force_inline=True)
+def _move_second_layer(learning, batch, moving):
+    if learning is not None and batch is not None:
         second_layer, change = moving.second_layer, moving.change
         for i in range(change.size):
             second_layer[i] += change[i]

@@ -94,7 +94,7 @@ def move_by_batches(Q, M, L_star, L_star_rows, mask, key, first, last, coefficie
             for c in range(rank):
                 add_rows(C, 0, wide, samples, Z, c * PIECE, 1, scale, 0, change, c * wide)
             set_to_products(C, samples, wide, p, square, True)
-        move_second_layer(moving, coefficients.learning)
+        move_second_layer(coefficients, moving)
         shrink = shrinkage(coefficients.decay, factor)
         for q in range(rank * wide):
             F[q] = times(F[q], shrink) + change[q]

@@ -19,22 +19,6 @@ def times(x, factor):
 
 
 @kernel(force_inline=True)
-def times4(x, factors, at):
-    """x · factors[at : at + 4], or x without factors."""
-    if factors is None:
-        return x
-    return x * load4(factors, at)
-
-
-@kernel(force_inline=True)
-def times8(x, factors, at):
-    """x · factors[at : at + 8], or x without factors."""
-    if factors is None:
-        return x
-    return x * load8(factors, at)
-
-
-@kernel(force_inline=True)
 def keep(values, at, value):
     """Store a vector, if there is an array for it."""
     if values is not None:
@@ -42,11 +26,27 @@ def keep(values, at, value):
 
 
 @kernel(force_inline=True)
-def choose(values, otherwise):
-    """The first of two arrays that is not None."""
-    if values is None:
-        return otherwise
-    return values
+def weights4(weights, at):
+    """weights[at : at + 4], or None without weights."""
+    if weights is None:
+        return None
+    return load4(weights, at)
+
+
+@kernel(force_inline=True)
+def weights8(weights, at):
+    """weights[at : at + 8], or None without weights."""
+    if weights is None:
+        return None
+    return load8(weights, at)
+
+
+@kernel(force_inline=True)
+def mask4(x, weights, mask, at):
+    """x with zeros as padding: x · mask, or x where weights that are padded with zeros have done it."""
+    if weights is None:
+        return x * load4(mask, at)
+    return x
 
 
 @kernel(force_inline=True)

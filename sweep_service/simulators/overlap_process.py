@@ -24,9 +24,9 @@ from sweep_service.numerics.simd import fma, load4, load8, round_up_to_lanes, st
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator
 from sweep_service.simulators.coefficients import reset_scale, scale_of
-from sweep_service.simulators.optional import first_of_batch, times
+from sweep_service.simulators.optional import times
 from sweep_service.simulators.streams import fill_radii, fill_steps
-from sweep_service.simulators.vector_rows import add_rows, copy_row, take_steps
+from sweep_service.simulators.vector_rows import add_inside_batches, add_rows, copy_row, take_steps
 
 # A pivot below this fraction of p max Q_ii counts as zero up to rounding.
 PIVOT_TOLERANCE = 1e-14
@@ -135,11 +135,9 @@ def trace_of(Q, p, wide):
 
 
 @kernel(force_inline=True)
-def _add_inside_batch(C, G, b, batch, B, wide, fields):
-    """Add Σ_b' G_bb' c_b' over the earlier samples b' of the same batch to row b of the fields."""
+def _add_inside(L, G, C, batch, B, wide, samples):
     if batch is not None:
-        begin = first_of_batch(b, batch)
-        add_rows(C, begin * wide, wide, b - begin, G, b * B + begin, 1, 1.0, 0, fields, b * wide)
+        add_inside_batches(L, G, C, batch, B, wide, samples)
 
 
 @kernel(force_inline=True)
@@ -186,9 +184,9 @@ def move_overlaps(
         draw_fields(L_star_rows, F, Z, k, wide, tall, rank, B, steps, fields, teachers)
         reset_scale(moving.scale)
         take_steps(fields, teachers, G, noises, C, mask, 0, steps, now - first, coefficients, moving, work)
+        # λ + ½‖x‖² c, and the effect of earlier samples of the batch, make the change of Q exact
+        _add_inside(fields, G, C, batch, B, wide, steps)
         for b in range(steps):
-            # λ + ½‖x‖² c, and the effect of earlier samples of the batch, make the change of Q exact
-            _add_inside_batch(C, G, b, batch, B, wide, fields)
             add_rows(C, b * wide, wide, 1, G, b * B + b, 1, 0.5, 0, fields, b * wide)
         for q in range(steps * wide):
             scaled_C[q], scaled_fields[q] = C[q] * scale, fields[q] * scale
@@ -233,9 +231,10 @@ class OverlapProcess(Simulator):
         self.moving = chain.moving()
 
     def set_block(self, samples: int) -> None:
-        """Set the number of samples in a block, and that of the steps that they suffice for."""
+        """Set the number of steps in a block of about `samples` samples, and the size of its arrays."""
         (chain,) = self.chains
-        self.samples, self.block_size = samples, chain.limit_steps(max(1, samples // chain.batch))
+        self.block_size = chain.limit_steps(max(1, round(samples / chain.batch)))
+        self.samples = samples if chain.batch == 1 else round_up_to_lanes(self.block_size * chain.batch, 8)
 
     def _advance(self, first: int, last: int, factors: Array | None) -> None:
         (chain,) = self.chains

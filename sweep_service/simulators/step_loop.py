@@ -18,8 +18,8 @@ from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.activate import activate
 from sweep_service.simulators.batch_loop import batch_chains, batch_neurons, samples_per_draw
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
-from sweep_service.simulators.coefficients import learn4, learn8, make_moving, move_second_layer
-from sweep_service.simulators.optional import choose, keep, shrinkage, take, times, times8
+from sweep_service.simulators.coefficients import learn4, learn8, make_moving
+from sweep_service.simulators.optional import keep, mask4, shrinkage, take, times, weights8
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
 from sweep_service.simulators.vector_rows import add_rows, sum_activations
 
@@ -64,17 +64,22 @@ def step_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, lim
                     field = fma(load8(W_star, w + 8 * j), load8(xs, x + 8 * j), field)
                 value, _ = activate(codes[1], field)
                 at = 32 + 8 * (r % 4)
-                store(sums, at, load8(sums, at) + times8(value, coefficients.teacher_second_layer, 8 * r))
+                store(
+                    sums,
+                    at,
+                    load8(sums, at) + times(value, weights8(coefficients.teacher_second_layer, 8 * r)),
+                )
             for i in range(p):
                 w = 8 * i * d
                 field = zero
                 for j in range(d):
                     field = fma(load8(W, w + 8 * j), load8(xs, x + 8 * j), field)
                 value, slope = activate(codes[0], field)
-                store(slopes, 8 * i, slope)
+                weight = weights8(moving.second_layer, 8 * i)
+                store(slopes, 8 * i, times(slope, weight))
                 keep(moving.values, 8 * i, value)
                 at = 8 * (i % 4)
-                store(sums, at, load8(sums, at) + times8(value, moving.second_layer, 8 * i))
+                store(sums, at, load8(sums, at) + times(value, weight))
             # summed in the same order as four neurons in a vector
             output = (load8(sums, 0) + load8(sums, 8)) + (load8(sums, 16) + load8(sums, 24))
             target = (load8(sums, 32) + load8(sums, 40)) + (load8(sums, 48) + load8(sums, 56))
@@ -84,12 +89,11 @@ def step_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, lim
             push = times(rates, factor) * fma(output, -shares[0], error)
             for i in range(p):
                 w = 8 * i * d
-                c = times8(push * load8(slopes, 8 * i), moving.second_layer, 8 * i)
+                c = push * load8(slopes, 8 * i)
                 for j in range(d):
                     old = times(load8(W, w + 8 * j), shrink)
                     store(W, w + 8 * j, fma(c, load8(xs, x + 8 * j), old))
-            learn8(moving, coefficients.learning, push)
-            move_second_layer(moving, coefficients.learning)
+            learn8(coefficients, moving, push)
         now = until
         if now % ahead == 0:
             square = zero
@@ -109,7 +113,6 @@ def step_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k, 
     Returns -1, or the step at which divergence was detected.
     """
     root_noise, shares, codes = coefficients.root_noise, coefficients.shares, coefficients.codes
-    weights = choose(moving.second_layer, mask)
     ahead = samples_per_draw(d)
     capacity = ahead * d + 2 * CHUNK
     xs = np.empty(capacity - capacity % CHUNK)
@@ -143,13 +146,12 @@ def step_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k, 
             shrink = shrinkage(coefficients.decay, factor)
             push = times(coefficients.rate, factor) * fma(output, -shares[0], error)
             for i in range(0, p, 4):
-                store(fields, i, push * load4(fields, i) * load4(weights, i))
+                store(fields, i, mask4(push * load4(fields, i), moving.second_layer, mask, i))
             for j in range(d):
                 for i in range(0, p, 4):
                     old = times(load4(W, j * p + i), shrink)
                     store(W, j * p + i, fma(load4(fields, i), xs[x + j], old))
-            learn4(moving, coefficients.learning, push)
-            move_second_layer(moving, coefficients.learning)
+            learn4(coefficients, moving, push)
         now = until
         if now % ahead == 0:
             square = 0.0 * load4(W, 0)

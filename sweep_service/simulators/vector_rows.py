@@ -13,14 +13,14 @@ from sweep_service.simulators.coefficients import (
     shrink_scale,
 )
 from sweep_service.simulators.optional import (
-    choose,
     ends_batch,
     first_of_batch,
     keep,
+    mask4,
     step_of,
     take,
     times,
-    times4,
+    weights4,
 )
 
 
@@ -40,6 +40,14 @@ def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
         store(out, to + j + 8, f2)
         store(out, to + j + 12, f3)
         j += 16
+    while j + 8 <= wide:
+        f0, f1 = load4(out, to + j), load4(out, to + j + 4)
+        for e in range(count):
+            x, share = start + e * wide + j, sign * c[at + e * step]
+            f0, f1 = fma(load4(X, x), share, f0), fma(load4(X, x + 4), share, f1)
+        store(out, to + j, f0)
+        store(out, to + j + 4, f1)
+        j += 8
     for rest in range(j, wide, 4):
         total = load4(out, to + rest)
         for e in range(count):
@@ -56,16 +64,17 @@ def copy_row(source, at, wide, out, to):
 
 @kernel(force_inline=True)
 def sum_activations(code, fields, at, wide, slopes, to, weights, scale, values):
-    """Return Σ_i a_i σ(λ_i) over a row of fields, and store the slopes σ'(λ_i).
+    """Return Σ_i a_i σ(λ_i) over a row of fields, and store the slopes a_i σ'(λ_i).
 
     Optional are the weights a_i (else one), a scale of the fields, and an array for the values σ(λ_i).
     """
     total = 0.0 * load4(fields, at)
     for i in range(0, wide, 4):
         value, slope = activate(code, times(load4(fields, at + i), scale))
-        store(slopes, to + i, slope)
+        weight = weights4(weights, i)
+        store(slopes, to + i, times(slope, weight))
         keep(values, i, value)
-        total = total + times4(value, weights, i)
+        total = total + times(value, weight)
     return (lane(total, 0) + lane(total, 1)) + (lane(total, 2) + lane(total, 3))
 
 
@@ -85,10 +94,9 @@ def push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work):
     error = target * shares[1] + coefficients.root_noise * z[b] - output * shares[0]
     push = times(coefficients.rate, factor) * error
     stored_push = divide_by_next_scale(push, moving.scale, coefficients.decay, factor)
-    weights = choose(moving.second_layer, mask)
     for i in range(0, wide, 4):
-        store(C, row + i, stored_push * load4(C, row + i) * load4(weights, i))
-    learn4(moving, coefficients.learning, push)
+        store(C, row + i, mask4(stored_push * load4(C, row + i), moving.second_layer, mask, i))
+    learn4(coefficients, moving, push)
 
 
 @kernel()
@@ -106,8 +114,16 @@ def take_steps(L, T, G, z, C, mask, first, last, step, coefficients, moving, wor
         add_rows(C, first * wide, wide, earlier, G, b * B + first, 1, 1.0, 0, L, b * wide)
         push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work)
         if ends_batch(b, batch):
-            move_second_layer(moving, coefficients.learning)
+            move_second_layer(coefficients, moving)
             shrink_scale(moving.scale, coefficients.decay, factor)
+
+
+@kernel()
+def add_inside_batches(L, G, C, batch, B, wide, samples):
+    """Add Σ_b' G_bb' c_b' over the earlier samples b' of the same batch to row b of L."""
+    for b in range(samples):
+        begin = b - b % batch
+        add_rows(C, begin * wide, wide, b - begin, G, b * B + begin, 1, 1.0, 0, L, b * wide)
 
 
 @kernel()

@@ -14,6 +14,7 @@ from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import Chain
 from sweep_service.simulators.overlap_process import PIVOT_TOLERANCE, OverlapProcess, factorise, fill_triangle
 from sweep_service.simulators.streams import fill_radii, fill_steps
+from sweep_service.simulators.vector_rows import add_inside_batches
 
 # For wider students, LAPACK's factorisation is faster than `factorise`.
 MIN_LAPACK_WIDTH = 220
@@ -84,7 +85,7 @@ class WideOverlapProcess(OverlapProcess):
         scale = self.steps.take(step, L, T, G, z, C)
         L += np.multiply(C, 0.5 * np.diag(G)[:, None])  # λ + ½‖x‖² c, which makes the change of Q exact
         if chain.batch > 1:
-            _add_effect_inside_batches(L, G, C, chain.batch)
+            add_inside_batches(L.reshape(-1), G.reshape(-1), C.reshape(-1), chain.batch, n, L.shape[1], n)
         C /= d
         self.M += T[:, :k].T @ C
         half = C[:, :p].T @ L[:, :p]
@@ -105,14 +106,6 @@ class WideOverlapProcess(OverlapProcess):
                 return p
         Q, M, F, A = (array.reshape(-1) for array in (self.Q, self.M, self.F, self.A))
         return factorise(Q, M, self.L_star.reshape(-1), p, k, self.F.shape[1], F, A)
-
-
-def _add_effect_inside_batches(L: Array, G: Array, C: Array, batch: int) -> None:
-    """Add Σ_b' G_bb' c_b' over the earlier samples b' of the same batch to row b of L."""
-    count, wide = len(L) // batch, L.shape[1]
-    which = np.arange(count)
-    inside = np.tril(G.reshape(count, batch, count, batch)[which, :, which, :], -1)
-    L += (inside @ C.reshape(count, batch, wide)).reshape(L.shape)
 
 
 def choose_block_size(n: int) -> int:

@@ -1,7 +1,7 @@
 """S1 for batches: the fields of all samples of a batch on the old weights, then one update.
 
 The forms are those of step_loop.py, eight chains or four neurons per vector, with the same bits. The change
-of the weights is summed over the samples of a batch that were drawn at once, in registers.
+of the weights, Σ (a σ')(γu/(pb) 𝓔 x), is summed in registers over the samples that were drawn at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, lane, load4, load8, store
 from sweep_service.simulators.activate import activate
 from sweep_service.simulators.coefficients import learn4, learn8, move_second_layer
-from sweep_service.simulators.optional import keep, mask4, shrinkage, take, times, weights8
+from sweep_service.simulators.optional import keep, shrinkage, take, times, weights8
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
 from sweep_service.simulators.vector_rows import add_rows, sum_activations
 
@@ -54,7 +54,7 @@ def batch_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, li
     capacity = ahead * d + 2 * CHUNK
     xs = np.empty(8 * (capacity - capacity % CHUNK))
     zs = np.zeros(8 * (ahead - ahead % CHUNK + CHUNK))
-    pushes, sums, change = np.empty(8 * p * ahead), np.empty(64), np.zeros(8 * p * d)
+    slopes, sums, change = np.empty(8 * p * ahead), np.empty(64), np.zeros(8 * p * d)
     scale = 1.0 / math.sqrt(d)
     rates, roots = load8(rate, 0), load8(root_noise, 0)
     zero = 0.0 * rates
@@ -99,7 +99,7 @@ def batch_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, li
                         field = fma(load8(W, w + 8 * j), load8(xs, x + 8 * j), field)
                     value, slope = activate(codes[0], field)
                     weight = weights8(moving.second_layer, 8 * i)
-                    store(pushes, row + 8 * i, times(slope, weight))
+                    store(slopes, row + 8 * i, times(slope, weight))
                     keep(moving.values, 8 * i, value)
                     at = 8 * (i % 4)
                     store(sums, at, load8(sums, at) + times(value, weight))
@@ -107,10 +107,10 @@ def batch_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, li
                 target = (load8(sums, 32) + load8(sums, 40)) + (load8(sums, 48) + load8(sums, 56))
                 error = fma(roots, load8(zs, 8 * (sample - noise_chunk * CHUNK)), target * shares[1])
                 push = times(rates, factor) * fma(output, -shares[0], error)
-                for i in range(p):
-                    store(pushes, row + 8 * i, push * load8(pushes, row + 8 * i))
+                for j in range(x, x + 8 * d, 8):
+                    store(xs, j, push * load8(xs, j))
                 learn8(coefficients, moving, push)
-            add_products(pushes, xs, begin, stop - now, p, d, change)
+            add_products(slopes, xs, begin, stop - now, p, d, change)
             if stop % batch == 0:
                 shrink = shrinkage(coefficients.decay, factor)
                 for q in range(0, 8 * p * d, 8):
@@ -137,7 +137,7 @@ def batch_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k,
     capacity = ahead * d + 2 * CHUNK
     xs = np.empty(capacity - capacity % CHUNK)
     zs = np.zeros(ahead - ahead % CHUNK + CHUNK)
-    pushes, star_fields, change = np.empty(p * ahead), np.empty(k), np.zeros(p * d)
+    slopes, star_fields, work, change = np.empty(p * ahead), np.empty(k * ahead), np.empty(k), np.zeros(p * d)
     scale = 1.0 / math.sqrt(d)
     now, end = first * batch, last * batch
     while now < end:
@@ -152,32 +152,35 @@ def batch_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k,
             stop = min(until, (step + 1) * batch)
             factor = take(moving.factors, step - first)
             begin = now * d - chunk * CHUNK
+            for q in range(p * (stop - now)):
+                slopes[q] = 0.0
+            for q in range(k * (stop - now)):
+                star_fields[q] = 0.0
             for sample in range(now, stop):
                 x, row = sample * d - chunk * CHUNK, p * (sample - now)
-                for i in range(p):
-                    pushes[row + i] = 0.0
-                for r in range(k):
-                    star_fields[r] = 0.0
-                add_rows(W, 0, p, d, xs, x, 1, 1.0, 0, pushes, row)
-                add_rows(W_star, 0, k, d, xs, x, 1, 1.0, 0, star_fields, 0)
+                star = k * (sample - now)
+                add_rows(W, 0, p, d, xs, x, 1, 1.0, 0, slopes, row)
+                add_rows(W_star, 0, k, d, xs, x, 1, 1.0, 0, star_fields, star)
                 target = sum_activations(
-                    codes[1], star_fields, 0, k, star_fields, 0, coefficients.teacher_second_layer, None, None
+                    codes[1], star_fields, star, k, work, 0, coefficients.teacher_second_layer, None, None
                 )
                 output = sum_activations(
-                    codes[0], pushes, row, p, pushes, row, moving.second_layer, None, moving.values
+                    codes[0], slopes, row, p, slopes, row, moving.second_layer, None, moving.values
                 )
                 error = fma(root_noise, zs[sample - noise_chunk * CHUNK], target * shares[1])
                 push = times(coefficients.rate, factor) * fma(output, -shares[0], error)
-                for i in range(0, p, 4):
-                    store(pushes, row + i, mask4(push * load4(pushes, row + i), moving.second_layer, mask, i))
+                for j in range(x, x + d):
+                    xs[j] *= push
                 learn4(coefficients, moving, push)
             for j in range(d):
-                add_rows(pushes, 0, p, stop - now, xs, begin + j, d, 1.0, 0, change, j * p)
+                add_rows(slopes, 0, p, stop - now, xs, begin + j, d, 1.0, 0, change, j * p)
             if stop % batch == 0:
                 shrink = shrinkage(coefficients.decay, factor)
-                for q in range(0, p * d, 4):
-                    store(W, q, times(load4(W, q), shrink) + load4(change, q))
-                    store(change, q, 0.0 * load4(mask, 0))
+                for j in range(0, p * d, p):
+                    for i in range(0, p, 4):
+                        old, new = times(load4(W, j + i), shrink), load4(change, j + i)
+                        store(W, j + i, old + new * load4(mask, i))
+                        store(change, j + i, 0.0 * load4(mask, 0))
                 move_second_layer(coefficients, moving)
             now = stop
         if now % ahead == 0:

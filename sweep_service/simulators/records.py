@@ -13,9 +13,9 @@ from sweep_service.model.risk import risks
 from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.types import Array
 
-# Observables are computed for batches of samples of a chain. Larger batches would save little, and would
-# delay stopping a simulation while a slow risk is computed for a whole batch.
-MAX_BATCH_SAMPLES, MAX_BATCH_BYTES = 32, 1 << 23
+# Observables are computed for a buffer of samples of a chain. A larger one would save little, and would
+# delay stopping a simulation while a slow risk is computed for all of it.
+MAX_BUFFERED_SAMPLES, MAX_BUFFERED_BYTES = 32, 1 << 23
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RecordingContext:
 class Records:
     """Outputs of all chains (chain, time, ...), NaN where nothing was recorded, and buffered samples.
 
-    Observables are computed for batches of samples that begin at fixed indices of time, so that the last
+    Observables are computed for buffers of samples that begin at fixed indices of time, so that the last
     bits of a chain do not depend on the chains it runs with or on where it was interrupted.
     """
 
@@ -59,22 +59,24 @@ class Records:
         if overlaps:
             self.outputs["overlap_student_teacher"] = np.full((chains, times, width, k), np.nan)
             self.outputs["overlap_student"] = np.full((chains, times, width, width), np.nan)
-        self.batch = min(times, MAX_BATCH_SAMPLES, max(1, MAX_BATCH_BYTES // (8 * rows * (rows + k))))
-        self.M, self.Q = (
-            np.empty((group_size, self.batch, rows, k)),
-            np.empty((group_size, self.batch, rows, rows)),
+        self.capacity = min(
+            times, MAX_BUFFERED_SAMPLES, max(1, MAX_BUFFERED_BYTES // (8 * rows * (rows + k)))
         )
-        self.second_layers = np.empty((group_size, self.batch, rows)) if second_layers else None
+        self.M, self.Q = (
+            np.empty((group_size, self.capacity, rows, k)),
+            np.empty((group_size, self.capacity, rows, rows)),
+        )
+        self.second_layers = np.empty((group_size, self.capacity, rows)) if second_layers else None
         self.filled = np.zeros(group_size, dtype=np.int64)  # buffered samples of each chain of the group
 
     def add(self, chain: int, slot: int, time: int, M: Array, Q: Array, second_layer: Array | None) -> None:
         """Record sample `time` of a chain; `slot` is its index in the current group."""
-        row = time % self.batch
+        row = time % self.capacity
         self.M[slot, row], self.Q[slot, row] = M, Q
         if self.second_layers is not None:
             self.second_layers[slot, row] = second_layer
         self.filled[slot] = row + 1
-        if row + 1 == self.batch:
+        if row + 1 == self.capacity:
             self.flush(chain, slot, time)
 
     def flush(self, chain: int, slot: int, last: int) -> None:

@@ -36,7 +36,9 @@ CASES = {
 FORMS = {"compiled": "S3", "wide": "S3", "factored": "S3-factored"}
 
 
-@pytest.fixture(params=FORMS)
+@pytest.fixture(
+    params=[form if form == "compiled" else pytest.param(form, marks=pytest.mark.slow) for form in FORMS]
+)
 def overlap_engine(request, monkeypatch):
     """Each form at any width, with few samples in a block, and a decomposition in every block."""
     monkeypatch.setattr(factored, "BLOCKS_PER_DECOMPOSITION", 1)
@@ -63,12 +65,18 @@ def by_definition(case):
     return sample(case, "S1")
 
 
-@pytest.mark.parametrize("case", CASES)
+FAST = "everything, batch of 18"
+
+
+@pytest.mark.parametrize(
+    "case", [case if case == FAST else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_overlap_process_has_means_and_covariances_of_sgd(case, overlap_engine):
     """2000 chains resolve a sixth of a standard deviation of a mean at 5.5 sigma."""
     assert largest_z(sample(case, overlap_engine), by_definition(case)) < Z_LINE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "changes"),
     [
@@ -84,6 +92,7 @@ def test_law_of_another_value_differs(case, changes):
     assert largest_z(sample(case, "S3", **changes), by_definition(case)) > 2 * Z_LINE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap_engine", ["wide", "factored"], indirect=True)
 def test_wishart_part_in_too_many_dimensions_is_detected(overlap_engine, monkeypatch):
     """As if the span of the weights had no dimensions."""

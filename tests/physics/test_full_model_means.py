@@ -25,6 +25,7 @@ EVERYTHING = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3, 20])
 @pytest.mark.parametrize("act", ["erf", "relu", "square", "tanh"])
 @pytest.mark.parametrize("engine", ["S1", "S3", "S3-factored"])

@@ -68,8 +68,12 @@ def engines(point):
     return ["S1", "S2"] if compiled(point) else ["S2"]
 
 
-@pytest.mark.parametrize("act", ACTS, ids=name)
-@pytest.mark.parametrize("change", CHANGES)
+def slow_except(cases, fast):
+    return [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
+@pytest.mark.parametrize("act", slow_except(ACTS, [ACTIVATIONS["erf"]]), ids=name)
+@pytest.mark.parametrize("change", slow_except(CHANGES, ["learned from ones", "everything"]))
 def test_simulators_follow_the_definition(change, act):
     point = point_of(change, act.name)
     expected = full_sgd(point, STEPS, seed=1, repeat=2)
@@ -78,6 +82,7 @@ def test_simulators_follow_the_definition(change, act):
         assert_same_path(ds, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["everything", "everything, large batch"])
 @pytest.mark.parametrize("d", [3, 20])
 def test_wide_students_follow_the_definition(change, d):
@@ -89,7 +94,7 @@ def test_wide_students_follow_the_definition(change, d):
         assert_same_path(ds, expected)
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", slow_except(CHANGES, ["everything"]))
 def test_forms_of_step_loop_give_same_bits(change):
     point = point_of(change, d=9)
     settings = {"seed": 3, "engine": "S1", "observables": ["risk", "second_layer"]}
@@ -100,6 +105,7 @@ def test_forms_of_step_loop_give_same_bits(change):
         np.testing.assert_array_equal(alone[variable], among[variable].sel(repeat=6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second_layer", "p"),
     [("ones", 30), ("rademacher", 30), ("rademacher", 9), ("gaussian", 7), ([2.0] * 11 + [-1.0], 12)],
@@ -119,6 +125,7 @@ def test_collapsed_students_follow_the_definition(second_layer, p):
         np.testing.assert_allclose(ds.risk, reference.risk, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["erf", "tanh"])
 @pytest.mark.parametrize("engine", ["S1", "S2"])
 def test_sign_of_a_neuron_with_odd_activation_does_not_matter(act, engine):

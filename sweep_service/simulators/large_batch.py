@@ -36,14 +36,16 @@ def count_triangle_chunks(p):
 
 
 @kernel()
-def set_to_products(rows, count, wide, p, Q, adds):
-    """Fill Q (p, wide) with rowsᵀ rows, for rows (count, wide); `adds` adds to Q instead."""
+def add_products(rows, count, wide, p, Q):
+    """Add rowsᵀ rows to the upper half of Q (p, wide), for rows (count, wide)."""
     for j in range(p):
-        begin = j - j % 4
-        if not adds:
-            for i in range(begin, wide):
-                Q[j * wide + i] = 0.0
-        add_rows(rows, 0, wide, count, rows, j, wide, 1.0, begin, Q, j * wide)
+        add_rows(rows, 0, wide, count, rows, j, wide, 1.0, j - j % 4, Q, j * wide)
+
+
+@kernel()
+def mirror(Q, p, wide):
+    """Copy the upper half of Q (p, wide) to the lower one."""
+    for j in range(p):
         for i in range(j):
             Q[j * wide + i] = Q[i * wide + j]
 
@@ -93,7 +95,7 @@ def move_by_batches(Q, M, L_star, L_star_rows, mask, key, first, last, coefficie
                 push_sample(fields, teachers, noises, C, b, tall, mask, factor, coefficients, moving, work)
             for c in range(rank):
                 add_rows(C, 0, wide, samples, Z, c * PIECE, 1, scale, 0, change, c * wide)
-            set_to_products(C, samples, wide, p, square, True)
+            add_products(C, samples, wide, p, square)
         move_second_layer(coefficients, moving)
         shrink = shrinkage(coefficients.decay, factor)
         for q in range(rank * wide):
@@ -102,12 +104,16 @@ def move_by_batches(Q, M, L_star, L_star_rows, mask, key, first, last, coefficie
             for i in range(r * wide, (r + 1) * wide):
                 M[i] = 0.0
             add_rows(F, 0, wide, k, L_star_rows, r, tall, 1.0, 0, M, r * wide)
-        set_to_products(F, rank, wide, p, Q, False)
+        for q in range(p * wide):
+            Q[q] = 0.0
+        add_products(F, rank, wide, p, Q)
+        mirror(square, p, wide)
         columns = fill_outside(
             key, step, d - rank, p, factorise(square, nothing, nothing, p, 0, wide, K, work_Q), wide, K,
             scale, packed, radii, work, V,
         )  # fmt: skip
-        set_to_products(V, columns, wide, p, Q, True)
+        add_products(V, columns, wide, p, Q)
+        mirror(Q, p, wide)
         if not trace_of(Q, p, wide) < limit:
             return step + 1
     return -1

@@ -255,3 +255,8 @@ class OverlapProcess(Simulator):
 def choose_block_size(n: int) -> int:
     """Measured best number of samples per block, a multiple of 8."""
     return 8 if n <= 5 else 16 if n <= 40 else 24
+
+
+def min_large_batch(n: int) -> int:
+    """Measured batch from which the Wishart law is cheaper than the Gram matrix of the samples."""
+    return max(choose_block_size(n), n if n <= 40 else 3 * n // 2)

@@ -161,7 +161,7 @@ def min_dimension_ratio(n: int) -> float:
 def _overlap_process_form(case: Case, chains: int) -> type[Simulator]:
     n, batch = case.point.p + case.point.k, case.point.batch
     if n <= MAX_COMPILED_NEURONS and case.compiled:
-        return LargeBatchProcess if batch >= overlap_process.choose_block_size(n) else OverlapProcess
+        return LargeBatchProcess if batch >= overlap_process.min_large_batch(n) else OverlapProcess
     return WideLargeBatchProcess if batch >= wide_overlap_process.choose_block_size(n) else WideOverlapProcess
 
 

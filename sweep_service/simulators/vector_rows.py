@@ -40,7 +40,17 @@ def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
         store(out, to + j + 8, f2)
         store(out, to + j + 12, f3)
         j += 16
-    while j + 8 <= wide:
+    if j + 12 <= wide:
+        f0, f1, f2 = load4(out, to + j), load4(out, to + j + 4), load4(out, to + j + 8)
+        for e in range(count):
+            x, share = start + e * wide + j, sign * c[at + e * step]
+            f0, f1 = fma(load4(X, x), share, f0), fma(load4(X, x + 4), share, f1)
+            f2 = fma(load4(X, x + 8), share, f2)
+        store(out, to + j, f0)
+        store(out, to + j + 4, f1)
+        store(out, to + j + 8, f2)
+        j += 12
+    if j + 8 <= wide:
         f0, f1 = load4(out, to + j), load4(out, to + j + 4)
         for e in range(count):
             x, share = start + e * wide + j, sign * c[at + e * step]
@@ -99,7 +109,7 @@ def push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work):
     learn4(coefficients, moving, push)
 
 
-@kernel()
+@kernel(force_inline=True)
 def take_steps(L, T, G, z, C, mask, first, last, step, coefficients, moving, work):
     """Take the steps of samples first..last-1 of a block, whose first step has the factor number `step`.
 

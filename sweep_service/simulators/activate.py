@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE
+from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import where_less
 from sweep_service.numerics.vector_math import erf_and_gauss, tanh
@@ -18,7 +18,10 @@ _SLOPE_AT_ZERO = math.sqrt(2.0 / math.pi)
 
 @kernel(inline=True)
 def activate(code, x):
-    """σ(x), σ'(x). Every σ here has σ(0) = 0, so that vectors can be padded with rows of zeros."""
+    """σ(x), σ'(x); NaN for an unknown code, which ends a chain as diverged.
+
+    Every σ here has σ(0) = 0, so that vectors can be padded with rows of zeros.
+    """
     if code == ERF_CODE:
         value, e = erf_and_gauss(x)
         slope = _SLOPE_AT_ZERO * e
@@ -27,7 +30,9 @@ def activate(code, x):
     elif code == RELU_CODE:
         slope = where_less(0.0, x, 1.0, x - x)  # NaN stays NaN
         value = slope * x
-    else:
+    elif code == TANH_CODE:
         value = tanh(x)
         slope = 1.0 - value * value
+    else:
+        value, slope = x * math.nan, x * math.nan
     return value, slope

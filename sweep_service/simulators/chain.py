@@ -13,8 +13,20 @@ import numpy as np
 from sweep_service.dynamics.integrators import DIVERGENCE_FACTOR
 from sweep_service.model.activations import Activation
 from sweep_service.model.parameters import FIRST_PARAMETERS, Scalar
+from sweep_service.model.point import CONSTANT, STRUCTURED_PARAMETERS
+from sweep_service.model.schedule import Schedule
 from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.simulators.coefficients import Coefficients, Moving, make_moving
+
+# The parameters of the full model, which every form of every simulator takes into account.
+FULL_MODEL = (*FIRST_PARAMETERS, "second_layer_rate", "batch", "weight_decay", *STRUCTURED_PARAMETERS)
+# Factors of a schedule that are computed at once.
+FACTORS_PER_SLICE = 1 << 16
+# Relative rounding of ν δt. A step of a schedule at the time of step ν acts on it in spite of rounding.
+TIME_ROUNDING = 2.0**-50
+# Inside a block the decay of the weights is collected in one factor, which must not underflow.
+MIN_SCALE = 1e-100
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,12 @@ class Chain:
     others: Mapping[str, Scalar] = field(
         default_factory=dict
     )  # values of the parameters outside FIRST_PARAMETERS
+    second_layer: Array | None = None  # a (rows,); None for ones that are not learned
+    teacher_second_layer: Array | None = None  # a* (k,); None exactly if `second_layer` is
+    second_layer_rate: float = 0.0
+    batch: int = 1
+    weight_decay: float = 0.0
+    schedule: Schedule = CONSTANT
 
     @property
     def rows(self) -> int:
@@ -47,7 +65,22 @@ class Chain:
 
     @property
     def rate(self) -> float:
-        return self.gamma / self.width
+        """γ/(pb)."""
+        return self.gamma / (self.width * self.batch)
+
+    @property
+    def delta_t(self) -> float:
+        return self.gamma / (self.width * self.d)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the second layer is learned."""
+        return self.second_layer_rate > 0.0
+
+    @property
+    def decay(self) -> float | None:
+        """γκ_w/(pd), the share of the weights that a step removes where u = 1; None without decay."""
+        return self.weight_decay * self.delta_t if self.weight_decay else None
 
     @property
     def root_noise(self) -> float:
@@ -74,9 +107,44 @@ class Chain:
         return DIVERGENCE_FACTOR * max(float(self.width), float(np.vdot(self.students, self.students)))
 
     @property
+    def second_layer_limit(self) -> float:
+        """Bound on |a_i|: 10⁶ times the larger of its start and one."""
+        start = np.ones(1) if self.second_layer is None else self.second_layer
+        return DIVERGENCE_FACTOR * max(1.0, float(np.max(np.abs(start))))
+
+    @property
     def mask(self) -> Array:
         """One for each row, then zeros that pad the last vector."""
         return (np.arange(round_up_to_lanes(self.rows)) < self.rows).astype(float)
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """Constants of the kernels in which lanes hold neurons."""
+        return Coefficients(
+            self.rate, self.root_noise, self.shares, self.codes, pad(self.teacher_second_layer),
+            self.second_layer_rate / self.d if self.is_learned else None,
+            self.batch if self.batch > 1 else None, self.decay,
+        )  # fmt: skip
+
+    def moving(self) -> Moving:
+        """A new state of what moves beside the weights, where lanes hold neurons."""
+        return make_moving(pad(self.second_layer), self.is_learned, self.decay is not None)
+
+    def factors(self, first: int, last: int) -> Array:
+        """u of steps first..last-1."""
+        steps = np.arange(first, last, dtype=float)
+        return self.schedule.factor(steps * (self.delta_t * (1.0 + TIME_ROUNDING)))
+
+    def shrink(self, factor: float | None) -> float:
+        """The factor of the weights in a step with this factor of the schedule."""
+        return 1.0 - (self.decay or 0.0) * (1.0 if factor is None else factor)
+
+    def limit_steps(self, steps: int) -> int:
+        """At most `steps`, and so few that the decay of a block does not underflow."""
+        least = self.shrink(self.schedule.largest_factor)
+        if self.decay is None or least**steps > MIN_SCALE:
+            return steps
+        return max(1, int(math.log(MIN_SCALE) / math.log(least)))
 
     def weights(self) -> tuple[Array, Array]:
         """W (rows, d) and W* (k, d)."""
@@ -94,22 +162,58 @@ class Simulator(ABC):
     max_chains = 1  # per instance
     supports: tuple[str, ...] = FIRST_PARAMETERS  # parameters that it takes into account
     block_size = 1  # `advance` is interrupted only after multiples of this many steps since the last record
+    moving: Moving
 
     def __init__(self, chains: Sequence[Chain]) -> None:
         self.chains = chains
         self.diverged = np.full(len(chains), -1, dtype=np.int64)  # step at which divergence was detected
 
-    @abstractmethod
     def advance(self, first: int, last: int) -> None:
         """Take steps first..last-1, and set `diverged` for chains beyond their bound."""
+        chain = self.chains[0]
+        if chain.schedule.is_default:
+            self._advance(first, last, None)
+            return
+        size = max(self.block_size, FACTORS_PER_SLICE - FACTORS_PER_SLICE % self.block_size)
+        for begin in range(first, last, size):
+            end = min(begin + size, last)
+            self._advance(begin, end, chain.factors(begin, end))
+            if np.all(self.diverged >= 0):
+                return
+
+    @abstractmethod
+    def _advance(self, first: int, last: int, factors: Array | None) -> None:
+        """`advance`, with the factors u of the steps; None for a constant schedule."""
 
     @abstractmethod
     def overlaps(self) -> tuple[Array, Array]:
         """Current M (chains, rows, k) and Q (chains, rows, rows)."""
 
+    def second_layers(self) -> Array | None:
+        """Current a (chains, rows); None for ones that are not learned."""
+        (chain,) = self.chains
+        second_layer = self.moving.second_layer
+        return None if second_layer is None else second_layer[None, : chain.rows]
+
     @abstractmethod
+    def weight_state(self) -> dict[str, AnyArray]:
+        """Arrays of weights or overlaps that `advance` changes, by name."""
+
     def state(self) -> dict[str, AnyArray]:
         """Arrays that `advance` changes, by name, for checkpoints."""
+        arrays = self.weight_state()
+        if self.chains[0].is_learned and self.moving.second_layer is not None:
+            arrays["second_layer"] = self.moving.second_layer
+        return arrays
+
+
+def pad(weights: Array | None) -> Array | None:
+    """Weights with zeros that fill the last vector."""
+    if weights is None:
+        return None
+    padded = np.zeros(round_up_to_lanes(len(weights)))
+    padded[: len(weights)] = weights
+    return padded
 
 
 def compute_overlaps(W: Array, W_star: Array, d: int) -> tuple[Array, Array]:

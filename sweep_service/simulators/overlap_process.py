@@ -6,7 +6,8 @@ for z ~ N(0, I_r), and the part of the inputs orthogonal to all weights enters t
 drawn as RᵀR with R triangular: χ on the diagonal, normals above it. The B steps are then taken as in
 the blocked simulator, and the overlaps are updated exactly.
 
-This is the compiled form for few neurons, four per vector.
+A block holds whole batches. This is the compiled form for few neurons, four per vector; a batch that fills a
+block has a form of its own, see large_batch.py.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from sweep_service.model.overlaps import Overlaps, factor_gram
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, load4, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.simulators.chain import Chain, Simulator
+from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator
+from sweep_service.simulators.coefficients import reset_scale, scale_of
+from sweep_service.simulators.optional import times
 from sweep_service.simulators.streams import fill_radii, fill_steps
-from sweep_service.simulators.vector_rows import add_rows, copy_row, take_steps
+from sweep_service.simulators.vector_rows import add_inside_batches, add_rows, copy_row, take_steps
 
 # A pivot below this fraction of p max Q_ii counts as zero up to rounding.
 PIVOT_TOLERANCE = 1e-14
@@ -112,13 +115,50 @@ def fill_gram(Z, rank, R, rows, B, steps, scale, G):
 
 
 @kernel()
+def draw_fields(L_star_rows, F, Z, k, wide, tall, rank, B, samples, fields, teachers):
+    """Fill fields (B, wide) and teachers (B, tall), those of students and teachers at normals Z (rank, B)."""
+    for b in range(samples):
+        for i in range(wide):
+            fields[b * wide + i] = 0.0
+        for r in range(tall):
+            teachers[b * tall + r] = 0.0
+        add_rows(L_star_rows, 0, tall, k, Z, b, B, 1.0, 0, teachers, b * tall)
+        add_rows(F, 0, wide, rank, Z, b, B, 1.0, 0, fields, b * wide)
+
+
+@kernel()
+def trace_of(Q, p, wide):
+    trace = 0.0
+    for i in range(p):
+        trace += Q[i * wide + i]
+    return trace
+
+
+@kernel(force_inline=True)
+def _add_inside(L, G, C, batch, B, wide, samples):
+    if batch is not None:
+        add_inside_batches(L, G, C, batch, B, wide, samples)
+
+
+@kernel(force_inline=True)
+def scale_overlaps(Q, M, scale):
+    """Scale the overlaps of weights that are `scale` times those inside the block."""
+    if scale is not None:
+        for q in range(M.size):
+            M[q] *= scale
+        for q in range(Q.size):
+            Q[q] *= scale * scale
+
+
+@kernel()
 def move_overlaps(
-    Q, M, L_star, L_star_rows, mask, key, first, last, rate, root_noise, shares, d, B, codes, limit
+    Q, M, L_star, L_star_rows, mask, key, first, last, coefficients, moving, d, B, block_size, limit
 ):
     """Take steps first..last-1 on Q (p, wide) and M (k, wide), flat, with columns of zeros where `mask` is 0.
 
-    P = L_star L_starᵀ; L_star_rows (k, tall) is the transpose of L_star, flat, `tall` a multiple of 4.
-    Returns -1, or the step at which tr Q was found beyond `limit`.
+    P = L_star L_starᵀ; L_star_rows (k, tall) is the transpose of L_star, flat, `tall` a multiple of 4. A
+    block has `block_size` steps, of at most B samples. Returns -1, or the step at which tr Q was found
+    beyond `limit`.
     """
     k, wide = int(math.sqrt(L_star.size)), mask.size
     p, tall = Q.size // wide, L_star_rows.size // k
@@ -131,25 +171,22 @@ def move_overlaps(
     fields, teachers, C = np.empty(B * wide), np.empty(B * tall), np.empty(B * wide)
     scaled_C, scaled_fields = np.empty(B * wide), np.empty(B * wide)
     work, scale = np.empty(max(40, tall)), 1.0 / d
-    now = first
+    now, batch = first, coefficients.batch
     while now < last:
-        steps = min(B, last - now)
+        taken = min(block_size, last - now)
+        sample, steps = times(now, batch), times(taken, batch)
         rank = k + min(factorise(Q, M, L_star, p, k, wide, F, A), d - k)
         rows = min(steps, d - rank)
-        fill_steps(key, now, pairs, (extra + rank + 1) // 2, B, normals)
-        fill_radii(key, now, d - rank, rows, radii, work)
+        fill_steps(key, sample, pairs, (extra + rank + 1) // 2, B, normals)
+        fill_radii(key, sample, d - rank, rows, radii, work)
         fill_triangle(packed, radii, rows, B, R)
         fill_gram(Z, rank, R, rows, B, steps, scale, G)
+        draw_fields(L_star_rows, F, Z, k, wide, tall, rank, B, steps, fields, teachers)
+        reset_scale(moving.scale)
+        take_steps(fields, teachers, G, noises, C, mask, 0, steps, now - first, coefficients, moving, work)
+        # λ + ½‖x‖² c, and the effect of earlier samples of the batch, make the change of Q exact
+        _add_inside(fields, G, C, batch, B, wide, steps)
         for b in range(steps):
-            for i in range(wide):
-                fields[b * wide + i] = 0.0
-            for r in range(tall):
-                teachers[b * tall + r] = 0.0
-            add_rows(L_star_rows, 0, tall, k, Z, b, B, 1.0, 0, teachers, b * tall)
-            add_rows(F, 0, wide, rank, Z, b, B, 1.0, 0, fields, b * wide)
-        take_steps(fields, teachers, G, noises, C, mask, 0, steps, rate, root_noise, shares, codes, work)
-        for b in range(steps):
-            # λ + ½‖x‖² c, which makes the change of Q exact
             add_rows(C, b * wide, wide, 1, G, b * B + b, 1, 0.5, 0, fields, b * wide)
         for q in range(steps * wide):
             scaled_C[q], scaled_fields[q] = C[q] * scale, fields[q] * scale
@@ -161,11 +198,9 @@ def move_overlaps(
             add_rows(C, 0, wide, steps, scaled_fields, j, wide, 1.0, begin, Q, j * wide)
             for i in range(j):
                 Q[j * wide + i] = Q[i * wide + j]
-        now += steps
-        trace = 0.0
-        for i in range(p):
-            trace += Q[i * wide + i]
-        if not trace < limit:
+        scale_overlaps(Q, M, scale_of(moving.scale))
+        now += taken
+        if not trace_of(Q, p, wide) < limit:
             return now
     return -1
 
@@ -173,11 +208,13 @@ def move_overlaps(
 class OverlapProcess(Simulator):
     """One chain, represented by its overlaps alone."""
 
+    supports = FULL_MODEL
+
     def __init__(self, chains: Sequence[Chain]) -> None:
         super().__init__(chains)
         (chain,) = chains
         n = chain.rows + chain.k
-        self.block_size = 8 if n <= 5 else 16 if n <= 40 else 24  # measured; a multiple of 8
+        self.set_block(choose_block_size(n))
         self.mask = chain.mask
         wide = self.mask.size
         start = Overlaps.of(chain.students, chain.teachers)
@@ -191,18 +228,35 @@ class OverlapProcess(Simulator):
         self.L_star_rows[:, : chain.k] = L_star.T
         # the unit pivot of an unused direction makes its fields zero when `factorise` divides by it
         self.L_star = L_star + np.diag(unused)
+        self.moving = chain.moving()
 
-    def advance(self, first: int, last: int) -> None:
+    def set_block(self, samples: int) -> None:
+        """Set the number of steps in a block of about `samples` samples, and the size of its arrays."""
+        (chain,) = self.chains
+        self.block_size = chain.limit_steps(max(1, round(samples / chain.batch)))
+        self.samples = samples if chain.batch == 1 else round_up_to_lanes(self.block_size * chain.batch, 8)
+
+    def _advance(self, first: int, last: int, factors: Array | None) -> None:
         (chain,) = self.chains
         self.diverged[0] = move_overlaps(
             self.Q.reshape(-1), self.M.reshape(-1), self.L_star.reshape(-1), self.L_star_rows.reshape(-1),
-            self.mask, chain.key, first, last, chain.rate, chain.root_noise, chain.shares, chain.d,
-            self.block_size, chain.codes, chain.divergence_limit,
+            self.mask, chain.key, first, last, chain.coefficients, self.moving._replace(factors=factors),
+            chain.d, self.samples, self.block_size, chain.divergence_limit,
         )  # fmt: skip
 
     def overlaps(self) -> tuple[Array, Array]:
         rows = self.chains[0].rows
         return self.M[None, :, :rows].swapaxes(1, 2), self.Q[None, :, :rows]
 
-    def state(self) -> dict[str, AnyArray]:
+    def weight_state(self) -> dict[str, AnyArray]:
         return {"Q": self.Q, "M": self.M}
+
+
+def choose_block_size(n: int) -> int:
+    """Measured best number of samples per block, a multiple of 8."""
+    return 8 if n <= 5 else 16 if n <= 40 else 24
+
+
+def min_large_batch(n: int) -> int:
+    """Measured batch from which the Wishart law is cheaper than the Gram matrix of the samples."""
+    return max(choose_block_size(n), n if n <= 40 else 3 * n // 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from sweep_service.model.risk import risks
 from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.types import Array
 
-# Observables are computed for batches of samples of a chain. Larger batches would save little, and would
-# delay stopping a simulation while a slow risk is computed for a whole batch.
-MAX_BATCH_SAMPLES, MAX_BATCH_BYTES = 32, 1 << 23
+# Observables are computed for a buffer of samples of a chain. A larger one would save little, and would
+# delay stopping a simulation while a slow risk is computed for all of it.
+MAX_BUFFERED_SAMPLES, MAX_BUFFERED_BYTES = 32, 1 << 23
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,14 @@ class RecordingContext:
 
     P: Array
     isometry: Array | None  # U of a collapsed student, whose overlaps are those of the rows of R
+    second_layer: Array | None = None  # a (p,) at the start; None for ones that are not learned
+    teacher_second_layer: Array | None = None  # a* (k,)
 
 
 class Records:
     """Outputs of all chains (chain, time, ...), NaN where nothing was recorded, and buffered samples.
 
-    Observables are computed for batches of samples that begin at fixed indices of time, so that the last
+    Observables are computed for buffers of samples that begin at fixed indices of time, so that the last
     bits of a chain do not depend on the chains it runs with or on where it was interrupted.
     """
 
@@ -44,6 +46,7 @@ class Records:
         names: Sequence[str],
         overlaps: bool,
         group_size: int,
+        second_layers: bool = False,
     ) -> None:
         self.width, self.pairs, self.names = width, pairs, names
         self.contexts: Sequence[RecordingContext] = ()  # of the current group of chains
@@ -56,19 +59,24 @@ class Records:
         if overlaps:
             self.outputs["overlap_student_teacher"] = np.full((chains, times, width, k), np.nan)
             self.outputs["overlap_student"] = np.full((chains, times, width, width), np.nan)
-        self.batch = min(times, MAX_BATCH_SAMPLES, max(1, MAX_BATCH_BYTES // (8 * rows * (rows + k))))
-        self.M, self.Q = (
-            np.empty((group_size, self.batch, rows, k)),
-            np.empty((group_size, self.batch, rows, rows)),
+        self.capacity = min(
+            times, MAX_BUFFERED_SAMPLES, max(1, MAX_BUFFERED_BYTES // (8 * rows * (rows + k)))
         )
+        self.M, self.Q = (
+            np.empty((group_size, self.capacity, rows, k)),
+            np.empty((group_size, self.capacity, rows, rows)),
+        )
+        self.second_layers = np.empty((group_size, self.capacity, rows)) if second_layers else None
         self.filled = np.zeros(group_size, dtype=np.int64)  # buffered samples of each chain of the group
 
-    def add(self, chain: int, slot: int, time: int, M: Array, Q: Array) -> None:
+    def add(self, chain: int, slot: int, time: int, M: Array, Q: Array, second_layer: Array | None) -> None:
         """Record sample `time` of a chain; `slot` is its index in the current group."""
-        row = time % self.batch
+        row = time % self.capacity
         self.M[slot, row], self.Q[slot, row] = M, Q
+        if self.second_layers is not None:
+            self.second_layers[slot, row] = second_layer
         self.filled[slot] = row + 1
-        if row + 1 == self.batch:
+        if row + 1 == self.capacity:
             self.flush(chain, slot, time)
 
     def flush(self, chain: int, slot: int, last: int) -> None:
@@ -79,14 +87,19 @@ class Records:
         self.filled[slot] = 0
         when = slice(last + 1 - count, last + 1)
         M, Q = self.M[slot, :count], self.Q[slot, :count]
-        P, isometry = self.contexts[slot].P, self.contexts[slot].isometry
-        risk = risks(M, Q, P, self.pairs, self.width)
+        second_layers = None if self.second_layers is None else self.second_layers[slot, :count]
+        context = self.contexts[slot]
+        P, isometry, a_star = context.P, context.isometry, context.teacher_second_layer
+        risk = risks(M, Q, P, self.pairs, self.width, second_layers, a_star)
         if isometry is None:
             states, all_Q = States.of(risk, M, Q, P), Q
         else:
             all_M, norms = isometry @ M, np.sum((isometry @ Q) * isometry, axis=2)
             states = States(risk, all_M, norms, P, orthogonal_part(M, Q, P))
             all_Q = isometry @ Q @ isometry.T if self.overlaps else Q
+            if context.second_layer is not None:  # collapsed students keep it
+                second_layers = np.broadcast_to(context.second_layer, (count, self.width))
+        states = replace(states, second_layers=second_layers, teacher_second_layer=a_star)
         for name, values in observe(states, self.names).items():
             self.outputs[name][chain, when] = values
         if self.overlaps:

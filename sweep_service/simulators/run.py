@@ -27,12 +27,16 @@ class ChainOutcomes:
     status: AnyArray  # values of Status
     steps: AnyArray
     seconds: Array
+    second_layer_diverged: AnyArray  # whether the second layer was beyond its bound when tr Q was not
 
     @property
     def diverged_quantity(self) -> AnyArray:
-        """Values of DivergedQuantity. A chain is bounded by tr Q, which bounds M and the risk as well."""
+        """Values of DivergedQuantity. The bound of tr Q bounds M as well."""
         diverged = self.status == Status.DIVERGED
-        return np.where(diverged, DivergedQuantity.OVERLAP_STUDENT, DivergedQuantity.NONE).astype(np.int8)
+        quantity = np.where(
+            self.second_layer_diverged, DivergedQuantity.SECOND_LAYER, DivergedQuantity.OVERLAP_STUDENT
+        )
+        return np.where(diverged, quantity, DivergedQuantity.NONE).astype(np.int8)
 
 
 class ChainLoop:
@@ -53,7 +57,9 @@ class ChainLoop:
         self.record_steps = record_steps
         self.stopped, self.checkpoint, self.identity = stopped, checkpoint, identity
         pending = np.full(chains, Status.PENDING.value, dtype=np.int8)
-        self.outcomes = ChainOutcomes(pending, np.zeros(chains, np.int64), np.zeros(chains))
+        self.outcomes = ChainOutcomes(
+            pending, np.zeros(chains, np.int64), np.zeros(chains), np.zeros(chains, bool)
+        )
         self.position = np.zeros(3, dtype=np.int64)  # first chain of the group, next record, steps taken
         self.slice, self.block_size, self.last_saved = 0, 1, clock.monotonic()
         self.last_charged = 0.0
@@ -89,12 +95,17 @@ class ChainLoop:
             record = int(self.position[1])
             self._advance(first, group, int(self.record_steps[record]))
             M, Q = group.overlaps()
+            second_layers = group.second_layers()
             bounded = np.trace(Q, axis1=1, axis2=2) < limits
+            unbounded_second_layer = self._find_unbounded_second_layers(group, second_layers) & bounded
+            self.outcomes.second_layer_diverged[first : first + len(slots)] |= unbounded_second_layer
             # chains that diverged since the simulator last checked
-            group.diverged[~bounded & (group.diverged < 0)] = self.record_steps[record]
+            lost = (~bounded | unbounded_second_layer) & (group.diverged < 0)
+            group.diverged[lost] = self.record_steps[record]
             for slot in slots:
                 if group.diverged[slot] < 0:
-                    self.records.add(first + slot, slot, record, M[slot], Q[slot])
+                    second_layer = None if second_layers is None else second_layers[slot]
+                    self.records.add(first + slot, slot, record, M[slot], Q[slot], second_layer)
             self.position[1] += 1
             self._charge_time(first, len(slots))
             if np.all(group.diverged >= 0):
@@ -109,6 +120,13 @@ class ChainLoop:
                 else len(self.record_steps)
             )
             self.records.flush(first + slot, slot, int(samples) - 1)
+
+    def _find_unbounded_second_layers(self, group: Simulator, second_layers: Array | None) -> AnyArray:
+        """Which chains have a second layer beyond its bound; only one that is learned can be."""
+        if second_layers is None or not group.chains[0].is_learned:
+            return np.zeros(len(group.chains), bool)
+        limits = np.array([chain.second_layer_limit for chain in group.chains])
+        return np.asarray(~(np.max(np.abs(second_layers), axis=1) < limits))
 
     def _advance(self, first: int, group: Simulator, until: int) -> None:
         while (now := int(self.position[2])) < until and not np.all(group.diverged >= 0):
@@ -155,9 +173,11 @@ class ChainLoop:
             "status": outcomes.status,
             "steps": outcomes.steps,
             "seconds": outcomes.seconds,
+            "second_layer_diverged": outcomes.second_layer_diverged,
             "buffer/M": records.M,
             "buffer/Q": records.Q,
             "buffer/filled": records.filled,
+            **({} if records.second_layers is None else {"buffer/second_layers": records.second_layers}),
             **{f"output/{name}": array for name, array in records.outputs.items()},
         }
 

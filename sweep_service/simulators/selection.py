@@ -1,6 +1,6 @@
 """The registry of simulators, and the rule that chooses one for a point.
 
-The rule depends on (p, k, d, activations) alone, so the choice does not depend on which other chains run.
+The rule depends on the point alone, so the choice does not depend on which other chains run.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS
-from sweep_service.model.point import Point
-from sweep_service.simulators import step_cost
+from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
+from sweep_service.simulators import overlap_process, step_cost, wide_overlap_process
 from sweep_service.simulators.blocked import Blocked
 from sweep_service.simulators.chain import Simulator
+from sweep_service.simulators.collapse import max_groups
 from sweep_service.simulators.factored import FactoredOverlapProcess
+from sweep_service.simulators.large_batch import LargeBatchProcess, WideLargeBatchProcess
 from sweep_service.simulators.overlap_process import OverlapProcess
 from sweep_service.simulators.step_loop import StepLoop, StepLoopOfChains
 from sweep_service.simulators.wide_overlap_process import WideOverlapProcess
@@ -39,8 +41,14 @@ class Case:
         return cls(point, compiled, point.p)
 
     def collapsed(self) -> Case:
-        """The case of a square student collapsed to at most d rows."""
-        return Case(self.point, self.compiled, min(self.point.p, self.point.d))
+        """The case of a square student collapsed to at most d rows for each different value of a."""
+        point = self.point
+        return Case(point, self.compiled, min(point.p, self.groups * point.d))
+
+    @property
+    def groups(self) -> int:
+        """The largest number of different weights in the second layer."""
+        return max_groups(self.point.second_layer, self.point.p)
 
 
 def _no_reason(case: Case) -> str:
@@ -69,11 +77,13 @@ class SimulatorEntry:
     collapses: bool = False  # simulates at most d rows of a square student
     rounds_small_risks: bool = False
     version: int = 1
+    excludes: tuple[str, ...] = ()  # parameters that the simulator does not support although its forms do
 
     @property
     def supports(self) -> tuple[str, ...]:
-        """Parameters that all forms take into account."""
-        return tuple(name for name in PARAMETERS if all(name in form.supports for form in self.forms))
+        """Parameters that the simulator takes into account, in all its forms."""
+        names = [name for name in (*PARAMETERS, *STRUCTURED_PARAMETERS) if name not in self.excludes]
+        return tuple(name for name in names if all(name in form.supports for form in self.forms))
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,12 @@ def _step_loop_form(case: Case, chains: int) -> type[Simulator]:
 
 def _step_loop_cost(case: Case, chains: int) -> float:
     point, lanes = case.point, _step_loop_form(case, chains).max_chains > 1
-    return step_cost.step_loop(case.rows, point.k, point.d, point.activation.costly, lanes)
+    return _batch_cost(case, step_cost.step_loop(case.rows, point.k, point.d, point.activation.costly, lanes))
+
+
+def _batch_cost(case: Case, nanoseconds: float) -> float:
+    """The cost of a step, whose samples cost at most as much as steps of one sample."""
+    return case.point.batch * nanoseconds
 
 
 def _suits_step_loop(case: Case) -> str:
@@ -144,23 +159,41 @@ def min_dimension_ratio(n: int) -> float:
 
 
 def _overlap_process_form(case: Case, chains: int) -> type[Simulator]:
-    small = case.point.p + case.point.k <= MAX_COMPILED_NEURONS and case.compiled
-    return OverlapProcess if small else WideOverlapProcess
+    n, batch = case.point.p + case.point.k, case.point.batch
+    if n <= MAX_COMPILED_NEURONS and case.compiled:
+        return LargeBatchProcess if batch >= overlap_process.min_large_batch(n) else OverlapProcess
+    return WideLargeBatchProcess if batch >= wide_overlap_process.choose_block_size(n) else WideOverlapProcess
 
 
 def _overlap_process_cost(case: Case, chains: int) -> float:
-    return step_cost.overlap_process(case.point.p, case.point.k, case.compiled, MAX_COMPILED_NEURONS)
+    point = case.point
+    return _batch_cost(case, step_cost.overlap_process(point.p, point.k, case.compiled, MAX_COMPILED_NEURONS))
+
+
+def _blocked_cost(case: Case, chains: int) -> float:
+    return _batch_cost(case, step_cost.blocked(case.rows, case.point.k, case.point.d, case.compiled))
 
 
 def _suits_collapse(case: Case) -> str:
-    point = case.point
-    wide = point.activation.collapses and point.p > point.d
-    return f"{point.activation.name} activation and p = {point.p} > d = {point.d}" if wide else ""
+    point, groups = case.point, case.groups
+    if not point.activation.collapses or point.p <= groups * point.d:
+        return ""
+    if groups == 1:
+        return f"{point.activation.name} activation and p = {point.p} > d = {point.d}"
+    return f"{point.activation.name} activation, {groups} values of a and p = {point.p} > {groups} d"
 
 
 def _refuse_not_square(case: Case) -> str:
     reason = "needs the square activation: only its student collapses"
     return "" if case.point.activation.collapses else reason
+
+
+def _check_decay(point: Point) -> None:
+    """Refuse a decay by which the weights would change their sign in a step."""
+    rate = point.delta_t * point.schedule.largest_factor
+    if point.weight_decay * rate >= 1.0:
+        allowed = f"must be below {1.0 / rate:.6g}, as a step removes the share weight_decay · γ u/(p d)"
+        raise InvalidInput("weight_decay", point.weight_decay, allowed)
 
 
 def _choose_pathwise(case: Case) -> SimulatorEntry:
@@ -178,13 +211,12 @@ SIMULATORS = {
         ),
         SimulatorEntry(
             "S2", "blocked: the same path as S1 in matrix products",
-            (Blocked,), lambda case, chains: Blocked,
-            lambda case, chains: step_cost.blocked(case.rows, case.point.k, case.point.d, case.compiled),
-            _suits_blocked, version=2,
+            (Blocked,), lambda case, chains: Blocked, _blocked_cost, _suits_blocked, version=2,
         ),
         SimulatorEntry(
             "S3", "overlap process: equal to SGD in law, at a cost independent of d",
-            (OverlapProcess, WideOverlapProcess), _overlap_process_form, _overlap_process_cost,
+            (OverlapProcess, WideOverlapProcess, LargeBatchProcess, WideLargeBatchProcess),
+            _overlap_process_form, _overlap_process_cost,
             _suits_overlap_process, rounds_small_risks=True, version=2,
         ),
         SimulatorEntry(
@@ -200,6 +232,7 @@ SIMULATORS = {
                 case.collapsed(), chains
             ),
             _suits_collapse, _refuse_not_square, collapses=True, version=2,
+            excludes=("second_layer_rate",),  # neurons with equal a would not stay so
         ),
     )
 }  # fmt: skip
@@ -212,6 +245,7 @@ def choose_simulator(point: Point, engine: str = "auto") -> SimulatorChoice:
     case = Case.of(point)
     if not isinstance(engine, str) or (engine != "auto" and engine not in SIMULATORS):
         raise unknown_name("engine", engine, ("auto", *SIMULATORS))
+    _check_decay(point)
     if engine != "auto":
         entry = SIMULATORS[engine]
         point.require_support(entry.supports, f"the simulator {engine}")

@@ -29,7 +29,7 @@ from sweep_service.simulators.streams import chain_key
 from sweep_service.status import DivergedQuantity, Status
 from sweep_service.validation import read_bool, read_seeds, read_times
 
-# Streams are indexed by (step · d), which must fit into 63 bits.
+# Streams are indexed by (step · batch · d), which must fit into 63 bits.
 MAX_STREAM_INDEX = 2.0**62
 # Relative to the risk of a student that outputs zero; below it, S3 shows its own rounding.
 MIN_RESOLVED_RISK = 1e-13
@@ -57,7 +57,8 @@ def simulate(
     Parameters
     ----------
     point : mapping or Point
-        d, p, k, gamma and optionally noise, activation, teacher_activation and init, as in `integrate`.
+        d, p, k, gamma and optionally other parameters, as in `integrate`: noise, activation, init, batch,
+        second_layer and others.
     times : sequence of float
         Strictly increasing times >= 0. Time t is recorded after round(t/δt) steps, δt = γ/(pd); the
         coordinate `step` of the result holds these numbers of steps.
@@ -146,7 +147,7 @@ def run_chains(
         records = Records(
             len(chains), len(times), chains(0)[0].rows, point.k, point.p,
             make_pairs(point.activation, point.teacher_activation), observables, overlaps,
-            min(form(len(chains)).max_chains, len(chains)),
+            min(form(len(chains)).max_chains, len(chains)), not point.has_unit_second_layers,
         )  # fmt: skip
         identity = Key.of(
             streams=[key.digest for key in chains.keys], start=point.init.basis, steps=steps,
@@ -167,9 +168,12 @@ def stream_key(point: Point, seed: int, repeat: int) -> Key:
 def _count_steps(point: Point, times: Array) -> AnyArray:
     """Number of steps after which each time is recorded."""
     steps = np.rint(times / point.delta_t)
-    if steps[-1] * point.d > MAX_STREAM_INDEX:
+    if steps[-1] * point.batch * point.d > MAX_STREAM_INDEX:
+        samples = f", {point.batch} samples each" if point.batch > 1 else ""
         raise InvalidInput(
-            "times", float(times[-1]), f"is {steps[-1]:.3g} steps of δt = {point.delta_t:.3g}: too many"
+            "times",
+            float(times[-1]),
+            f"is {steps[-1]:.3g} steps of δt = {point.delta_t:.3g}{samples}: too many",
         )
     return steps.astype(np.int64)
 
@@ -198,14 +202,23 @@ class Chains:
     def _draw_start(self, seed: int) -> tuple[Chain, RecordingContext]:
         """Chain without a stream key, and recording context, shared by all chains of a seed."""
         point, isometry = self.point, None
-        students, teachers = point.start(seed).coordinates(point.d)
+        start = point.start(seed)
+        students, teachers = start.coordinates(point.d)
         chain = Chain(
             students, teachers, point.d, point.p, point.gamma, point.noise,
             point.activation, point.teacher_activation, NO_KEY, point.others,
+            second_layer_rate=point.second_layer_rate, batch=point.batch, weight_decay=point.weight_decay,
+            schedule=point.schedule,
         )  # fmt: skip
+        readout, second_layer = start.readout, None
+        if readout is not None:
+            second_layer = readout.student
+            chain = replace(chain, second_layer=second_layer, teacher_second_layer=readout.teacher)
         if self.choice.entry.collapses:
-            chain, isometry = collapse_chain(chain)
-        return chain, RecordingContext(teachers @ teachers.T, isometry)
+            chain, isometry = collapse_chain(chain, self.choice.case.groups)
+        return chain, RecordingContext(
+            teachers @ teachers.T, isometry, second_layer, chain.teacher_second_layer
+        )
 
 
 def _build_dataset(

@@ -2,7 +2,7 @@
 
 There are two forms of the same arithmetic: `step_chains` puts eight chains into the lanes of a vector,
 `step_neurons` four neurons of one chain. Each operation is rounded alike in both (see simd.py), so
-both give the same bits.
+both give the same bits. batch_loop.py has the same two forms for batches of several samples.
 """
 
 from __future__ import annotations
@@ -16,26 +16,23 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import CHAIN_LANES, fma, lane, load4, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.activate import activate
-from sweep_service.simulators.chain import Chain, Simulator, compute_overlaps
+from sweep_service.simulators.batch_loop import batch_chains, batch_neurons, samples_per_draw
+from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
+from sweep_service.simulators.coefficients import learn4, learn8, make_moving
+from sweep_service.simulators.optional import keep, mask4, shrinkage, take, times, weights8
 from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
 from sweep_service.simulators.vector_rows import add_rows, sum_activations
 
 
 @kernel()
-def steps_per_draw(d):
-    """Steps whose inputs are drawn at once, and after which divergence is checked; depends on d alone."""
-    return 64 if d <= 8 else (16 if d <= 4096 else 1)
-
-
-@kernel()
-def step_chains(W, W_star, keys, first, last, rate, root_noise, shares, p, k, d, codes, limit, diverged):
+def step_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, limit, diverged):
     """Take steps first..last-1 of eight chains; W (p, d, 8), W_star (k, d, 8) and keys (3, 8) are flat.
 
-    `rate` is γ/p and `root_noise` √Δ, one per chain. `shares` are the factors 1/p and 1/k of the two
-    averages, as a collapsed student has fewer rows than neurons. `diverged` is set to the step at which
-    tr Q was first found beyond `limit`, for chains where it is -1.
+    `diverged` is set to the step at which tr Q was first found beyond `limit`, for chains where it is -1.
     """
-    ahead = steps_per_draw(d)
+    rate, root_noise = coefficients.rate, coefficients.root_noise
+    shares, codes = coefficients.shares, coefficients.codes
+    ahead = samples_per_draw(d)
     capacity = ahead * d + 2 * CHUNK
     xs = np.empty(8 * (capacity - capacity % CHUNK))
     zs = np.zeros(8 * (ahead - ahead % CHUNK + CHUNK))
@@ -67,26 +64,36 @@ def step_chains(W, W_star, keys, first, last, rate, root_noise, shares, p, k, d,
                     field = fma(load8(W_star, w + 8 * j), load8(xs, x + 8 * j), field)
                 value, _ = activate(codes[1], field)
                 at = 32 + 8 * (r % 4)
-                store(sums, at, load8(sums, at) + value)
+                store(
+                    sums,
+                    at,
+                    load8(sums, at) + times(value, weights8(coefficients.teacher_second_layer, 8 * r)),
+                )
             for i in range(p):
                 w = 8 * i * d
                 field = zero
                 for j in range(d):
                     field = fma(load8(W, w + 8 * j), load8(xs, x + 8 * j), field)
                 value, slope = activate(codes[0], field)
-                store(slopes, 8 * i, slope)
+                weight = weights8(moving.second_layer, 8 * i)
+                store(slopes, 8 * i, times(slope, weight))
+                keep(moving.values, 8 * i, value)
                 at = 8 * (i % 4)
-                store(sums, at, load8(sums, at) + value)
+                store(sums, at, load8(sums, at) + times(value, weight))
             # summed in the same order as four neurons in a vector
             output = (load8(sums, 0) + load8(sums, 8)) + (load8(sums, 16) + load8(sums, 24))
             target = (load8(sums, 32) + load8(sums, 40)) + (load8(sums, 48) + load8(sums, 56))
             error = fma(roots, load8(zs, 8 * (step - noise_chunk * CHUNK)), target * shares[1])
-            push = rates * fma(output, -shares[0], error)
+            factor = take(moving.factors, step - first)
+            shrink = shrinkage(coefficients.decay, factor)
+            push = times(rates, factor) * fma(output, -shares[0], error)
             for i in range(p):
                 w = 8 * i * d
                 c = push * load8(slopes, 8 * i)
                 for j in range(d):
-                    store(W, w + 8 * j, fma(c, load8(xs, x + 8 * j), load8(W, w + 8 * j)))
+                    old = times(load8(W, w + 8 * j), shrink)
+                    store(W, w + 8 * j, fma(c, load8(xs, x + 8 * j), old))
+            learn8(coefficients, moving, push)
         now = until
         if now % ahead == 0:
             square = zero
@@ -99,13 +106,14 @@ def step_chains(W, W_star, keys, first, last, rate, root_noise, shares, p, k, d,
 
 
 @kernel()
-def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p, k, d, codes, limit):
+def step_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k, d, limit):
     """Take steps first..last-1 of one chain; W (d, p) and W_star (d, k) are flat.
 
     p and k are multiples of 4, padded with zeros; `mask` (p) is one for neurons and zero for padding.
     Returns -1, or the step at which divergence was detected.
     """
-    ahead = steps_per_draw(d)
+    root_noise, shares, codes = coefficients.root_noise, coefficients.shares, coefficients.codes
+    ahead = samples_per_draw(d)
     capacity = ahead * d + 2 * CHUNK
     xs = np.empty(capacity - capacity % CHUNK)
     zs = np.zeros(ahead - ahead % CHUNK + CHUNK)
@@ -127,15 +135,23 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
                 star_fields[r] = 0.0
             add_rows(W, 0, p, d, xs, x, 1, 1.0, 0, fields, 0)
             add_rows(W_star, 0, k, d, xs, x, 1, 1.0, 0, star_fields, 0)
-            target = sum_activations(codes[1], star_fields, 0, k, star_fields, 0)
-            output = sum_activations(codes[0], fields, 0, p, fields, 0)
+            target = sum_activations(
+                codes[1], star_fields, 0, k, star_fields, 0, coefficients.teacher_second_layer, None, None
+            )
+            output = sum_activations(
+                codes[0], fields, 0, p, fields, 0, moving.second_layer, None, moving.values
+            )
             error = fma(root_noise, zs[step - noise_chunk * CHUNK], target * shares[1])
-            push = rate * fma(output, -shares[0], error)
+            factor = take(moving.factors, step - first)
+            shrink = shrinkage(coefficients.decay, factor)
+            push = times(coefficients.rate, factor) * fma(output, -shares[0], error)
             for i in range(0, p, 4):
-                store(fields, i, push * load4(fields, i) * load4(mask, i))
+                store(fields, i, mask4(push * load4(fields, i), moving.second_layer, mask, i))
             for j in range(d):
                 for i in range(0, p, 4):
-                    store(W, j * p + i, fma(load4(fields, i), xs[x + j], load4(W, j * p + i)))
+                    old = times(load4(W, j * p + i), shrink)
+                    store(W, j * p + i, fma(load4(fields, i), xs[x + j], old))
+            learn4(coefficients, moving, push)
         now = until
         if now % ahead == 0:
             square = 0.0 * load4(W, 0)
@@ -150,6 +166,8 @@ def step_neurons(W, W_star, mask, key, first, last, rate, root_noise, shares, p,
 class StepLoop(Simulator):
     """One chain, with four of its neurons per vector."""
 
+    supports = FULL_MODEL
+
     def __init__(self, chains: Sequence[Chain]) -> None:
         super().__init__(chains)
         (chain,) = chains
@@ -157,20 +175,22 @@ class StepLoop(Simulator):
         self.W = np.zeros((chain.d, round_up_to_lanes(chain.rows)))
         self.W_star = np.zeros((chain.d, round_up_to_lanes(chain.k)))
         self.W[:, : chain.rows], self.W_star[:, : chain.k] = W.T, W_star.T
+        self.moving = chain.moving()._replace(scale=None)
 
-    def advance(self, first: int, last: int) -> None:
+    def _advance(self, first: int, last: int, factors: Array | None) -> None:
         (chain,) = self.chains
-        self.diverged[0] = step_neurons(
+        take_steps = step_neurons if chain.batch == 1 else batch_neurons
+        self.diverged[0] = take_steps(
             self.W.reshape(-1), self.W_star.reshape(-1), chain.mask, chain.key, first, last,
-            chain.rate, chain.root_noise, chain.shares, self.W.shape[1], self.W_star.shape[1],
-            chain.d, chain.codes, chain.divergence_limit,
+            chain.coefficients, self.moving._replace(factors=factors), self.W.shape[1], self.W_star.shape[1],
+            chain.d, chain.divergence_limit,
         )  # fmt: skip
 
     def overlaps(self) -> tuple[Array, Array]:
         (chain,) = self.chains
         return compute_overlaps(self.W.T[None, : chain.rows], self.W_star.T[None, : chain.k], chain.d)
 
-    def state(self) -> dict[str, AnyArray]:
+    def weight_state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
 
 
@@ -178,6 +198,7 @@ class StepLoopOfChains(Simulator):
     """Up to eight chains in the lanes of vectors; unused lanes hold copies of the first chain."""
 
     max_chains = CHAIN_LANES
+    supports = FULL_MODEL
 
     def __init__(self, chains: Sequence[Chain]) -> None:
         super().__init__(chains)
@@ -186,16 +207,22 @@ class StepLoopOfChains(Simulator):
         self.W = np.ascontiguousarray(np.stack([W for W, _ in weights], axis=-1))
         self.W_star = np.ascontiguousarray(np.stack([W_star for _, W_star in weights], axis=-1))
         self.keys = np.stack([chain.key for chain in eight], axis=-1).reshape(-1)
-        self.rates = np.array([chain.rate for chain in eight])
-        self.root_noises = np.array([chain.root_noise for chain in eight])
         self.limits = np.array([chain.divergence_limit for chain in eight])
+        second_layer = _stack([chain.second_layer for chain in eight])
+        self.moving = make_moving(second_layer, chains[0].is_learned, decays=False)
+        self.coefficients = chains[0].coefficients._replace(
+            rate=np.array([chain.rate for chain in eight]),
+            root_noise=np.array([chain.root_noise for chain in eight]),
+            teacher_second_layer=_stack([chain.teacher_second_layer for chain in eight]),
+        )
 
-    def advance(self, first: int, last: int) -> None:
+    def _advance(self, first: int, last: int, factors: Array | None) -> None:
         chain, diverged = self.chains[0], np.full(CHAIN_LANES, -1)
         diverged[: len(self.diverged)] = self.diverged
-        step_chains(
-            self.W.reshape(-1), self.W_star.reshape(-1), self.keys, first, last, self.rates,
-            self.root_noises, chain.shares, chain.rows, chain.k, chain.d, chain.codes, self.limits, diverged,
+        take_steps = step_chains if chain.batch == 1 else batch_chains
+        take_steps(
+            self.W.reshape(-1), self.W_star.reshape(-1), self.keys, first, last, self.coefficients,
+            self.moving._replace(factors=factors), chain.rows, chain.k, chain.d, self.limits, diverged,
         )  # fmt: skip
         self.diverged[:] = diverged[: len(self.diverged)]
 
@@ -203,5 +230,15 @@ class StepLoopOfChains(Simulator):
         W, W_star = (np.moveaxis(a, 2, 0)[: len(self.chains)] for a in (self.W, self.W_star))
         return compute_overlaps(W, W_star, self.chains[0].d)
 
-    def state(self) -> dict[str, AnyArray]:
+    def second_layers(self) -> Array | None:
+        second_layer = self.moving.second_layer
+        return None if second_layer is None else second_layer.reshape(-1, CHAIN_LANES).T[: len(self.chains)]
+
+    def weight_state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
+
+
+def _stack(second_layers: Sequence[Array | None]) -> Array | None:
+    """Second layers (neurons, 8) as a flat array, with chains in the lanes; None for ones."""
+    present = [weights for weights in second_layers if weights is not None]
+    return np.stack(present, axis=-1).reshape(-1) if present else None

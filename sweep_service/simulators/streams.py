@@ -21,7 +21,7 @@ from sweep_service.numerics.types import AnyArray
 from sweep_service.numerics.vector_math import log_positive, normal_pair, unit_interval
 
 # Purposes of random numbers.
-INPUT, NOISE, FIELD, RADIUS = range(4)
+INPUT, NOISE, FIELD, RADIUS, TRIANGLE = range(5)
 # One chunk: eight counters, sixteen normals.
 CHUNK = 16
 

@@ -5,6 +5,23 @@ from __future__ import annotations
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, lane, load4, store
 from sweep_service.simulators.activate import activate
+from sweep_service.simulators.coefficients import (
+    divide_by_next_scale,
+    learn4,
+    move_second_layer,
+    scale_of,
+    shrink_scale,
+)
+from sweep_service.simulators.optional import (
+    ends_batch,
+    first_of_batch,
+    keep,
+    mask4,
+    step_of,
+    take,
+    times,
+    weights4,
+)
 
 
 @kernel(force_inline=True)
@@ -23,6 +40,24 @@ def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
         store(out, to + j + 8, f2)
         store(out, to + j + 12, f3)
         j += 16
+    if j + 12 <= wide:
+        f0, f1, f2 = load4(out, to + j), load4(out, to + j + 4), load4(out, to + j + 8)
+        for e in range(count):
+            x, share = start + e * wide + j, sign * c[at + e * step]
+            f0, f1 = fma(load4(X, x), share, f0), fma(load4(X, x + 4), share, f1)
+            f2 = fma(load4(X, x + 8), share, f2)
+        store(out, to + j, f0)
+        store(out, to + j + 4, f1)
+        store(out, to + j + 8, f2)
+        j += 12
+    if j + 8 <= wide:
+        f0, f1 = load4(out, to + j), load4(out, to + j + 4)
+        for e in range(count):
+            x, share = start + e * wide + j, sign * c[at + e * step]
+            f0, f1 = fma(load4(X, x), share, f0), fma(load4(X, x + 4), share, f1)
+        store(out, to + j, f0)
+        store(out, to + j + 4, f1)
+        j += 8
     for rest in range(j, wide, 4):
         total = load4(out, to + rest)
         for e in range(count):
@@ -38,29 +73,72 @@ def copy_row(source, at, wide, out, to):
 
 
 @kernel(force_inline=True)
-def sum_activations(code, fields, at, wide, slopes, to):
-    """Return Σ_i σ(λ_i) over a row of fields, and store the slopes σ'(λ_i)."""
+def sum_activations(code, fields, at, wide, slopes, to, weights, scale, values):
+    """Return Σ_i a_i σ(λ_i) over a row of fields, and store the slopes a_i σ'(λ_i).
+
+    Optional are the weights a_i (else one), a scale of the fields, and an array for the values σ(λ_i).
+    """
     total = 0.0 * load4(fields, at)
     for i in range(0, wide, 4):
-        value, slope = activate(code, load4(fields, at + i))
-        store(slopes, to + i, slope)
-        total = total + value
+        value, slope = activate(code, times(load4(fields, at + i), scale))
+        weight = weights4(weights, i)
+        store(slopes, to + i, times(slope, weight))
+        keep(values, i, value)
+        total = total + times(value, weight)
     return (lane(total, 0) + lane(total, 1)) + (lane(total, 2) + lane(total, 3))
 
 
-@kernel()
-def take_steps(L, T, G, z, C, mask, first, last, rate, root_noise, shares, codes, work):
-    """Take steps first..last-1 of a block; L, C (B, wide), T (B, tall), G (B, B) are flat, see `BlockSteps`.
+@kernel(force_inline=True)
+def push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work):
+    """Fill row b of C with (γu/(pb)) a_i σ'(λ_i) 𝓔, and add the sample to the change of the second layer.
 
-    L already includes the effect of the steps before `first`; `work` has the size of a row of T.
+    L, C (B, wide) and T (B, tall) are flat; `work` has at least the size of a row of T.
     """
-    B, wide = z.size, mask.size
+    wide = mask.size
+    row = b * wide
+    codes, shares, scale = coefficients.codes, coefficients.shares, scale_of(moving.scale)
+    target = sum_activations(
+        codes[1], T, b * tall, tall, work, 0, coefficients.teacher_second_layer, None, None
+    )
+    output = sum_activations(codes[0], L, row, wide, C, row, moving.second_layer, scale, moving.values)
+    error = target * shares[1] + coefficients.root_noise * z[b] - output * shares[0]
+    push = times(coefficients.rate, factor) * error
+    stored_push = divide_by_next_scale(push, moving.scale, coefficients.decay, factor)
+    for i in range(0, wide, 4):
+        store(C, row + i, mask4(stored_push * load4(C, row + i), moving.second_layer, mask, i))
+    learn4(coefficients, moving, push)
+
+
+@kernel(force_inline=True)
+def take_steps(L, T, G, z, C, mask, first, last, step, coefficients, moving, work):
+    """Take the steps of samples first..last-1 of a block, whose first step has the factor number `step`.
+
+    L, C (B, wide), T (B, tall), G (B, B) are flat, see `BlockSteps`. L already includes the effect of the
+    samples before `first`, the first of a batch.
+    """
+    B, wide, batch = z.size, mask.size, coefficients.batch
     tall = T.size // B
     for b in range(first, last):
-        row = b * wide
-        target = sum_activations(codes[1], T, b * tall, tall, work, 0)
-        add_rows(C, first * wide, wide, b - first, G, b * B + first, 1, 1.0, 0, L, row)
-        output = sum_activations(codes[0], L, row, wide, C, row)
-        push = rate * (target * shares[1] + root_noise * z[b] - output * shares[0])
-        for i in range(0, wide, 4):
-            store(C, row + i, push * load4(C, row + i) * load4(mask, i))
+        factor = take(moving.factors, step + step_of(b, batch))
+        earlier = first_of_batch(b, batch) - first
+        add_rows(C, first * wide, wide, earlier, G, b * B + first, 1, 1.0, 0, L, b * wide)
+        push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work)
+        if ends_batch(b, batch):
+            move_second_layer(coefficients, moving)
+            shrink_scale(moving.scale, coefficients.decay, factor)
+
+
+@kernel()
+def add_inside_batches(L, G, C, batch, B, wide, samples):
+    """Add Σ_b' G_bb' c_b' over the earlier samples b' of the same batch to row b of L."""
+    for b in range(samples):
+        begin = b - b % batch
+        add_rows(C, begin * wide, wide, b - begin, G, b * B + begin, 1, 1.0, 0, L, b * wide)
+
+
+@kernel()
+def push_samples(L, T, z, C, mask, step, coefficients, moving, work):
+    """Fill C for samples of one batch, which do not see each other."""
+    factor, tall = take(moving.factors, step), T.size // z.size
+    for b in range(z.size):
+        push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work)

@@ -14,6 +14,7 @@ from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import Chain
 from sweep_service.simulators.overlap_process import PIVOT_TOLERANCE, OverlapProcess, factorise, fill_triangle
 from sweep_service.simulators.streams import fill_radii, fill_steps
+from sweep_service.simulators.vector_rows import add_inside_batches
 
 # For wider students, LAPACK's factorisation is faster than `factorise`.
 MIN_LAPACK_WIDTH = 220
@@ -22,25 +23,29 @@ MIN_LAPACK_WIDTH = 220
 class Draws:
     """The random numbers of a block: noise, fields, and the inputs outside the span of the weights."""
 
-    def __init__(self, chain: Chain, max_rank: int, B: int) -> None:
+    def __init__(self, chain: Chain, max_rank: int, B: int, gram: bool = True) -> None:
         self.key, self.d, self.B = chain.key, chain.d, B
-        self.extra = 1 + B // 2
+        self.extra = 1 + (B // 2 if gram else 0)
         self.pairs = (self.extra + max_rank + 1) // 2
         self.normals, self.rest = np.empty((2 * self.pairs, B)), np.zeros((B, B))
         self.radii, self.work = np.empty(B), np.empty(40)
 
-    def draw_block(self, step: int, steps: int, rank: int) -> tuple[Array, Array, Array]:
-        """Draw normals z (steps) and Z (rank, steps), and R (rows, steps).
+    def draw_block(self, sample: int, samples: int, rank: int) -> tuple[Array, Array, Array]:
+        """Draw normals z (samples) and Z (rank, samples), and R (rows, samples).
 
         RᵀR is the Gram matrix of the inputs outside the span.
         """
-        B, rows = self.B, min(steps, self.d - rank)
-        used_pairs = (self.extra + rank + 1) // 2
-        fill_steps(self.key, step, self.pairs, used_pairs, B, self.normals.reshape(-1))
-        fill_radii(self.key, step, self.d - rank, rows, self.radii, self.work)
+        B, rows = self.B, min(samples, self.d - rank)
+        z, Z = self.draw_fields(sample, samples, rank)
+        fill_radii(self.key, sample, self.d - rank, rows, self.radii, self.work)
         fill_triangle(self.normals[1 : self.extra].reshape(-1), self.radii, rows, B, self.rest.reshape(-1))
-        fields = self.normals[self.extra : self.extra + rank, :steps]
-        return self.normals[0, :steps], fields, self.rest[:rows, :steps]
+        return z, Z, self.rest[:rows, :samples]
+
+    def draw_fields(self, sample: int, samples: int, rank: int) -> tuple[Array, Array]:
+        """Draw normals z (samples) and Z (rank, samples)."""
+        used_pairs = (self.extra + rank + 1) // 2
+        fill_steps(self.key, sample, self.pairs, used_pairs, self.B, self.normals.reshape(-1))
+        return self.normals[0, :samples], self.normals[self.extra : self.extra + rank, :samples]
 
 
 class WideOverlapProcess(OverlapProcess):
@@ -50,12 +55,17 @@ class WideOverlapProcess(OverlapProcess):
         super().__init__(chains)
         (chain,) = chains
         n, wide = chain.rows + chain.k, self.mask.size
-        self.block_size = B = choose_block_size(n)
-        self.F, self.A, self.C = np.zeros((n, wide)), np.zeros((chain.rows, wide)), np.empty((B, wide))
-        self.draws, self.take_steps = Draws(chain, n, B), make_block_steps(chain)
+        self.set_block(choose_block_size(n))
+        self.F, self.A = np.zeros((n, wide)), np.zeros((chain.rows, wide))
+        self.C = np.empty((self.samples, wide))
+        self.draws, self.steps = self._make_draws(n), make_block_steps(chain, self.moving)
 
-    def advance(self, first: int, last: int) -> None:
+    def _make_draws(self, n: int) -> Draws:
+        return Draws(self.chains[0], n, self.samples)
+
+    def _advance(self, first: int, last: int, factors: Array | None) -> None:
         (chain,) = self.chains
+        self.steps.set_factors(first, factors)
         for begin in range(first, last, self.block_size):
             end = min(begin + self.block_size, last)
             self._block(chain, begin, end - begin)
@@ -63,21 +73,26 @@ class WideOverlapProcess(OverlapProcess):
                 self.diverged[0] = end
                 return
 
-    def _block(self, chain: Chain, step: int, n: int) -> None:
-        p, k, d = chain.rows, chain.k, chain.d
+    def _block(self, chain: Chain, step: int, steps: int) -> None:
+        p, k, d, n = chain.rows, chain.k, chain.d, steps * chain.batch
         rank = k + min(self._factor(p, k), d - k)
-        z, Z, R = self.draws.draw_block(step, n, rank)
+        z, Z, R = self.draws.draw_block(step * chain.batch, n, rank)
         X = np.vstack([Z, R])
         T = Z[:k].T @ self.L_star_rows
         L = Z.T @ self.F[:rank]
         C = self.C[:n]
         G = dsyrk(1.0 / d, X.T, trans=0, lower=0).T
-        self.take_steps(L, T, G, z, C)
+        scale = self.steps.take(step, L, T, G, z, C)
         L += np.multiply(C, 0.5 * np.diag(G)[:, None])  # λ + ½‖x‖² c, which makes the change of Q exact
+        if chain.batch > 1:
+            add_inside_batches(L.reshape(-1), G.reshape(-1), C.reshape(-1), chain.batch, n, L.shape[1], n)
         C /= d
         self.M += T[:, :k].T @ C
         half = C[:, :p].T @ L[:, :p]
         self.Q[:, :p] += half + half.T
+        if chain.decay is not None:
+            self.M *= scale
+            self.Q *= scale**2
 
     def _factor(self, p: int, k: int) -> int:
         """Fill F with Q = Fᵀ F, the teachers' directions first; returns the rank of Q⊥."""
@@ -94,5 +109,5 @@ class WideOverlapProcess(OverlapProcess):
 
 
 def choose_block_size(n: int) -> int:
-    """Measured best number of steps per block, a multiple of 8."""
+    """Measured best number of samples per block, a multiple of 8."""
     return 64 if n <= 150 else 128 if n <= 400 else 256

@@ -72,20 +72,29 @@ def normals(key, purpose, count, first=0):
 
 def plain_sgd(point, steps, seed=0, repeat=0):
     """M and Q after each of `steps`, from weights, the definition, and the inputs that S1 draws."""
+    M, Q, _ = full_sgd(point, steps, seed, repeat)
+    return M, Q
+
+
+def full_sgd(point, steps, seed=0, repeat=0):
+    """M, Q and a after each of `steps`, of the full model."""
     point = Point.parse(point)
-    key, d = key_of(point, seed, repeat), point.d
-    coordinates = point.start(seed).coordinates(d)
-    W, W_star = (np.sqrt(d) * np.pad(x, ((0, 0), (0, d - x.shape[1]))) for x in coordinates)
-    X = normals(key, INPUT, steps[-1] * d).reshape(-1, d) / np.sqrt(d)
-    z = normals(key, NOISE, steps[-1])
+    key, d, b = key_of(point, seed, repeat), point.d, point.batch
+    start = point.start(seed)
+    W, W_star = (np.sqrt(d) * np.pad(x, ((0, 0), (0, d - x.shape[1]))) for x in start.coordinates(d))
+    a, a_star = (np.ones(point.p), np.ones(point.k)) if start.readout is None else start.readout
+    X = normals(key, INPUT, steps[-1] * b * d).reshape(-1, b, d) / np.sqrt(d)
+    z = normals(key, NOISE, steps[-1] * b).reshape(-1, b)
     result = []
     for step in range(steps[-1] + 1):
         if step in steps:
-            result.append((W @ W_star.T / d, W @ W.T / d))
+            result.append((W @ W_star.T / d, W @ W.T / d, a))
         if step < steps[-1]:
-            x, field = X[step], W @ X[step]
-            y = point.teacher_activation.value(W_star @ x).mean() + np.sqrt(point.noise) * z[step]
-            error = y - point.activation.value(field).mean()
-            W = W + point.gamma / point.p * error * np.outer(point.activation.slope(field), x)
-    M, Q = zip(*result, strict=True)
-    return np.array(M), np.array(Q)
+            x, fields = X[step], X[step] @ W.T
+            y = point.teacher_activation.value(x @ W_star.T) @ a_star / point.k
+            error = y + np.sqrt(point.noise) * z[step] - point.activation.value(fields) @ a / point.p
+            rate = point.gamma / point.p * float(point.schedule.factor(step * point.delta_t))
+            push = rate / b * error[:, None] * point.activation.slope(fields) * a
+            learned = rate / (b * d) * point.second_layer_rate * error @ point.activation.value(fields)
+            W, a = W + push.T @ x - rate * point.weight_decay / d * W, a + learned
+    return tuple(np.array(values) for values in zip(*result, strict=True))

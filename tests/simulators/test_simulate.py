@@ -18,8 +18,8 @@ from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import make_pairs
+from sweep_service.simulators.batch_loop import samples_per_draw
 from sweep_service.simulators.selection import SIMULATORS
-from sweep_service.simulators.step_loop import steps_per_draw
 
 POINT = {"d": 9, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 STEPS = (0, 3, 40, 100)
@@ -406,7 +406,7 @@ def test_diverged_chain_keeps_earlier_values(case):
             interval = result.attrs["block"]
             since = RECORDS[kept - 1]
             if result.attrs["engine_form"].startswith("StepLoop"):
-                interval, since = steps_per_draw(case[3]), 0
+                interval, since = samples_per_draw(case[3]), 0
             assert (steps - since) % interval == 0
 
 

@@ -1,0 +1,79 @@
+"""What second layers, batches, decay and schedules cost: a sample with them against one at the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.crossover import CALL_SECONDS, choose_steps
+from benchmarks.harness import Row, time_interleaved
+from benchmarks.simulators import Case
+from sweep_service.model.point import Point
+from sweep_service.numerics.blas import one_blas_thread
+from sweep_service.simulators.chain import Simulator
+from sweep_service.simulators.selection import choose_simulator
+from sweep_service.simulators.simulate import Chains
+
+FULL = (
+    Case(10, 2, 3, seeds=8, engine="S1"),
+    Case(10, 2, 3, engine="S1"),
+    Case(40, 5, 60, engine="S2"),
+    Case(300, 5, 300, engine="S2"),
+    Case(2, 1, 1000, engine="S3"),
+    Case(10, 5, 1000, engine="S3"),
+    Case(100, 5, 1000, engine="S3"),
+    Case(10, 5, 1000, engine="S3-factored"),
+)
+QUICK = (Case(5, 2, 3, engine="S1"),)
+BATCH = 16
+# Parameters and the lowest speed relative to the defaults, per sample; None without a bar. A batch saves time
+# in the step loops and in large batches of S3; matrix products cost the same, up to 5 % of noise.
+VARIANTS: dict[str, tuple[dict[str, Any], float | None]] = {
+    "second-layer": ({"second_layer": {"init": "gaussian"}}, 1 / 1.1),
+    "learned": ({"second_layer_rate": 1.0}, 1 / 1.25),
+    "batch": ({"batch": BATCH}, 0.95),
+    "decay": ({"weight_decay": 1.0}, None),
+    "schedule": ({"schedule": {"power": {"t0": 10.0, "alpha": 0.5}}}, None),
+}
+
+
+def full_model(quick: bool) -> Iterator[Row]:
+    for case in QUICK if quick else FULL:
+        yield from compare_variants(case, quick)
+
+
+def compare_variants(case: Case, quick: bool) -> Iterator[Row]:
+    points = {
+        name: Point.parse({**describe(case), **change})
+        for name, (change, _) in {"default": ({}, None), **VARIANTS}.items()
+    }
+    simulators = [make_simulator(case, point) for point in points.values()]
+    with one_blas_thread():
+        steps = [choose_steps(simulator, 0.002 if quick else CALL_SECONDS) for simulator in simulators]
+        calls = [partial(simulator.advance, 0, n) for simulator, n in zip(simulators, steps, strict=True)]
+        timings = time_interleaved(*calls, repeats=1 if quick else 9)
+    assert all(np.all(simulator.diverged < 0) for simulator in simulators), f"{case.name} diverged"
+    samples = [n * point.batch * case.seeds for n, point in zip(steps, points.values(), strict=True)]
+    default, *others = (timing.seconds / count for timing, count in zip(timings, samples, strict=True))
+    for seconds, simulator, (name, (_, floor)) in zip(others, simulators[1:], VARIANTS.items(), strict=True):
+        yield Row(
+            f"full_model/{case.name}-{name}", f"{type(simulator).__name__} with {name}", seconds,
+            f"{type(simulators[0]).__name__} at the defaults", default, floor=None if quick else floor,
+            note="Seconds per sample of a chain.", ns_per_step=1e9 * seconds,
+        )  # fmt: skip
+
+
+def describe(case: Case) -> dict[str, Any]:
+    """The point of a case as a mapping."""
+    point = case.point
+    names = ("d", "p", "k", "gamma", "noise", "activation")
+    return {**{name: point[name] for name in names}, "init": {"kind": "gaussian", "teacher": "orthonormal"}}
+
+
+def make_simulator(case: Case, point: Point) -> Simulator:
+    choice = choose_simulator(point, case.engine)
+    chains = Chains(point, [0], range(case.seeds), choice)
+    return choice.choose_form(case.seeds)([chains(index)[0] for index in range(case.seeds)])

@@ -1,0 +1,133 @@
+"""What a step of SGD needs beside weights and inputs, as named tuples that kernels are specialised by.
+
+With σ, σ' at the fields λ of b samples, their errors 𝓔, and the factor u of the schedule, one step is
+    w_i += (γu/(pb)) Σ a_i σ'(λ_i) 𝓔 x - ε w_i,  ε = γuκ_w/(pd)
+    a_i += ρ (γu/(pdb)) Σ σ(λ_i) 𝓔
+from the same samples and the old weights. A field is None where its parameter is at its default.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.simd import fma, load4, load8, store
+from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.simulators.optional import shrinkage
+
+# Kernels address the fields by their order. This file contains kernels, so an edit of it starts a new cache.
+
+
+class Coefficients(NamedTuple):
+    """Constants of a step."""
+
+    rate: Any  # γ/(pb); one per chain where chains share vectors
+    root_noise: Any  # √Δ, likewise
+    shares: Array  # 1/p and 1/k, the factors of the two outputs; a collapsed student has fewer rows than p
+    codes: AnyArray  # of the activations of student and teacher
+    teacher_second_layer: Array | None  # a*, padded with zeros
+    learning: float | None  # ρ/d
+    batch: int | None  # b
+    decay: float | None  # γκ_w/(pd)
+
+
+class Moving(NamedTuple):
+    """What changes beside the weights, and buffers."""
+
+    second_layer: Array | None  # a, padded with zeros
+    values: Array | None  # σ(λ_i) of a sample, if a is learned
+    change: Array | None  # change of a, summed over a batch, if a is learned
+    scale: Array | None  # (1,): inside a block with decay, the weights are this times those that are stored
+    factors: Array | None  # u of consecutive steps
+
+
+def make_moving(second_layer: Array | None, is_learned: bool, decays: bool) -> Moving:
+    learned = second_layer is not None and is_learned
+    return Moving(
+        second_layer,
+        np.zeros_like(second_layer) if learned else None,
+        np.zeros_like(second_layer) if learned else None,
+        np.ones(1) if decays else None,
+        None,
+    )
+
+
+@kernel(force_inline=True)
+def learn4(coefficients, moving, push):
+    """Add one sample to the second layer, or to its change by a batch; `push` is (γu/(pb)) 𝓔."""
+    learning = coefficients.learning
+    _learn4(learning, moving.values, _learner(coefficients.batch, moving.second_layer, moving.change), push)
+
+
+@kernel(force_inline=True)
+def learn8(coefficients, moving, push):
+    """`learn4` for eight chains."""
+    learning = coefficients.learning
+    _learn8(learning, moving.values, _learner(coefficients.batch, moving.second_layer, moving.change), push)
+
+
+@kernel(force_inline=True)
+def _learner(batch, second_layer, change):
+    if batch is None:
+        return second_layer
+    return change
+
+
+@kernel(force_inline=True)
+def _learn4(learning, values, out, push):
+    if learning is not None:
+        for i in range(0, out.size, 4):
+            store(out, i, fma(load4(values, i), push * learning, load4(out, i)))
+
+
+@kernel(force_inline=True)
+def _learn8(learning, values, out, push):
+    if learning is not None:
+        for i in range(0, out.size, 8):
+            store(out, i, fma(load8(values, i), push * learning, load8(out, i)))
+
+
+@kernel(force_inline=True)
+def move_second_layer(coefficients, moving):
+    """Add the change by a batch to the second layer."""
+    _move_second_layer(coefficients.learning, coefficients.batch, moving)
+
+
+@kernel(force_inline=True)
+def _move_second_layer(learning, batch, moving):
+    if learning is not None and batch is not None:
+        second_layer, change = moving.second_layer, moving.change
+        for i in range(change.size):
+            second_layer[i] += change[i]
+            change[i] = 0.0
+
+
+@kernel(force_inline=True)
+def reset_scale(scale):
+    if scale is not None:
+        scale[0] = 1.0
+
+
+@kernel(force_inline=True)
+def shrink_scale(scale, decay, factor):
+    """Apply the decay of a step to the scale."""
+    if scale is not None:
+        scale[0] *= shrinkage(decay, factor)
+
+
+@kernel(force_inline=True)
+def scale_of(scale):
+    """The scale of the weights before a step; None without decay."""
+    if scale is None:
+        return None
+    return scale[0]
+
+
+@kernel(force_inline=True)
+def divide_by_next_scale(x, scale, decay, factor):
+    """x divided by the scale after a step, as a change of the stored weights is multiplied by it later."""
+    if scale is None:
+        return x
+    return x / (scale[0] * shrinkage(decay, factor))

@@ -96,13 +96,16 @@ def _reduce_runs(dataset: xr.Dataset, kind: str, array: xr.DataArray) -> list[di
     runs = ended.sum(draw_dims).transpose(*dims).values
     values = array.where(ended).transpose(*dims, "time", *draw_dims).values
     mean, low, high = _mean_and_band(values.reshape(*values.shape[: len(dims) + 1], -1))
+    is_one_regime = kind == "ode" and "regime" in dataset.coords and dataset["regime"].ndim == 0
+    selected_regime = dataset["regime"].item() if is_one_regime else None
     curves = []
     for index in product(*(range(array.sizes[dim]) for dim in dims)):
         coordinates = _coordinates_at(dataset, dict(zip(dims, index, strict=True)))
+        regime = coordinates.pop("regime", selected_regime)
         curves.append(
             {
                 "source": kind,
-                **({"regime": coordinates.pop("regime")} if "regime" in coordinates else {}),
+                **({} if regime is None else {"regime": regime}),
                 "at": coordinates,
                 "runs": int(runs[index]),
                 "mean": mean[index].tolist(),

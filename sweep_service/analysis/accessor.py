@@ -27,7 +27,7 @@ from sweep_service.analysis.quantities.specialisation import cosines, labels, sp
 from sweep_service.analysis.runs import sort_dataset
 from sweep_service.analysis.single_point import as_sweep, merge
 from sweep_service.analysis.triangle import triangle
-from sweep_service.analysis.views import VIEWS
+from sweep_service.analysis.view_plots import PLOTS
 
 METHODS: dict[str, Callable[..., Any]] = {
     function.__name__: function
@@ -35,7 +35,7 @@ METHODS: dict[str, Callable[..., Any]] = {
         phase_diagram, triangle, discrepancy, exponent, final_risk, plateaus, specialisation_time, cosines,
         labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to,
     )
-} | {f"plot_{name.replace('-', '_')}": view.plot for name, view in VIEWS.items()}  # fmt: skip
+} | {function.__name__: function for function in PLOTS.values()}  # fmt: skip
 UNSORTED_METHODS: dict[str, Callable[..., Any]] = {"export": export, "merge": merge}  # these keep the order
 METHODS |= UNSORTED_METHODS
 SOURCE = "source"
@@ -60,11 +60,12 @@ class SweepAccessor:
 
 def _make_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
+    has_default_source = SOURCE in signature.parameters and signature.parameters[SOURCE].default == "sgd"
 
     @wraps(function)
     def method(self: SweepAccessor, *args: Any, **options: Any) -> Any:
         dataset = self._dataset if name in UNSORTED_METHODS else sort_dataset(self._dataset)
-        if SOURCE in signature.parameters and "sgd_risk" not in dataset and "ode_risk" in dataset:
+        if has_default_source and "sgd_risk" not in dataset and "ode_risk" in dataset:
             given = signature.bind_partial(dataset, *args, **options).arguments
             options = options if SOURCE in given else {**options, SOURCE: "ode"}
         return function(dataset, *args, **options)

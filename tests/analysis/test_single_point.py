@@ -141,7 +141,8 @@ def test_different_points_are_not_merged(sgd, theories):
     times = sgd.time.values
     for change, field in (
         ({"gamma": 0.1}, "gamma"), ({"activation": "relu"}, "activation"),
-        ({"init": {"kind": "gaussian", "scale": 2.0}}, "init.scale"), ({"init": {"kind": "informed"}}, "init"),
+        ({"init": {"kind": "gaussian", "scale": 2.0}}, "init.scale"),
+        ({"init": {"kind": "informed"}}, "init"),
         ({"init": {"kind": "gaussian", "orthonormal_teacher": True}}, "init"),
     ):  # fmt: skip
         other = ss.integrate({**POINT, **change}, times=times[:2], seed=SEEDS, regime="classical")

@@ -60,9 +60,15 @@ OPTION_VALUES = {
     "x": AXES, "y": AXES, "along": AXES, "value": VALUES, "observable": OBSERVABLES, "source": SOURCES,
     "a": SOURCES, "b": SOURCES, "kind": ["overlay", "power", "logshift", "odd"],
     "of": ["discrepancy", "overlap_discrepancy", "final_risk", "odd"],
+    "time": ["t", "steps", "samples/d", "odd", "1"],
+}  # fmt: skip
+DRAWING_VALUES = {
+    "scale": ["log", "linear", "odd"], "time_scale": ["log", "linear", "odd"], "cmap": ["magma", "odd"],
+    "levels": ["3", "0", "0.1", "0.01,0.1", "nan", ""], "limits": ["0.1,1", "0,1", "-1,1", "1"],
+    "ratio_lines": ["true", "false", "odd"],
 }  # fmt: skip
 VIEW_OPTIONS = {
-    "curves": ["observable"], "phase-diagram": ["x", "y", "value"], "triangle": ["value"],
+    "curves": ["observable", "time"], "phase-diagram": ["x", "y", "value"], "triangle": ["value"],
     "plane": ["source"], "rates": ["of", "along", "a", "b", "source"],
     "collapse": ["kind", "along", "source"], "cosines": [], "histograms": ["source"],
 }  # fmt: skip
@@ -89,6 +95,9 @@ def choose_options(rng, dataset, view):
             options[option] = rng.choice(
                 [axis for axis in POINTS if axis in axes] if fits else OPTION_VALUES[option]
             )
+    for option in VIEWS[view].drawing:
+        if rng.random() < 0.2:
+            options[option] = rng.choice(DRAWING_VALUES[option])
     probability = rng.choice([0.0, 0.3, 0.95])
     for axis in axes:
         if axis not in options.values() and rng.random() < (probability if axis in POINTS else 0.1):
@@ -111,10 +120,11 @@ def try_random_options(sweeps, seed, number, drawings):
         )
         options = choose_options(rng, sweeps[name], view)
         try:
-            result = VIEWS[view].compute(sweeps[name], **options)
+            computing, drawing = VIEWS[view].split_options(options)
+            result = VIEWS[view].compute(sweeps[name], **computing)
             json.dumps(replace_nonfinite(view_to_json(view, result)), allow_nan=False, default=str)
             if at % drawings == 0:
-                save(VIEWS[view].draw(result), io.BytesIO(), "svg")
+                save(VIEWS[view].draw(result, **drawing), io.BytesIO(), "svg")
             successful.add(view)
         except SweepError:
             pass

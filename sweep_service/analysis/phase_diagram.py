@@ -19,7 +19,7 @@ from sweep_service.analysis.runs import (
     select_last_half,
     sort_dataset,
 )
-from sweep_service.analysis.selection import format_values, select
+from sweep_service.analysis.selection import format_values, require_axis, select
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.planning.axes import POINT
 from sweep_service.planning.runs import KINDS
@@ -155,8 +155,7 @@ def _find_constants(dataset: xr.Dataset, dims: tuple[str, ...], x: str, y: str) 
     on_points = [str(name) for name in dataset.coords if dataset[name].dims == (POINT,)]
     axes = on_points if POINT in dims else [dim for dim in dims if dim not in DRAW_DIMS]
     for field, name in (("x", x), ("y", y)):
-        if name not in axes:
-            raise unknown_name(field, name, axes)
+        require_axis(field, name, axes)
     if x == y:
         raise InvalidInput("y", y, "must differ from x")
     constants: dict[str, Any] = {}

@@ -227,6 +227,14 @@ def read_spec(dataset: xr.Dataset) -> dict[str, Any]:
     return _parse_spec(dataset.attrs["spec"]) if "spec" in dataset.attrs else {}
 
 
+def read_init(dataset: xr.Dataset) -> dict[str, Any]:
+    """The initial condition of the spec, or of a single point; empty if the dataset has neither."""
+    spec, attribute = read_spec(dataset), dataset.attrs.get("init")
+    if "init" in spec or not isinstance(attribute, str):
+        return spec.get("init", {})
+    return _parse_spec(attribute)
+
+
 def parameter(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """d, p, k, gamma, noise, … at the points: a coordinate, or a scalar if it is the same everywhere."""
     if name in dataset.coords:
@@ -263,7 +271,10 @@ def evaluate_at_points(
 
 def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
     """P (…, teacher, teacher_other), with the dimensions it depends on: none for an orthonormal teacher."""
-    init = read_spec(dataset).get("init", {"kind": "planted"})  # without a spec, P = I
+    stored = dataset.get("overlap_teacher")  # of a single point, unless teachers were selected
+    if stored is not None and stored.sizes.get("teacher") == stored.sizes.get("teacher_other"):
+        return stored.drop_vars(["teacher", "teacher_other"], errors="ignore").compute()
+    init = read_init(dataset) or {"kind": "planted"}  # if it is unknown, P = I
     largest = int(parameter(dataset, "k").max())
     if "teacher" in dataset.coords:  # a smaller k may be selected, whose arrays keep their padding
         largest = max(largest, int(dataset["teacher"].max()) + 1)

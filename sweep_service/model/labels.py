@@ -48,6 +48,8 @@ COORDINATES = {
     "repeat": Label("seed of the inputs of SGD"),
     "step": Label("steps of SGD taken: round(t/δt)"),
     "cosine_bin": Label("middle of a bin of cosines"),
+    "init": Label("kind of the initial condition", "start"),
+    "status": Label("how each run ended: done or diverged"),
     "overlap_student_teacher": Label("M = W W*ᵀ/d"),
     "overlap_student": Label("Q = W Wᵀ/d"),
     "overlap_teacher": Label("P = W* W*ᵀ/d"),
@@ -76,7 +78,10 @@ def label_dataset(
     point: Point,
     attributes: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Build a dataset in which every variable and coordinate has a long name and units."""
+    """Build a dataset in which every variable and coordinate has a long name and units.
+
+    The parameters of the point are scalar coordinates with the names of axes, and attributes too.
+    """
     coords = dict(coordinates)
     for dims, values in variables.values():
         for dim, size in zip(dims, np.shape(values), strict=True):
@@ -84,8 +89,9 @@ def label_dataset(
                 middles = (2.0 * np.arange(size) + 1.0) / size - 1.0
                 coords[dim] = middles if dim == "cosine_bin" else np.arange(size)
     dataset = xr.Dataset(  # all at once, because xarray realigns everything for each added coordinate
-        {name: _variable(name, dims, values) for name, (dims, values) in variables.items()},
-        coords={name: _variable(name, (name,), values) for name, values in coords.items()},
+        {name: label_variable(name, dims, values) for name, (dims, values) in variables.items()},
+        coords={name: label_variable(name, (name,), values) for name, values in coords.items()}
+        | {name: label_variable(name, (), value) for name, value in _list_parameters(point).items()},
     )
     dataset.attrs = {
         **{name: point[name] for name in PARAMETERS},
@@ -98,8 +104,18 @@ def label_dataset(
     return dataset
 
 
-def _variable(name: str, dims: tuple[str, ...], values: Any) -> xr.Variable:
-    """A variable by the fast path; the other one imports Dask to check for its arrays, which takes 0.5 s."""
+def _list_parameters(point: Point) -> dict[str, Any]:
+    """Everything that is the same for all runs of a point, by the names of axes."""
+    numbers = {f"{INIT}{name}": value for name, value in point.init.parameters.items()}
+    derived = {"delta_t": point.delta_t, "gamma_over_p": point.gamma_over_p}
+    return {**{name: point[name] for name in PARAMETERS}, "init": point.init.kind, **numbers, **derived}
+
+
+def label_variable(name: str, dims: tuple[str, ...], values: Any) -> xr.Variable:
+    """A variable with its attributes, by the fast path.
+
+    The other one imports Dask to check for its arrays, which takes 0.5 s.
+    """
     return xr.Variable(dims, np.asarray(values), variable_attributes(name), fastpath=True)
 
 

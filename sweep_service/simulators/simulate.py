@@ -12,7 +12,7 @@ import xarray as xr
 
 from sweep_service.errors import InvalidInput
 from sweep_service.identity import Key
-from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset, variable_attributes
+from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset, label_variable
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.point import Point
 from sweep_service.model.risk import teacher_power
@@ -81,8 +81,9 @@ def simulate(
     Returns
     -------
     xarray.Dataset
-        Observables and overlaps over `time`. Attributes record the parameters, the simulator, the status
-        (`done` or `diverged`), the number of steps and any warnings.
+        Observables and overlaps over `time`, with the parameters and the `status` of each run (`done` or
+        `diverged`) as coordinates; `ds.sweep` has its analyses. Attributes record the parameters, the
+        simulator, the status, the number of steps and any warnings.
 
     Raises
     ------
@@ -104,7 +105,7 @@ def simulate(
     dataset = _build_dataset(point, record_times, start_seeds, repeats, simulation, teachers)
     for name, value in (("seed", seed), ("repeat", repeat)):
         if isinstance(value, numbers.Real):
-            dataset = dataset.isel({name: 0}, drop=True)
+            dataset = dataset.isel({name: 0})
             dataset.attrs[name] = dataset.attrs[name][0]
     if isinstance(seed, numbers.Real) and isinstance(repeat, numbers.Real):
         dataset.attrs |= {
@@ -242,7 +243,11 @@ def _build_dataset(
     }
     coordinates = {"seed": list(start_seeds), "repeat": list(repeats), "time": times}
     dataset = label_dataset(variables, coordinates, point, attributes)
-    return dataset.assign_coords(step=xr.Variable("time", simulation.steps, variable_attributes("step")))
+    status = np.reshape(attributes["status"], (len(start_seeds), len(repeats)))
+    return dataset.assign_coords(
+        step=label_variable("step", ("time",), simulation.steps),
+        status=label_variable("status", ("seed", "repeat"), status),
+    )
 
 
 def _collect_warnings(point: Point, simulation: Simulation, P: Array) -> list[str]:

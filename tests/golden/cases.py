@@ -130,8 +130,12 @@ def digest(arrays):
 
 
 def record(dataset):
-    """All of a dataset that is a number, and a few of them that can be read."""
-    arrays = {str(name): dataset[name].values for name in dataset.variables}
+    """All of a dataset that is a number, and a few of them that can be read.
+
+    Scalar coordinates repeat what was given, and `status` an attribute that is recorded apart.
+    """
+    names = [name for name in dataset.variables if dataset[name].ndim and name != "status"]
+    arrays = {str(name): dataset[name].values for name in names}
     risk = np.asarray(dataset["risk"].values)[..., -1]
     return {
         "digest": digest(arrays),

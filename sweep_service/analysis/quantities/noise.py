@@ -13,8 +13,8 @@ from sweep_service.analysis.runs import (
     noise_coefficient,
     null_risk,
     parameter,
+    read_init,
     read_runs,
-    read_spec,
 )
 from sweep_service.analysis.statistics import (
     align_to_points,
@@ -51,7 +51,7 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
     """
     array = read_runs(dataset, source)
     dims, values, times = point_dims(array), group_by_draw(array), array["time"].values
-    if read_spec(dataset).get("init", {}).get("kind") == "planted":
+    if read_init(dataset).get("kind") == "planted":
         run_floors = mean_of_last_half(values, times)
     else:
         smallest = MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), dims)[..., None]

@@ -22,7 +22,6 @@ from sweep_service.errors import Conflict, Damaged, NotFound, StoreGone, TooNew
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
-from sweep_service.store.migration import add_missing_columns
 from sweep_service.store.notes import Notes
 
 SCHEMA_VERSION = 4
@@ -532,11 +531,20 @@ def _migrate(connection: sa.Connection) -> None:
     for name in ("versions", "package"):  # new in schema 3
         if name not in columns:
             connection.exec_driver_sql(f"ALTER TABLE sweeps ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
-    add_missing_columns(connection, _sweeps)
+    _add_missing_columns(connection, _sweeps)
     if version == 1:
         _migrate_from_1(connection)
     row = {"name": "schema", "value": str(SCHEMA_VERSION)}
     connection.execute(_metadata.insert().prefix_with("OR REPLACE").values(row))
+
+
+def _add_missing_columns(connection: sa.Connection, table: sa.Table) -> None:
+    """Add the columns that an existing table lacks. They must permit NULL, which old rows then have."""
+    existing = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+    for column in table.columns:
+        if column.name not in existing:
+            kind = column.type.compile(connection.dialect)
+            connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
 
 
 def _migrate_from_1(connection: sa.Connection) -> None:

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from tests.api.served import assert_problem
 from tests.page.conftest import open_page
-from tests.page.test_compose import read_spec
+from tests.page.test_compose import read_spec, wait_for_estimate
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
@@ -63,6 +63,7 @@ def test_first_time_of_a_new_sweep_follows_learning_rate_and_last_time(page):
 @pytest.mark.slow
 def test_first_time_of_a_preset_stays_as_it_is(page):
     page.goto("/compose?preset=fig2-right")
+    wait_for_estimate(page)
     before = read_spec(page)["time"]
     page.get_by_label("Until t =").fill("77")
     assert read_spec(page)["time"] == {**before, "max": 77}

@@ -45,7 +45,7 @@ async function renderTriangle() {
   try {
     const answer = await getJson(`/v1/sweeps/${sweepId}/figures/triangle${query}`);
     if (request !== latestRequest) return;
-    await drawChart(chart, () => buildTriangleChart(answer, regimeOrder));
+    await drawChart(chart, () => buildTriangleChart(answer, regimeOrder, chart.clientWidth));
     showProblem("");
     $("#what").textContent = answer.value.long_name;
     $("#caption").textContent = formatCaption(answer);

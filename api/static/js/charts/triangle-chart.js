@@ -26,6 +26,11 @@ const SYMBOLS = [
 ];
 const TICK_LENGTH = 0.02;
 const TICK_LABEL_DISTANCE = 0.06;
+const MARKER_SIZE = 13;
+// On a chart narrower than this many pixels.
+const NARROW_WIDTH = 420;
+const NARROW_TICK_LABEL_DISTANCE = 0.085;
+const NARROW_MARKER_SIZE = 9;
 const TITLE_DISTANCE = 0.17;
 const MIN_CORNER_DISTANCE = 0.02; // lines closer to a corner are left out
 const MAX_LINE_SHARE = 0.93;
@@ -39,15 +44,19 @@ export function formatTrianglePoint(point) {
   return TRIANGLE_PARAMETERS.map((name) => `${getSymbol(name)} = ${formatNumber(point[name])}`).join(", ");
 }
 
-/** Build the chart of an answer of `/figures/triangle`; `regimeOrder` has the names of all theories. */
-export function buildTriangleChart(answer, regimeOrder) {
+/**
+ * Build the chart of an answer of `/figures/triangle`; `regimeOrder` has the names of all theories, and
+ * `width` is that of the chart in pixels.
+ */
+export function buildTriangleChart(answer, regimeOrder, width) {
+  const isNarrow = width < NARROW_WIDTH;
   const present = new Set(answer.points.map((point) => point.auto_regime));
   const regimes = regimeOrder.filter((name) => present.has(name));
   const lines = createRatioLines(answer.points, answer.delta_t);
   return {
     data: [createFrame(answer.points), ...lines.map(({ trace }) => trace),
-      ...createPointTraces(answer.points, regimes)],
-    layout: createLayout(answer, lines),
+      ...createPointTraces(answer.points, regimes, isNarrow ? NARROW_MARKER_SIZE : MARKER_SIZE)],
+    layout: createLayout(answer, lines, isNarrow ? NARROW_TICK_LABEL_DISTANCE : TICK_LABEL_DISTANCE),
     legend: [{ title: "chosen by auto", items: regimes.map(createLegendItem) }],
   };
 }
@@ -56,7 +65,7 @@ function createLegendItem(regime, index) {
   return { key: regime, label: formatName(regime), colour: getThemeColour("ink"), symbol: SYMBOLS[index] };
 }
 
-function createLayout({ points, delta_t: deltaT }, lines) {
+function createLayout({ points, delta_t: deltaT }, lines, labelDistance) {
   const hidden = { visible: false, fixedrange: true };
   return {
     xaxis: { ...hidden, range: [-0.22, 1.22] },
@@ -66,7 +75,7 @@ function createLayout({ points, delta_t: deltaT }, lines) {
     annotations: [
       ...TRIANGLE_PARAMETERS.map(createCornerText),
       ...TRIANGLE_PARAMETERS.map(createSideTitle),
-      ...TRIANGLE_PARAMETERS.flatMap((name) => createTickTexts(points, name)),
+      ...TRIANGLE_PARAMETERS.flatMap((name) => createTickTexts(points, name, labelDistance)),
       ...lines.map(({ text }) => text),
       createText([-0.2, HEIGHT + 0.14], `δt = ${formatScientific(deltaT)}`, { xanchor: "left" }),
     ],
@@ -121,10 +130,10 @@ function fitLogLine(points, name) {
   return { slope, intercept: Math.log10(first[name]) - slope * first[`u_${name}`] };
 }
 
-function createTickTexts(points, name) {
+function createTickTexts(points, name, labelDistance) {
   const { start, tick } = SIDES[name];
   return listTicks(points, name).map(({ value, share }) => {
-    const place = addScaled(interpolateCorners(name, start, share), tick, TICK_LABEL_DISTANCE);
+    const place = addScaled(interpolateCorners(name, start, share), tick, labelDistance);
     return createText(place, formatTick(value), { font: { size: 11 } });
   });
 }
@@ -203,7 +212,7 @@ function getPlace(point) {
 }
 
 /** Create a trace for each theory; all of them share one colour scale, whose bar the first one shows. */
-function createPointTraces(points, regimes) {
+function createPointTraces(points, regimes, size) {
   const { toNumber, trace } = getColourScale(points.map((point) => point.value));
   const { zmin, zmax, ...colours } = trace; // limits of heat maps
   const numbers = points.map((point) => toNumber(point.value)).filter((number) => number !== null);
@@ -212,7 +221,7 @@ function createPointTraces(points, regimes) {
     ...colours.colorbar, orientation: "h", x: 0.5, y: 0, yref: "container", yanchor: "bottom", len: 0.8,
   };
   const line = { width: 1, color: getThemeColour("ink") };
-  const marker = { size: 13, line, cmin, cmax, ...colours, colorbar };
+  const marker = { size, line, cmin, cmax, ...colours, colorbar };
   return regimes.map((regime, index) => createPointTrace(points, regime, {
     ...marker,
     symbol: SYMBOLS[index % SYMBOLS.length],

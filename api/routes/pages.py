@@ -62,7 +62,7 @@ def install(app: FastAPI) -> None:
     async def show_missing_page(request: Request, error: HTTPException) -> Response:
         if _wants_page(request):
             return page("missing", 404, why="There is no page at this address")
-        return await show_problem(request, error)  # type: ignore[no-any-return, misc]
+        return await show_problem(request, error)  # type: ignore[misc]
 
     app.add_exception_handler(404, show_missing_page)  # type: ignore[arg-type]
 

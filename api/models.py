@@ -52,6 +52,7 @@ class SweepOut(BaseModel):
     package: str = Field(description="Version of the package that last worked on it, if recorded")
     runs: int
     reused: int = Field(description="Runs copied from earlier sweeps")
+    note: str | None = Field(description="A text about the sweep; null if it has none")
     owner: str | None = Field(description="Name of the token that submitted the sweep; null if it has none")
     stored_bytes: int | None = Field(description="Size of the stored data; null if it is not known yet")
     counts: dict[str, int] = Field(description="Runs by status")

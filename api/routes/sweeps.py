@@ -23,8 +23,10 @@ from sweep_service.execution.conductor import SWEEP_ID_PATTERN, Conductor
 from sweep_service.execution.submission import Submission
 from sweep_service.execution.summary import read_failures
 from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec_text import locating_errors, parse_text
 from sweep_service.store.ledger import Request as KeyedRequest
 from sweep_service.store.ledger import State, SweepRecord
+from sweep_service.store.notes import read_change
 
 router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
 
@@ -87,6 +89,7 @@ EXAMPLE = {
     "seeds": 4,
     "time": {"max": 100.0},
 }
+NOTES = {"name": "critical rates, second try", "note": "compare with Saad and Solla, figure 2"}
 CHANGE = {"axes": {"gamma": [2.0, 4.0]}, "seeds": 16}
 
 
@@ -269,6 +272,19 @@ def extend(
     return _accepted(service, answer)
 
 
+@router.patch(
+    "/sweeps/{id}",
+    openapi_extra=request_body("Notes", NOTES),
+    responses=responses(404, 415),
+)
+def annotate(service: Service, id: Id, body: Body) -> SweepOut:
+    """Change the name or the note of a sweep; a note that is null or blank is removed."""
+    with locating_errors(body):
+        change = read_change(parse_text(body, "change"))
+    service.ledger.sweep(id)
+    return SweepOut.of(service.describe(service.call(Conductor.annotate, id, change).id))
+
+
 @router.delete("/sweeps/{id}", status_code=204, responses=responses(404))
 def remove(service: Service, id: Id) -> None:
     """Cancel a sweep and delete its data."""
@@ -279,7 +295,7 @@ EVENT = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "event": {"enum": ["state", "progress", "removed"]},
+        "event": {"enum": ["state", "progress", "notes", "removed"]},
         "data": {
             "type": "string",
             "description": "The sweep as JSON: its current values, with the state at the event",
@@ -306,7 +322,7 @@ def follow(
     id: Id,
     last_event_id: Annotated[str | None, Header(max_length=40, description="Only later events")] = None,
 ) -> Response:
-    """Stream server-sent events, `state` and `progress`, each with the sweep as data."""
+    """Stream server-sent events, `state`, `progress` and `notes`, each with the sweep as data."""
     after = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else 0
     pending, is_complete = events.read_events(service, id, min(after, MAX_EVENT_ID))
     if after and is_complete and not pending:

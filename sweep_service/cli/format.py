@@ -63,6 +63,7 @@ def format_sweep(sweep: Mapping[str, Any]) -> str:
         {
             "id": sweep["id"],
             "name": sweep["name"],
+            "note": " ".join((sweep.get("note") or "").split()),
             "state": sweep["state"] + (f": {sweep['reason']}" if sweep["reason"] else ""),
             "runs": f"{sweep['runs']}: {_format_counts(sweep)}",
             "core time": format_duration(sweep["core_seconds"]) + prediction,

@@ -181,6 +181,13 @@ class LocalTarget:
         """Stop computing a sweep until it is resumed."""
         return self._change_state(prefix, lambda conductor, sweep_id: conductor.pause(sweep_id))
 
+    def update(self, prefix: str, **change: str) -> SweepSummary:
+        """Change the name or the note of a sweep."""
+        from sweep_service.store.notes import read_change
+
+        notes = read_change(change)
+        return self._change_state(prefix, lambda conductor, sweep_id: conductor.annotate(sweep_id, notes))
+
     def remove(self, prefix: str) -> str:
         """Delete a sweep and its data; returns its id."""
         sweep_id = self.find_id(prefix)
@@ -281,6 +288,9 @@ class RemoteTarget:
 
     def pause(self, prefix: str) -> SweepSummary:
         return self.client.pause(self.find_id(prefix))
+
+    def update(self, prefix: str, **change: str) -> SweepSummary:
+        return self.client.update(self.find_id(prefix), **change)
 
     def remove(self, prefix: str) -> str:
         sweep_id = self.find_id(prefix)

@@ -317,6 +317,35 @@ class Client:
         """
         return self._request_sweep("POST", _path(id, "extend"), **_body(change))
 
+    def update(self, id: str, *, name: str | None = None, note: str | None = None) -> Json:
+        """Change the name or the note of a sweep.
+
+        The dataset keeps the name that it was computed under as its title.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        name
+            The new name. By default it stays.
+        note
+            A text about the sweep, of any number of lines. By default it stays; an empty text removes it.
+
+        Returns
+        -------
+        dict
+            The sweep.
+
+        Raises
+        ------
+        InvalidInput
+            If the name or the note is too long or not printable.
+        NotFound
+            If there is no such sweep.
+        """
+        given = {field: text for field, text in (("name", name), ("note", note)) if text is not None}
+        return self._request_sweep("PATCH", _path(id), **_body(given))
+
     def remove(self, id: str) -> None:
         """Delete a sweep and its data.
 
@@ -430,7 +459,7 @@ class Client:
         Yields
         ------
         Event
-            `id`, `kind` (state, progress or removed) and `data`, the sweep at that time.
+            `id`, `kind` (state, progress, notes or removed) and `data`, the sweep at that time.
         """
         events = self._connection.events(_path(id, "events"), after, math.inf)
         return (event for event in events if event is not None)

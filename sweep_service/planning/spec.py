@@ -37,13 +37,15 @@ from sweep_service.planning.spec_text import locating_errors, parse_text, read_f
 from sweep_service.validation import describe_numbers, read_integer, read_seeds, reject_unknown_keys
 
 MIN_LAST_TIME = 1e-12
+MAX_NAME_LENGTH = 200
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def _read_name(value: Any) -> Any:
+def check_name(value: Any) -> Any:
+    """Return the name of a sweep; raise InvalidInput for a text that cannot be shown on one line."""
     if isinstance(value, str) and not value.isprintable():
         raise InvalidInput("name", value, "must be printable")
     if isinstance(value, str) and re.search(r"[/\\]", value):
@@ -168,7 +170,7 @@ class Triangle(_Model):
 class SweepSpec(_Model):
     """The points of a sweep, what is computed at each of them, and the recorded times."""
 
-    name: Annotated[str, BeforeValidator(_read_name)] = Field(default="", max_length=200)
+    name: Annotated[str, BeforeValidator(check_name)] = Field(default="", max_length=MAX_NAME_LENGTH)
     axes: Annotated[dict[str, Axis], BeforeValidator(read_axes)] = {}
     fixed: Annotated[dict[str, Scalar], BeforeValidator(read_fixed)] = {}
     init: dict[str, Any] = {"kind": "gaussian"}

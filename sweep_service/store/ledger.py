@@ -22,9 +22,9 @@ from sweep_service.errors import Conflict, Damaged, NotFound, StoreGone, TooNew
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
-from sweep_service.store.migration import add_missing_columns
+from sweep_service.store.notes import Notes
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 log = logging.getLogger(__name__)
 REQUEST_LIFETIME = timedelta(days=7)  # for which the key of a request is kept
@@ -76,6 +76,7 @@ _sweeps = sa.Table(
     sa.Column("package", sa.Text, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),  # since schema 3
     sa.Column("stored_bytes", sa.Integer),  # since schema 3
+    sa.Column("note", sa.Text),  # since schema 4
 )
 _bundles = sa.Table(
     "bundles",
@@ -137,6 +138,7 @@ class SweepRecord:
     package: str = ""  # version of the package that last worked on the sweep; empty if unknown
     owner: str | None = None  # name of the token that submitted it
     stored_bytes: int | None = None  # size of its files when they were last measured
+    note: str | None = None  # a text about it
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Event:
-    """A change of the state of a sweep, or of its progress; only the last progress event is kept."""
+    """A change of a sweep: its state, its progress or its notes. Of the last two, only the latest is kept."""
 
     id: int
-    kind: str  # state or progress
+    kind: str  # state, progress or notes
     time: str
     state: State
     reason: str
@@ -288,6 +290,16 @@ class Ledger:
             _add_event(connection, sweep_id, "state", state.value, reason)
         _log_state(sweep_id, state, reason)
 
+    def set_notes(self, sweep_id: str, notes: Notes) -> None:
+        """Set the name and the note, and replace the last event about them."""
+        is_sweep = _sweeps.c.id == sweep_id
+        with self._transaction(sweep_id) as connection:
+            connection.execute(_sweeps.update().where(is_sweep).values(name=notes.name, note=notes.note))
+            row = connection.execute(sa.select(_sweeps.c.state, _sweeps.c.reason).where(is_sweep)).first()
+            _remove_events(connection, sweep_id, "notes")
+            if row is not None:
+                _add_event(connection, sweep_id, "notes", row.state, row.reason)
+
     def set_versions(self, sweep_id: str, versions: Mapping[str, int], package: str) -> None:
         """Record the versions with which a sweep goes on."""
         with self._transaction(sweep_id) as connection:
@@ -383,9 +395,7 @@ class Ledger:
             with self._transaction(sweep_id) as connection:
                 connection.execute(update, rows)
                 state = connection.scalar(sa.select(_sweeps.c.state).where(_sweeps.c.id == sweep_id))
-                connection.execute(
-                    _events.delete().where(_events.c.sweep == sweep_id, _events.c.kind == "progress")
-                )
+                _remove_events(connection, sweep_id, "progress")
                 if state is not None:
                     _add_event(connection, sweep_id, "progress", state)
 
@@ -495,6 +505,10 @@ def _add_event(connection: sa.Connection, sweep_id: str, kind: str, state: str, 
     connection.execute(_events.insert().values(row))
 
 
+def _remove_events(connection: sa.Connection, sweep_id: str, kind: str) -> None:
+    connection.execute(_events.delete().where(_events.c.sweep == sweep_id, _events.c.kind == kind))
+
+
 def _log_state(sweep_id: str, state: State, reason: str) -> None:
     extra = {"event": "sweep_state", "sweep": sweep_id, "state": state.value, "reason": reason}
     log.info("sweep %s is %s%s", sweep_id, state, f": {reason}" if reason else "", extra=extra)
@@ -517,11 +531,20 @@ def _migrate(connection: sa.Connection) -> None:
     for name in ("versions", "package"):  # new in schema 3
         if name not in columns:
             connection.exec_driver_sql(f"ALTER TABLE sweeps ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
-    add_missing_columns(connection, _sweeps)
+    _add_missing_columns(connection, _sweeps)
     if version == 1:
         _migrate_from_1(connection)
     row = {"name": "schema", "value": str(SCHEMA_VERSION)}
     connection.execute(_metadata.insert().prefix_with("OR REPLACE").values(row))
+
+
+def _add_missing_columns(connection: sa.Connection, table: sa.Table) -> None:
+    """Add the columns that an existing table lacks. They must permit NULL, which old rows then have."""
+    existing = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+    for column in table.columns:
+        if column.name not in existing:
+            kind = column.type.compile(connection.dialect)
+            connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
 
 
 def _migrate_from_1(connection: sa.Connection) -> None:

@@ -77,19 +77,21 @@ function renderEmptyList() {
 }
 
 function createItem(sweep) {
-  const title = sweep.name || sweep.id;
   const parts = {
     state: createElement("span", { className: "badge" }),
-    bar: createElement("progress", { max: 1, "aria-label": `Progress of ${title}` }),
+    bar: createElement("progress", { max: 1 }),
     progressText: createElement("div", { className: "how" }),
+    name: createElement("a", { className: "name", href: `/sweeps/${sweep.id}` }),
+    note: createElement("div", { className: "how note-line" }),
     facts: createElement("div", { className: "how" }),
     actions: createElement("div", { className: "actions" }),
   };
   const element = createElement("article", { className: "item", dataset: { id: sweep.id } },
     parts.state,
     createElement("div", {},
-      createElement("a", { className: "name", href: `/sweeps/${sweep.id}` }, title),
-      parts.facts),
+      parts.name,
+      parts.facts,
+      parts.note),
     createElement("div", { className: "how-far" }, parts.bar, parts.progressText),
     parts.actions);
   return { element, ...parts, runRate: new RunRate() };
@@ -98,6 +100,9 @@ function createItem(sweep) {
 function updateItem(item, sweep) {
   item.state.textContent = sweep.state;
   item.state.className = `badge ${sweep.state}`;
+  item.name.textContent = sweep.name || sweep.id;
+  item.note.textContent = sweep.note ?? "";
+  item.bar.ariaLabel = `Progress of ${sweep.name || sweep.id}`;
   item.bar.value = sweep.progress;
   item.facts.textContent = formatFacts(sweep).join(" · ");
   const rate = item.runRate.measure(sweep);

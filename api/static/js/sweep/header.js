@@ -4,6 +4,7 @@ import { formatDuration, formatNumber } from "../common/format.js";
 import { notify } from "../common/notifications.js";
 import { renderActions } from "./actions.js";
 import { followSweep, hasEnded } from "./events.js";
+import { editNotes, renderNotes } from "./notes.js";
 import { RunRate } from "./run-rate.js";
 
 const MIN_RATE_SECONDS = 0.8;
@@ -39,6 +40,7 @@ function renderSweep(sweep) {
   const rate = runRate.measure(sweep, MIN_RATE_SECONDS);
   latestSweep = sweep;
   renderState(sweep);
+  renderNotes(sweep);
   $("#bar").value = sweep.progress;
   $("#counts").textContent = formatCounts(sweep.counts);
   $("#rest").textContent = formatProgress(sweep, rate).join(" · ");
@@ -81,4 +83,8 @@ function renderConnection(isLost) {
   if (isLost) $("#rest").textContent = "the service does not answer";
 }
 
+$(".tabs [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" }); // on a narrow screen
+$("#rename").addEventListener("click", () => {
+  if (latestSweep) editNotes(latestSweep, renderSweep);
+});
 const reconnect = followSweep(sweepId, renderSweep, renderConnection);

@@ -29,6 +29,7 @@ from sweep_service.api.routes import (
 )
 from sweep_service.api.security import Authenticator, SecurityMiddleware
 from sweep_service.api.settings import Settings
+from sweep_service.planning.extension import CHANGE_FIELDS
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.version import __version__
 
@@ -96,7 +97,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             "type": "object",
             "title": "Change",
             "additionalProperties": False,
-            "properties": {name: spec["properties"][name] for name in ("name", "axes", "points", "seeds")},
+            "properties": {name: spec["properties"][name] for name in CHANGE_FIELDS},
         }
         schemas["Token"] = {
             "type": "object", "title": "Token", "properties": {"token": {"type": "string"}},

@@ -19,6 +19,7 @@ from sweep_service.execution.submission import Submission
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
+from sweep_service.planning.extension import extend_spec
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS, read_preset
 from sweep_service.store.folder import DataFolder
@@ -155,7 +156,7 @@ def test_openapi_examples_are_valid(service):
     spec = paths["/v1/sweeps"]["post"]["requestBody"]["content"]["application/json"]["example"]
     assert service.post("/v1/estimate", json=spec).status_code == 200
     change = paths["/v1/sweeps/{id}/extend"]["post"]["requestBody"]["content"]["application/yaml"]["example"]
-    assert SweepSpec.parse(spec).extend(json.dumps(change)) != SweepSpec.parse(spec)
+    assert extend_spec(SweepSpec.parse(spec), json.dumps(change)) != SweepSpec.parse(spec)
 
 
 # ---- presets and catalogue

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import DRAW_DIMS, has_ended, sort_dataset
+from sweep_service.analysis.runs import DRAW_DIMS, fixed_parameters, has_ended, sort_dataset
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray, Array
@@ -36,6 +36,7 @@ def compute_curves(dataset: xr.Dataset, /, observable: str = "risk", **where: An
         "observable": observable,
         "long_name": first.attrs.get("long_name", observable),
         "units": first.attrs.get("units", "1"),
+        "fixed": fixed_parameters(selected),
         "time": first["time"].values.tolist(),
         "curves": [curve for kind, array in arrays.items() for curve in _reduce_runs(selected, kind, array)],
     }

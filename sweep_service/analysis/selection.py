@@ -35,8 +35,9 @@ def select(dataset: T, where: Mapping[str, Any]) -> T:
     masks: dict[str, AnyArray] = {}
     for name, wanted in where.items():
         dim, stored = _find_coordinate(dataset, name, wanted)
-        mask = _make_mask(name, stored, wanted)
-        masks[dim] = masks[dim] & mask if dim in masks else mask
+        mask = _make_mask(name, stored, wanted)  # raises an error if the only value of a scalar is another
+        if dim is not None:
+            masks[dim] = masks[dim] & mask if dim in masks else mask
     for dim, mask in masks.items():
         if not mask.any():  # each selection has points, but none in common
             names = [name for name in where if dim in dataset[name].dims]
@@ -70,12 +71,16 @@ def iterate_blocks(sizes: Mapping[str, int], max_numbers: int) -> Iterator[dict[
         yield {dim: slice(start, start + steps[dim]) for dim, start in zip(sizes, corner, strict=True)}
 
 
-def _find_coordinate(dataset: xr.Dataset | xr.DataArray, name: str, wanted: Any) -> tuple[str, AnyArray]:
-    """The dimension of a coordinate, and the values along it."""
+def _find_coordinate(
+    dataset: xr.Dataset | xr.DataArray, name: str, wanted: Any
+) -> tuple[str | None, AnyArray]:
+    """The dimension of a coordinate, None for a scalar, and its values."""
     names = {*dataset.dims, *dataset.coords}
     if name not in names:
-        raise unknown_name("selection", name, (str(known) for known in names if dataset[known].ndim == 1))
+        raise unknown_name("selection", name, (str(known) for known in names if dataset[known].ndim <= 1))
     coordinate = dataset[name]  # indices, for a dimension without labels
+    if coordinate.ndim == 0:
+        return None, coordinate.values.reshape(1)
     if coordinate.ndim != 1:
         dims = ", ".join(map(str, coordinate.dims))
         raise InvalidInput(

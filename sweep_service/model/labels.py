@@ -1,4 +1,4 @@
-"""Labels of variables and coordinates: long names, titles, symbols and units."""
+"""Labels of variables and coordinates: long names, titles and symbols."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from sweep_service.version import __version__
 
 # Up to this student width, overlaps are kept by default.
 MAX_WIDTH_WITH_OVERLAPS = 256
+LEFT_OUT_OVERLAPS = {
+    "notes": f"the overlaps M and Q are left out above p = {MAX_WIDTH_WITH_OVERLAPS}: pass overlaps=True"
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def label_dataset(
     point: Point,
     attributes: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Build a dataset in which every variable and coordinate has a long name and units."""
+    """Build a dataset in which every variable and coordinate has a long name."""
     coords = dict(coordinates)
     for dims, values in variables.values():
         for dim, size in zip(dims, np.shape(values), strict=True):
@@ -110,6 +113,9 @@ def _format_init(point: Point) -> str:
 
 
 def variable_attributes(name: str) -> dict[str, str]:
-    """Attributes of a variable or coordinate."""
+    """Attributes of a variable or coordinate.
+
+    Everything here is dimensionless and so has no `units`, which CF permits: plots would label it "[1]".
+    """
     label = find_label(name)
-    return {"long_name": OBSERVABLES[name].about if label is None else label.long_name, "units": "1"}
+    return {"long_name": OBSERVABLES[name].about if label is None else label.long_name}

@@ -19,12 +19,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from sweep_service.errors import Conflict, Damaged, NotFound, StoreGone, TooNew
+from sweep_service.model.parameters import Scalar
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
 from sweep_service.store.migration import add_missing_columns
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 log = logging.getLogger(__name__)
 REQUEST_LIFETIME = timedelta(days=7)  # for which the key of a request is kept
@@ -76,6 +77,7 @@ _sweeps = sa.Table(
     sa.Column("package", sa.Text, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),  # since schema 3
     sa.Column("stored_bytes", sa.Integer),  # since schema 3
+    sa.Column("fixed", sa.Text),  # as JSON, since schema 4
 )
 _bundles = sa.Table(
     "bundles",
@@ -137,6 +139,7 @@ class SweepRecord:
     package: str = ""  # version of the package that last worked on the sweep; empty if unknown
     owner: str | None = None  # name of the token that submitted it
     stored_bytes: int | None = None  # size of its files when they were last measured
+    fixed: dict[str, Scalar] = field(default_factory=dict)  # parameters with one value; empty if unknown
 
 
 @dataclass(frozen=True)
@@ -542,7 +545,8 @@ def utc_now(offset: timedelta = timedelta()) -> str:
 
 def _to_row(sweep: SweepRecord) -> dict[str, Any]:
     values = {name: getattr(sweep, name) for name in SweepRecord.__annotations__}
-    return {**values, "state": sweep.state.value, "versions": json.dumps(sweep.versions)}
+    texts = {name: json.dumps(values[name]) for name in ("versions", "fixed")}
+    return {**values, "state": sweep.state.value, **texts}
 
 
 def _to_bundle(key: str, jobs: str, cost: float, work_class: str) -> Bundle:
@@ -557,7 +561,8 @@ def _to_record(row: Any) -> SweepRecord:
         raise StoreGone(f"the ledger is damaged: {RESTORE_LEDGER}")
     return SweepRecord(
         **{name: row[name] for name in SweepRecord.__annotations__}
-        | {"state": State(row["state"]), "versions": json.loads(row["versions"] or "{}")}
+        | {"state": State(row["state"])}
+        | {name: json.loads(row[name] or "{}") for name in ("versions", "fixed")}
     )
 
 

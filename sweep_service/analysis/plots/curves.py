@@ -80,7 +80,7 @@ def draw_curves(result: dict[str, Any], axes: Axes | None = None) -> Figure:
         axes.set_yscale("log" if log_y else "linear")
         style.format_log_ticks(axes)
         axes.set(xlabel=style.axis_label("time"), ylabel=style.axis_label(observable, result["units"]))
-        axes.set_title(style.format_title(constants), wrap=True)
+        axes.set_title(style.format_title(constants, result.get("fixed")), wrap=True)
         if has_colour_bar:
             style.add_ranked_bar(axes, key, values)
         style.legend_below(axes, handles, columns)

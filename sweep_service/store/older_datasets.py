@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
@@ -18,9 +16,9 @@ DIMENSIONLESS = "1"  # the unit that older versions stored
 
 
 def fixed_coordinate(name: str, value: Scalar) -> xr.Variable:
-    """Make a scalar coordinate; text is an object, because Zarr format 3 has no text of fixed width."""
-    data: Any = np.array(value, dtype=object) if isinstance(value, str) else np.array(value)
-    return xr.Variable((), data, variable_attributes(name))
+    """Make a scalar coordinate; text has the type in which it is read, as Zarr 3 has none of fixed width."""
+    text_type = np.dtypes.StringDType() if isinstance(value, str) else None
+    return xr.Variable((), np.array(value, dtype=text_type), variable_attributes(name))
 
 
 def complete_dataset(dataset: xr.Dataset) -> xr.Dataset:

@@ -98,6 +98,8 @@ def test_sweep_is_extended_and_deleted(browser, service):
 def check_extend_and_delete(page, service):
     sweep = service.complete({**TINY_SPEC, "name": "small one"})
     page.goto(f"/sweeps/{sweep}")
+    fixed = "d = 5, p = 2, γ = 0.1, k = 1, Δ = 0, erf, informed start, orthonormal teacher"
+    expect(page.locator("#facts")).to_contain_text(fixed)
     page.get_by_role("button", name="extend small one").click()
     dialog, price = page.get_by_role("dialog"), page.locator(".extension .price")
     expect(dialog.get_by_label("Name")).to_have_value("small one extended")

@@ -29,7 +29,7 @@ from sweep_service.api.routes import (
 )
 from sweep_service.api.security import Authenticator, SecurityMiddleware
 from sweep_service.api.settings import Settings
-from sweep_service.planning.extension import CHANGE_FIELDS
+from sweep_service.execution.extension import CHANGE_FIELDS
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.version import __version__
 

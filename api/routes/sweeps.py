@@ -20,9 +20,9 @@ from sweep_service.api.error_responses import SafeJsonResponse, responses
 from sweep_service.api.models import EstimateOut, Failures, Links, Page, SpecOut, SweepOut
 from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.execution.conductor import SWEEP_ID_PATTERN, Conductor
+from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.submission import Submission
 from sweep_service.execution.summary import read_failures
-from sweep_service.planning.extension import extend_spec
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.ledger import Request as KeyedRequest
 from sweep_service.store.ledger import State, SweepRecord

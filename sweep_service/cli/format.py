@@ -148,7 +148,7 @@ def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
 
 def _format_fixed(sweep: Mapping[str, Any]) -> str:
     """Format the parameters with a single value; empty for a sweep of an older version."""
-    from sweep_service.planning.fixed import format_fixed
+    from sweep_service.model.fixed import format_fixed
 
     return format_fixed(sweep.get("fixed", {}))
 

@@ -84,8 +84,8 @@ class LocalTarget:
 
     def estimate_extension(self, prefix: str, change: bytes) -> dict[str, Any]:
         """Estimate the cost of an extension without creating anything."""
+        from sweep_service.execution.extension import extend_spec
         from sweep_service.planning.estimate import Limits
-        from sweep_service.planning.extension import extend_spec
 
         spec = extend_spec(self.folder.spec(self.find_id(prefix)), change)
         submission = self._make_submission(spec, Limits().for_estimates())
@@ -151,8 +151,8 @@ class LocalTarget:
 
     def extend(self, prefix: str, change: bytes, name: str | None = None) -> SweepSummary:
         """Compute a new sweep with more values than an existing one."""
+        from sweep_service.execution.extension import extend_spec
         from sweep_service.planning.estimate import Limits
-        from sweep_service.planning.extension import extend_spec
 
         sweep_id = self.find_id(prefix)
         spec = extend_spec(self.folder.spec(sweep_id), change, name)

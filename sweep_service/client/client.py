@@ -722,7 +722,7 @@ def _open_zarr(store: Any, location: str, chunks: Any) -> xr.Dataset:
     """Open a dataset in a store that checks what it reads."""
     import xarray as xr
 
-    from sweep_service.store.older_datasets import complete_dataset
+    from sweep_service.store.migration import complete_dataset
 
     dataset = complete_dataset(xr.open_zarr(store, chunks=chunks, consolidated=True, zarr_format=3))
     dataset.encoding["source"] = location

@@ -32,7 +32,6 @@ from sweep_service.execution.task import Task, part_name
 from sweep_service.faults import fault_point
 from sweep_service.planning.bundles import DEFAULT_LIMITS, Bundle, BundleLimits, make_bundles
 from sweep_service.planning.estimate import Limits
-from sweep_service.planning.fixed import summarise_fixed
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import INCOMPLETE_SUFFIX, RESTART_SUFFIX, DataFolder
@@ -221,7 +220,7 @@ class Conductor:
             reused=0,
             versions=json.loads(attributes.get("versions", "{}")),
             package=attributes.get("sweep_service_version", "") if "versions" in attributes else "",
-            fixed=summarise_fixed(plan.grid),
+            fixed=plan.grid.single_values(),
         )
         self.ledger.add(sweep, [])
         with self._failing_only(sweep_id):

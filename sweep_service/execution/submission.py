@@ -21,7 +21,6 @@ from sweep_service.faults import fault_point
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
-from sweep_service.planning.fixed import summarise_fixed
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.notes import check_steps, collect_notes
@@ -222,7 +221,7 @@ class Submission:
             package=__version__,
             owner=self.owner,
             stored_bytes=folder.stored_bytes(sweep_id),
-            fixed=summarise_fixed(self.grid),
+            fixed=self.grid.single_values(),
         )
         merger.ledger.add(sweep, bundles, counts)
         return sweep

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from sweep_service.errors import UNREADABLE_SWEEP, Damaged, reading
-from sweep_service.planning.fixed import summarise_fixed
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, SweepRecord
@@ -27,7 +26,7 @@ def describe_sweep(
     summary = summarise_sweep(sweep, ledger.totals(sweep.id))
     if not sweep.fixed:  # of a ledger of an older version
         with suppress(*UNREADABLE_SWEEP):
-            summary["fixed"] = summarise_fixed(folder.plan(sweep.id).grid)
+            summary["fixed"] = folder.plan(sweep.id).grid.single_values()
     return {**summary, "path": folder.address(sweep.id), "failures": failures}
 
 

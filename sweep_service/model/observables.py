@@ -115,9 +115,7 @@ def _cosine_histogram(states: States) -> Array:
 OBSERVABLES = {
     observable.name: observable
     for observable in (
-        Observable(
-            "risk", "excess risk ½ E[(f* - f)²], without the label noise Δ/2", _risk, default=True
-        ),
+        Observable("risk", "excess risk ½ E[(f* - f)²], without the label noise Δ/2", _risk, default=True),
         Observable(
             "specialisation",
             "mean over neurons of largest minus second largest |cosine| with a teacher",

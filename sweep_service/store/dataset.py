@@ -15,10 +15,11 @@ from zarr.core.sync import sync
 
 from sweep_service.errors import Damaged, reading
 from sweep_service.faults import fault_point
+from sweep_service.model.fixed import fixed_values
 from sweep_service.model.labels import variable_attributes
+from sweep_service.model.parameters import Scalar
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.axes import POINT
-from sweep_service.planning.fixed import fixed_values
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.jobs import empty_values
 from sweep_service.planning.plan import SweepPlan
@@ -27,7 +28,6 @@ from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.metadata import COMPRESSORS, DatasetMetadata
 from sweep_service.store.objects import ROOT, Objects
-from sweep_service.store.older_datasets import fixed_coordinate
 
 STATUS = "status"  # the variable that is written last
 # Chunks of fill values are stored too, so that a missing chunk under a status is damage.
@@ -255,6 +255,12 @@ def group_by_chunk(
             for start, size, length in zip(corner, sizes, variable.shape[:n], strict=True)
         )
         yield runs, chunk, tuple(axis[runs] - start for axis, start in zip(positions, corner, strict=True))
+
+
+def fixed_coordinate(name: str, value: Scalar) -> xr.Variable:
+    """Make a scalar coordinate; text has the type in which it is read, as Zarr 3 has none of fixed width."""
+    text_type = np.dtypes.StringDType() if isinstance(value, str) else None
+    return xr.Variable((), np.array(value, dtype=text_type), variable_attributes(name))
 
 
 def make_coordinates(schema: Schema) -> xr.Dataset:

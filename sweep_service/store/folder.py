@@ -185,7 +185,7 @@ class DataFolder:
         """Open the dataset read-only in its current state; values are read lazily."""
         import xarray as xr
 
-        from sweep_service.store.older_datasets import complete_dataset
+        from sweep_service.store.migration import complete_dataset
 
         with reading(f"{sweep_id}.zarr"):
             store = self.objects.chunks(f"{sweep_id}.zarr")

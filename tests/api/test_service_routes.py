@@ -15,11 +15,11 @@ from sweep_service.api.conductor_thread import MAX_SLOW_REQUESTS_PER_CLIENT
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.submission import Submission
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
 from sweep_service.model.observables import OBSERVABLES
-from sweep_service.planning.extension import extend_spec
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS, read_preset
 from sweep_service.store.folder import DataFolder

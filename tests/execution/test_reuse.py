@@ -5,8 +5,8 @@ import json
 import pytest
 import xarray as xr
 
+from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.merger import MAX_MERGE_BYTES
-from sweep_service.planning.extension import extend_spec
 from sweep_service.planning.keys import CopyGroups
 from sweep_service.status import Status
 from sweep_service.store.ledger import State

@@ -14,11 +14,11 @@ from sweep_service.analysis.phase_diagram import phase_diagram
 from sweep_service.analysis.selection import select
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
-from sweep_service.planning.fixed import format_fixed, summarise_fixed
+from sweep_service.model.fixed import format_fixed
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.metadata import DIGEST
-from sweep_service.store.older_datasets import complete_dataset
+from sweep_service.store.migration import complete_dataset
 from tests.store.datasets import CORE, at, make_plan, open_strictly
 
 SPEC = {
@@ -175,7 +175,7 @@ def test_record_of_a_sweep_tells_them(sweeps):
     records = {sweep["fixed"]["k"]: sweep["fixed"] for sweep in ss.sweeps(folder)}
     assert records[2] == {"p": 4, "k": 2, **FIXED}
     grid = DataFolder(folder).plan(ss.sweeps(folder)[0]["id"]).grid
-    assert summarise_fixed(grid) == ss.sweeps(folder)[0]["fixed"]
+    assert grid.single_values() == ss.sweeps(folder)[0]["fixed"]
 
 
 @pytest.mark.parametrize(

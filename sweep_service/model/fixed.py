@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from sweep_service.model.initial import INITS, describe_init
+from sweep_service.model.labels import INIT as INIT_PREFIX
 from sweep_service.model.parameters import PARAMETERS, Scalar
-from sweep_service.planning.axes import INIT_PREFIX
-from sweep_service.planning.grids import Grid
 from sweep_service.text import format_number
 
 ACTIVATION, TEACHER_ACTIVATION = "activation", "teacher_activation"
@@ -33,12 +32,6 @@ def fixed_values(
     start = {f"{INIT_PREFIX}{name}": value for name, value in describe_init(init).items()}
     merged: dict[str, Scalar] = {name: values[name] for name in PARAMETERS if name in values} | start
     return {name: value for name, value in merged.items() if name not in varying}
-
-
-def summarise_fixed(grid: Grid) -> dict[str, Scalar]:
-    """Return `fixed_values`, and those of axes of a product that have a single value."""
-    single = {name: values[0] for name, values in grid.axes.items() if grid.is_product and len(values) == 1}
-    return single | fixed_values(grid.axes, grid.fixed, grid.init)
 
 
 def format_fixed(values: Mapping[str, Scalar]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sweep_service.errors import InvalidInput
-from sweep_service.planning.extension import extend_spec
+from sweep_service.execution.extension import extend_spec
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.planning.spec_text import MAX_SPEC_BYTES

@@ -29,6 +29,7 @@ from sweep_service.api.routes import (
 )
 from sweep_service.api.security import Authenticator, SecurityMiddleware
 from sweep_service.api.settings import Settings
+from sweep_service.execution.extension import CHANGE_FIELDS
 from sweep_service.planning.spec import MAX_NAME_LENGTH, SweepSpec
 from sweep_service.store.notes import MAX_NOTE_LENGTH
 from sweep_service.version import __version__
@@ -97,7 +98,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             "type": "object",
             "title": "Change",
             "additionalProperties": False,
-            "properties": {name: spec["properties"][name] for name in ("name", "axes", "points", "seeds")},
+            "properties": {name: spec["properties"][name] for name in CHANGE_FIELDS},
         }
         schemas["Notes"] = _notes_schema()
         schemas["Token"] = {

@@ -55,6 +55,9 @@ class SweepOut(BaseModel):
     note: str | None = Field(description="A text about the sweep; null if it has none")
     owner: str | None = Field(description="Name of the token that submitted the sweep; null if it has none")
     stored_bytes: int | None = Field(description="Size of the stored data; null if it is not known yet")
+    fixed: dict[str, int | float | str] = Field(
+        description="Parameters with a single value, such as k and init.scale; empty if not recorded"
+    )
     counts: dict[str, int] = Field(description="Runs by status")
     progress: float = Field(ge=0.0, le=1.0, description="Computed fraction of the predicted cost")
     eta_seconds: float | None
@@ -85,6 +88,7 @@ class EstimateOut(BaseModel):
     bytes: int
     dearest: dict[str, Any] = Field(description="The most expensive point")
     warnings: list[str]
+    notes: list[str] = Field(description="What is not stored because it is large; where SGD starts late")
     refused: str | None = Field(description="Why the sweep would be rejected; null if accepted")
 
 
@@ -150,6 +154,7 @@ class Contents(BaseModel):
 
     design: str = Field(description="product, zip, scaling, triangle or points")
     axes: list[AxisOut] = Field(description="Axes of the points, without the regime")
+    fixed: dict[str, int | float | str] = Field(description="Parameters with one value at all points")
     points: list[list[Any]] | None = Field(description="Values of the axes at each point; null for a product")
     sources: list[str] = Field(description="sgd, ode")
     regimes: list[str]

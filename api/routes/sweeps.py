@@ -20,6 +20,7 @@ from sweep_service.api.error_responses import SafeJsonResponse, responses
 from sweep_service.api.models import EstimateOut, Failures, Links, Page, SpecOut, SweepOut
 from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.execution.conductor import SWEEP_ID_PATTERN, Conductor
+from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.submission import Submission
 from sweep_service.execution.summary import read_failures
 from sweep_service.planning.spec import SweepSpec
@@ -46,6 +47,7 @@ IdempotencyKey = Annotated[
     Header(min_length=1, max_length=200, description="A repeated request with the same key has no effect"),
 ]
 Priority = Annotated[int, Query(ge=-1000, le=1000, description="Sweeps of higher priority go first")]
+DryRun = Annotated[bool, Query(description="Only estimate the cost")]
 MAX_EVENT_ID = 2**63 - 1  # the largest integer of SQLite
 
 
@@ -107,8 +109,11 @@ def estimate(service: Service, body: Body) -> EstimateOut:
 
 
 def _estimate(service: ConductorThread, body: bytes) -> EstimateOut:
+    return _summarise_cost(service, Submission.read(body, service.settings.limits.for_estimates()))
+
+
+def _summarise_cost(service: ConductorThread, submission: Submission) -> EstimateOut:
     limits = service.settings.limits
-    submission = Submission.read(body, limits.for_estimates())
     return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, limits))
 
 
@@ -131,7 +136,7 @@ def submit(
     service: Service,
     body: Body,
     owner: Owner,
-    dry_run: Annotated[bool, Query(description="Only estimate the cost")] = False,
+    dry_run: DryRun = False,
     priority: Priority = 0,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -248,8 +253,11 @@ for _name in ACTIONS:
     openapi_extra=request_body("Change", CHANGE),
     responses=responses(404, 409, 415)
     | {
-        code: {"model": SweepOut, "description": text}
-        for code, text in ((202, "A new sweep"), (200, "An existing sweep"))
+        202: {"model": SweepOut, "description": "A new sweep"},
+        200: {
+            "model": SweepOut | EstimateOut,
+            "description": "An existing sweep; with dry_run, the estimate",
+        },
     },
 )
 @limited_concurrency
@@ -258,16 +266,29 @@ def extend(
     id: Id,
     body: Body,
     owner: Owner,
+    name: Annotated[
+        str | None, Query(max_length=200, description="Name of the new sweep, instead of that in the body")
+    ] = None,
+    dry_run: DryRun = False,
     priority: Priority = 0,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Create a new sweep with more values of axes, points or seeds, reusing the runs of this one."""
+    """Create a new sweep with more values of axes, points, seeds or observables.
+
+    Runs of this sweep are reused. Runs that lack a new observable are computed again. Axes of numbers stay
+    sorted.
+    """
     service.ledger.sweep(id)
-    request = _request(f"extend {id}", body, idempotency_key)
+    limits = service.settings.limits
+    if dry_run:
+        spec = extend_spec(service.folder.spec(id), body, name)
+        return SafeJsonResponse(
+            _summarise_cost(service, Submission(spec, limits.for_estimates())).model_dump()
+        )
+    request = _request(f"extend {id}" + ("" if name is None else f" {name}"), body, idempotency_key)
     answer = service.ledger.find_answer(request) if request else None
     if answer is None:
-        spec = service.folder.spec(id).extend(body)
-        submission = Submission(spec, service.settings.limits, owner)
+        submission = Submission(extend_spec(service.folder.spec(id), body, name), limits, owner)
         answer = _submit(service, submission, id, priority, request)
     return _accepted(service, answer)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import parameter, read_init
+from sweep_service.analysis.runs import init_number_names, parameter, read_init
 from sweep_service.dynamics.auto import choose_regime
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import parameter_names
@@ -21,7 +21,7 @@ def find_auto_regimes(dataset: xr.Dataset) -> xr.DataArray:
     Equal points share one evaluation of the rule, and points with the same d, p, k and init one start.
     """
     init = read_init(dataset) or {"kind": "gaussian"}
-    init_names = [str(name) for name in dataset.coords if str(name).startswith(INIT_PREFIX)]
+    init_names = init_number_names(dataset)
     seed = int(dataset["seed"].values.flat[0]) if "seed" in dataset.coords else 0
     column_names = (*parameter_names(), *init_names)
     arrays = xr.broadcast(*(parameter(dataset, name) for name in column_names))

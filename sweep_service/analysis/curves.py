@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import DRAW_DIMS, has_ended, parameter, sort_dataset
+from sweep_service.analysis.runs import DRAW_DIMS, fixed_parameters, has_ended, parameter, sort_dataset
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray, Array
@@ -57,6 +57,7 @@ def compute_curves(
         "observable": observable,
         "long_name": first.attrs.get("long_name", observable),
         "units": first.attrs.get("units", "1"),
+        "fixed": fixed_parameters(selected),
         "time": first["time"].values.tolist(),
         **({} if time_axis == DEFAULT_TIME_AXIS else {"time_axis": _describe_time_axis(time_axis)}),
         "curves": [

@@ -15,13 +15,13 @@ from sweep_service.analysis.selection import run_dims
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.errors import Damaged, InvalidInput, unknown_name
 from sweep_service.model.activations import find_activation
-from sweep_service.model.initial import Init, Shape
+from sweep_service.model.initial import INITS, Init, Shape
 from sweep_service.model.labels import find_label
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.planning.axes import INIT_PREFIX
+from sweep_service.planning.axes import INIT_PREFIX, axis_sort_key
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
 
@@ -254,6 +254,20 @@ def parameter(dataset: xr.Dataset, name: str) -> xr.DataArray:
     raise InvalidInput(name, None, allowed)
 
 
+def fixed_parameters(dataset: xr.Dataset) -> dict[str, Any]:
+    """Parameters, and what defines the initial condition, with one value in the whole dataset."""
+    scalars = {str(name): array.values[()] for name, array in dataset.coords.items() if array.ndim == 0}
+    names = [name for name in scalars if name in PARAMETERS or name.startswith(INIT_PREFIX)]
+    names.sort(key=axis_sort_key)
+    return {name: v.item() if isinstance(v := scalars[name], np.generic) else str(v) for name in names}
+
+
+def init_number_names(dataset: xr.Dataset) -> list[str]:
+    """Coordinates that are numbers of the initial condition, such as `init.scale`."""
+    known = {f"{INIT_PREFIX}{name}" for kind in INITS.values() for name in kind.parameters}
+    return [str(name) for name in dataset.coords if name in known]
+
+
 def evaluate_at_points(
     dataset: xr.Dataset,
     names: Sequence[str],
@@ -292,7 +306,7 @@ def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
 
     names, teacher = ["k"], parse_init(int(parameter(dataset, "k").max()))[0].teacher
     if teacher is not None and teacher.kind == "random":
-        names += ["d", "seed", *(str(name) for name in dataset.coords if str(name).startswith(INIT_PREFIX))]
+        names += ["d", "seed", *init_number_names(dataset)]
     return evaluate_at_points(dataset, names, padded_overlap, ("teacher", "teacher_other"))
 
 

@@ -35,10 +35,9 @@ def select(dataset: T, where: Mapping[str, Any]) -> T:
     masks: dict[str, AnyArray] = {}
     for name, wanted in where.items():
         dim, stored = _find_coordinate(dataset, name, wanted)
-        mask = _make_mask(name, stored, wanted)
-        if dim is None:  # the same everywhere, and equal to what is wanted
-            continue
-        masks[dim] = masks[dim] & mask if dim in masks else mask
+        mask = _make_mask(name, stored, wanted)  # raises an error if the only value of a scalar is another
+        if dim is not None:
+            masks[dim] = masks[dim] & mask if dim in masks else mask
     for dim, mask in masks.items():
         if not mask.any():  # each selection has points, but none in common
             names = [name for name in where if dim in dataset[name].dims]
@@ -84,14 +83,14 @@ def iterate_blocks(sizes: Mapping[str, int], max_numbers: int) -> Iterator[dict[
 def _find_coordinate(
     dataset: xr.Dataset | xr.DataArray, name: str, wanted: Any
 ) -> tuple[str | None, AnyArray]:
-    """The dimension of a coordinate, and the values along it; no dimension for a single value."""
+    """The dimension of a coordinate, None for a scalar, and its values."""
     names = {*dataset.dims, *dataset.coords}
     if name not in names:
         raise unknown_name("selection", name, (str(known) for known in names if dataset[known].ndim <= 1))
     coordinate = dataset[name]  # indices, for a dimension without labels
     if coordinate.ndim == 0:
         return None, coordinate.values.reshape(1)
-    if coordinate.ndim > 1:
+    if coordinate.ndim != 1:
         dims = ", ".join(map(str, coordinate.dims))
         raise InvalidInput(
             name, wanted, f"cannot be selected, as it depends on ({dims}): select those instead"

@@ -105,7 +105,7 @@ def _expand_runs(result: xr.Dataset) -> xr.Dataset:
 
 def _check_same_point(first: xr.Dataset, other: xr.Dataset) -> None:
     """Raise if a parameter, a number of the start, the times or the seeds differ."""
-    names = [*PARAMETERS, "init", "time", SEED]
+    names = [*PARAMETERS, "init.kind", "time", SEED]
     names += [str(name) for name in first.coords if str(name).startswith(INIT_PREFIX)]
     for name in names:
         if name not in first.coords or name not in other.coords:

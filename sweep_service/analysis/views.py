@@ -142,7 +142,7 @@ def _compute_rates(
 
 def _draw_rates(fits: xr.Dataset, axes: Any = None) -> Figure:
     of, along = fits.attrs["of"], fits.attrs["along"]
-    names = [str(name) for name in fits.coords if len(set(fits[name].values.tolist())) > 1]
+    names = [str(name) for name in fits.coords if len(np.unique(fits[name].values)) > 1]
     with style.canvas(axes) as (figure, axes):
         for at, colour in enumerate(style.sequential_colours(fits.sizes["case"])):
             case = fits.isel(case=at)

@@ -68,6 +68,7 @@ def format_sweep(sweep: Mapping[str, Any]) -> str:
             "runs": f"{sweep['runs']}: {_format_counts(sweep)}",
             "core time": format_duration(sweep["core_seconds"]) + prediction,
             "size": _format_stored_bytes(sweep),
+            "fixed": _format_fixed(sweep),
             "owner": sweep.get("owner"),
             "priority": sweep["priority"] or "",
             "extends": sweep["extends"],
@@ -108,7 +109,8 @@ def format_estimate(estimate: Mapping[str, Any]) -> str:
         }
     )
     refused = [f"would be refused: {estimate['refused']}"] if estimate["refused"] else []
-    return "\n".join([lines, *(f"warning: {text}" for text in estimate["warnings"]), *refused])
+    notes = [f"note: {text}" for text in estimate.get("notes", ())]  # a service of an older version has none
+    return "\n".join([lines, *(f"warning: {text}" for text in estimate["warnings"]), *notes, *refused])
 
 
 def _format_counts(sweep: Mapping[str, Any]) -> str:
@@ -121,8 +123,8 @@ def _format_counts(sweep: Mapping[str, Any]) -> str:
 def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
     """Format a table of sweeps, and below it why some of them wait.
 
-    An id contains the time of creation, so there is no column for it. Owners have a column only
-    if a sweep has one, which needs a service with named tokens.
+    An id contains the time of creation, so there is no column for it. Owners and fixed parameters have a
+    column only if a sweep has them: owners need a service with named tokens.
     """
     sweeps = list(sweeps)
     columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -132,15 +134,24 @@ def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
         "runs": lambda sweep: str(sweep["runs"]),
         "size": _format_stored_bytes,
         "owner": lambda sweep: sweep.get("owner") or "",
+        "fixed": _format_fixed,
         "name": lambda sweep: sweep["name"],
     }
-    if not any(sweep.get("owner") for sweep in sweeps):
-        del columns["owner"]
+    for name in ("owner", "fixed"):
+        if not any(sweep.get(name) for sweep in sweeps):
+            del columns[name]
     rows = [tuple(column(sweep) for column in columns.values()) for sweep in sweeps]
     if not rows:
         return "no sweeps"
     reasons = [f"{sweep['id']}: {make_printable(sweep['reason'])}" for sweep in sweeps if sweep["reason"]]
     return "\n".join([format_table(tuple(columns), rows), *([""] if reasons else []), *reasons])
+
+
+def _format_fixed(sweep: Mapping[str, Any]) -> str:
+    """Format the parameters with a single value; empty for a sweep of an older version."""
+    from sweep_service.model.fixed import format_fixed
+
+    return format_fixed(sweep.get("fixed", {}))
 
 
 def _format_stored_bytes(sweep: Mapping[str, Any]) -> str:

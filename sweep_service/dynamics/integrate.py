@@ -18,7 +18,12 @@ from sweep_service.dynamics.overlap_flow import WeightFlow
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
-from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset, label_variable
+from sweep_service.model.labels import (
+    LEFT_OUT_OVERLAPS,
+    MAX_WIDTH_WITH_OVERLAPS,
+    label_dataset,
+    label_variable,
+)
 from sweep_service.model.observables import OBSERVABLES, States, observe, select_observables
 from sweep_service.model.overlaps import inside_norms
 from sweep_service.model.point import Point
@@ -108,9 +113,8 @@ def integrate(
     start_seeds = read_seeds(seed)
     integrations = (integrate_run(point, seed=start_seed, **arguments) for start_seed in start_seeds)
     runs = [_build_dataset(integration, arguments["times"]) for integration in integrations]
-    if isinstance(seed, numbers.Real):
-        return runs[0]
-    return _concatenate_seeds(runs, start_seeds)
+    dataset = runs[0] if isinstance(seed, numbers.Real) else _concatenate_seeds(runs, start_seeds)
+    return dataset if keep or overlaps is not None else dataset.assign_attrs(LEFT_OUT_OVERLAPS)
 
 
 @dataclass(frozen=True)

@@ -224,6 +224,7 @@ class Conductor:
             versions=json.loads(attributes.get("versions", "{}")),
             package=attributes.get("sweep_service_version", "") if "versions" in attributes else "",
             note=notes.note,
+            fixed=plan.grid.single_values(),
         )
         self.ledger.add(sweep, [])
         with self._failing_only(sweep_id):

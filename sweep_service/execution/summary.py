@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sweep_service.errors import Damaged, reading
+from sweep_service.errors import UNREADABLE_SWEEP, Damaged, reading
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, SweepRecord
@@ -23,6 +24,9 @@ def describe_sweep(
     """`summarise_sweep`, and the path of its dataset and its failures (at most `max_failures`)."""
     failures = list(islice(read_failures(folder, sweep.id), max_failures))
     summary = summarise_sweep(sweep, ledger.totals(sweep.id))
+    if not sweep.fixed:  # of a ledger of an older version
+        with suppress(*UNREADABLE_SWEEP):
+            summary["fixed"] = folder.plan(sweep.id).grid.single_values()
     return {**summary, "path": folder.address(sweep.id), "failures": failures}
 
 

@@ -8,6 +8,7 @@ cost of drawing does not depend on d.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -318,6 +319,23 @@ class Init:
 
     def _draw_shape(self, shape: Shape) -> Shape:
         return shape if self.shared_d is None else Shape(self.shared_d, shape.p, shape.k)
+
+
+def describe_init(value: Mapping[str, Any]) -> dict[str, float | str]:
+    """Kind, numbers and teacher of an initial condition, with defaults; of explicit numbers only the kind.
+
+    A teacher with a Gram matrix is described as JSON.
+    """
+    kind = INITS.get(value["kind"])
+    if kind is None:
+        return {"kind": value["kind"]}
+    numbers = {name: float(value.get(name, default)) for name, (default, _) in kind.parameters.items()}
+    teacher = _parse_teacher(value, kind).content()
+    return {
+        "kind": kind.name,
+        **numbers,
+        "teacher": teacher if isinstance(teacher, str) else json.dumps(teacher),
+    }
 
 
 def _parse_explicit(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Array, Array] | None]:

@@ -1,4 +1,4 @@
-"""Labels of variables and coordinates: long names, titles, symbols and units."""
+"""Labels of variables and coordinates: long names, titles and symbols."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.identity import canonicalise
+from sweep_service.model.initial import describe_init
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import Point
@@ -18,6 +19,9 @@ from sweep_service.version import __version__
 
 # Up to this student width, overlaps are kept by default.
 MAX_WIDTH_WITH_OVERLAPS = 256
+LEFT_OUT_OVERLAPS = {
+    "notes": f"the overlaps M and Q are left out above p = {MAX_WIDTH_WITH_OVERLAPS}: pass overlaps=True"
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,6 @@ COORDINATES = {
     "repeat": Label("seed of the inputs of SGD"),
     "step": Label("steps of SGD taken: round(t/δt)"),
     "cosine_bin": Label("middle of a bin of cosines"),
-    "init": Label("kind of the initial condition", "start"),
     "status": Label("how each run ended: done or diverged"),
     "overlap_student_teacher": Label("M = W W*ᵀ/d"),
     "overlap_student": Label("Q = W Wᵀ/d"),
@@ -78,7 +81,7 @@ def label_dataset(
     point: Point,
     attributes: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Build a dataset in which every variable and coordinate has a long name and units.
+    """Build a dataset in which every variable and coordinate has a long name.
 
     The parameters of the point are scalar coordinates with the names of axes, and attributes too.
     """
@@ -106,9 +109,10 @@ def label_dataset(
 
 def _list_parameters(point: Point) -> dict[str, Any]:
     """Everything that is the same for all runs of a point, by the names of axes."""
-    numbers = {f"{INIT}{name}": value for name, value in point.init.parameters.items()}
+    init = point.init.content() if point.init.explicit_overlaps is None else {"kind": point.init.kind}
+    start = {f"{INIT}{name}": value for name, value in describe_init(init).items()}
     derived = {"delta_t": point.delta_t, "gamma_over_p": point.gamma_over_p}
-    return {**{name: point[name] for name in PARAMETERS}, "init": point.init.kind, **numbers, **derived}
+    return {**{name: point[name] for name in PARAMETERS}, **start, **derived}
 
 
 def label_variable(name: str, dims: tuple[str, ...], values: Any) -> xr.Variable:
@@ -126,6 +130,9 @@ def _format_init(point: Point) -> str:
 
 
 def variable_attributes(name: str) -> dict[str, str]:
-    """Attributes of a variable or coordinate."""
+    """Attributes of a variable or coordinate.
+
+    Everything here is dimensionless and so has no `units`, which CF permits: plots would label it "[1]".
+    """
     label = find_label(name)
-    return {"long_name": OBSERVABLES[name].about if label is None else label.long_name, "units": "1"}
+    return {"long_name": OBSERVABLES[name].about if label is None else label.long_name}

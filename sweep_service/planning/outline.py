@@ -152,8 +152,12 @@ class Outline:
         """Whether the overlaps are stored."""
         if self.spec.observables is not None:
             return OVERLAPS in self.spec.observables
-        p, k = self.largest_p, self.largest_k
-        return p * k + p * (p + 1) // 2 <= MAX_DEFAULT_OVERLAPS
+        return count_overlaps(self.largest_p, self.largest_k) <= MAX_DEFAULT_OVERLAPS
+
+
+def count_overlaps(p: int, k: int) -> int:
+    """Count the different numbers of M and Q."""
+    return p * k + p * (p + 1) // 2
 
 
 def _split_axes(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar], dict[str, Any]]:

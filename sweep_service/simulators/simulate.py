@@ -12,7 +12,12 @@ import xarray as xr
 
 from sweep_service.errors import InvalidInput
 from sweep_service.identity import Key
-from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset, label_variable
+from sweep_service.model.labels import (
+    LEFT_OUT_OVERLAPS,
+    MAX_WIDTH_WITH_OVERLAPS,
+    label_dataset,
+    label_variable,
+)
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.point import Point
 from sweep_service.model.risk import teacher_power
@@ -95,6 +100,9 @@ def simulate(
     point = Point.parse(point)
     keep = point.p <= MAX_WIDTH_WITH_OVERLAPS if overlaps is None else read_bool(overlaps, "overlaps")
     record_times = read_times(times)
+    if record_times[-1] > 0.0 and _count_steps(point, record_times)[-1] == 0:
+        allowed = f"must include one of more than half a step, δt = {point.delta_t:.3g}, as SGD takes no step"
+        raise InvalidInput("times", float(record_times[-1]), allowed)
     start_seeds, repeats = read_seeds(seed), read_seeds(repeat, "repeat")
     simulation = run_chains(
         point, times=record_times, seeds=start_seeds, repeats=repeats, engine=engine,
@@ -111,7 +119,7 @@ def simulate(
         dataset.attrs |= {
             name: dataset.attrs[name][0] for name in ("status", "diverged_quantity", "steps", "seconds")
         }
-    return dataset
+    return dataset if keep or overlaps is not None else dataset.assign_attrs(LEFT_OUT_OVERLAPS)
 
 
 @dataclass(frozen=True)

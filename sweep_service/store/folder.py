@@ -187,9 +187,11 @@ class DataFolder:
         """Open the dataset read-only in its current state; values are read lazily."""
         import xarray as xr
 
+        from sweep_service.store.migration import complete_dataset
+
         with reading(f"{sweep_id}.zarr"):
             store = self.objects.chunks(f"{sweep_id}.zarr")
-            dataset = xr.open_zarr(store, chunks=None, consolidated=True)
+            dataset = complete_dataset(xr.open_zarr(store, chunks=None, consolidated=True))
         dataset.encoding["source"] = self.address(sweep_id)
         return dataset
 

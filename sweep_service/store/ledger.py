@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from sweep_service.errors import Conflict, Damaged, NotFound, StoreGone, TooNew
+from sweep_service.model.parameters import Scalar
 from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
@@ -77,6 +78,7 @@ _sweeps = sa.Table(
     sa.Column("owner", sa.Text),  # since schema 3
     sa.Column("stored_bytes", sa.Integer),  # since schema 3
     sa.Column("note", sa.Text),  # since schema 4
+    sa.Column("fixed", sa.Text),  # as JSON, since schema 4
 )
 _bundles = sa.Table(
     "bundles",
@@ -139,6 +141,7 @@ class SweepRecord:
     owner: str | None = None  # name of the token that submitted it
     stored_bytes: int | None = None  # size of its files when they were last measured
     note: str | None = None  # a text about it
+    fixed: dict[str, Scalar] = field(default_factory=dict)  # parameters with one value; empty if unknown
 
 
 @dataclass(frozen=True)
@@ -565,7 +568,8 @@ def utc_now(offset: timedelta = timedelta()) -> str:
 
 def _to_row(sweep: SweepRecord) -> dict[str, Any]:
     values = {name: getattr(sweep, name) for name in SweepRecord.__annotations__}
-    return {**values, "state": sweep.state.value, "versions": json.dumps(sweep.versions)}
+    texts = {name: json.dumps(values[name]) for name in ("versions", "fixed")}
+    return {**values, "state": sweep.state.value, **texts}
 
 
 def _to_bundle(key: str, jobs: str, cost: float, work_class: str) -> Bundle:
@@ -580,7 +584,8 @@ def _to_record(row: Any) -> SweepRecord:
         raise StoreGone(f"the ledger is damaged: {RESTORE_LEDGER}")
     return SweepRecord(
         **{name: row[name] for name in SweepRecord.__annotations__}
-        | {"state": State(row["state"]), "versions": json.loads(row["versions"] or "{}")}
+        | {"state": State(row["state"])}
+        | {name: json.loads(row[name] or "{}") for name in ("versions", "fixed")}
     )
 
 

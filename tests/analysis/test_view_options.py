@@ -42,7 +42,7 @@ SPECS = {
     },
     "triangle": {"triangle": {"delta_t": 1e-2, "resolution": 2}, "axes": {"regime": BOTH}},
     "diverging": {
-        "axes": {"d": [5, 20], "p": [2, 4], "gamma": [2.0, 50.0], "regime": "high_dimensional"},
+        "axes": {"d": [5, 20], "p": [2, 4], "gamma": [2.0, 20.0], "regime": "high_dimensional"},
         "fixed": {"k": 2, "activation": "square"}, "seeds": 3,
     },
 }  # fmt: skip

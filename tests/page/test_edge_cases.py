@@ -244,9 +244,9 @@ def test_enter_submits_an_extension_and_keeps_listed_seeds(page, service):
     sweep = service.complete({**TINY_SPEC, "name": "listed", "seeds": [12, 13]})
     page.goto(f"/sweeps/{sweep}")
     page.get_by_role("button", name="extend listed").click()
-    page.get_by_label("Axis").select_option("gamma")
-    page.get_by_label("Additional values").fill("0.2")
-    page.get_by_label("Additional values").press("Enter")
+    page.get_by_text("Parameters with one value").click()
+    page.get_by_label("Add to gamma").fill("0.2")
+    page.get_by_label("Add to gamma").press("Enter")
     page.wait_for_url(lambda url: "/sweeps/" in url and sweep not in url)
     spec = service.get(f"/v1/sweeps/{page.url.rpartition('/')[2]}/spec").json()
     assert spec["seeds"]["init"] == [12, 13]

@@ -1,6 +1,7 @@
 // The overview of a sweep: the map of its points, its parameters and numbers, small pictures, failures.
 import { formatQuery } from "./common/address.js";
 import { $, createElement, renderFacts } from "./common/dom.js";
+import { formatFixed } from "./common/fixed-parameters.js";
 import {
   formatBytes, formatDuration, formatExact, formatName, formatNumber, formatTimestamp,
 } from "./common/format.js";
@@ -166,6 +167,7 @@ function renderNumbers(sweep) {
     ? `, ${formatDuration(sweep.core_seconds_left)} predicted to remain`
     : "";
   renderFacts($("#facts"), {
+    "same at all points": formatFixed(sweep.fixed),
     runs: formatNumber(sweep.runs),
     "copied from earlier sweeps": sweep.reused ? formatNumber(sweep.reused) : null,
     "core time": `${formatDuration(sweep.core_seconds)}${coreTimeLeft}`,

@@ -1,6 +1,7 @@
 // The list of sweeps: newest first, updated while the window is visible.
 import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
 import { $, createElement } from "./common/dom.js";
+import { formatFixed } from "./common/fixed-parameters.js";
 import { formatBytes, formatDuration, formatNumber, formatTimestamp } from "./common/format.js";
 import { notify } from "./common/notifications.js";
 import { getJson } from "./common/rest.js";
@@ -110,8 +111,8 @@ function updateItem(item, sweep) {
   renderActions(item.actions, sweep, (action, answer) => handleAction(sweep, action, answer));
 }
 
-function formatFacts({ runs, created, owner, stored_bytes: storedBytes }) {
-  const facts = [`${formatNumber(runs)} runs`, formatTimestamp(created)];
+function formatFacts({ runs, created, owner, fixed, stored_bytes: storedBytes }) {
+  const facts = [formatFixed(fixed), `${formatNumber(runs)} runs`, formatTimestamp(created)].filter(Boolean);
   if (storedBytes !== null) facts.push(formatBytes(storedBytes));
   if (owner) facts.push(`by ${owner}`);
   return facts;

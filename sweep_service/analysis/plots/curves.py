@@ -69,7 +69,7 @@ def draw_curves(
             _start_at_first_step(axes, curve_list)
         style.format_log_ticks(axes)
         axes.set(xlabel=_time_label(result), ylabel=style.axis_label(observable, result["units"]))
-        axes.set_title(style.format_title(constants), wrap=True)
+        axes.set_title(style.format_title(constants, result.get("fixed")), wrap=True)
         if has_colour_bar:
             style.add_ranked_bar(axes, key, values, cmap=cmap)
         style.legend_below(axes, handles, columns)

@@ -94,7 +94,9 @@ def plot_phase_diagram(
         if handles:
             style.legend_below(axes, handles, 3)
         axes.set(xlabel=style.axis_label(x), ylabel=style.axis_label(y))
-        axes.set_title(style.format_title(diagram.attrs.get("at", {})) if title is None else title, wrap=True)
+        if title is None:
+            title = style.format_title(diagram.attrs.get("at", {}), diagram.attrs.get("fixed"))
+        axes.set_title(title, wrap=True)
     return figure
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, cycle, islice, repeat
@@ -20,6 +20,7 @@ import numpy as np
 
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.labels import find_label
+from sweep_service.model.parameters import PARAMETERS
 from sweep_service.numerics.types import Array
 
 if TYPE_CHECKING:
@@ -253,9 +254,17 @@ def format_parameter(name: str, value: Any) -> str:
     return f"{latex_symbol(name)} = {format_number(value)}"
 
 
-def format_title(at: dict[str, Any]) -> str:
-    """Coordinates with their values in one line."""
-    return ", ".join(format_parameter(name, value) for name, value in at.items())
+def format_title(at: dict[str, Any], fixed: Mapping[str, Any] | None = None) -> str:
+    """Coordinates with their values in one line, then fixed parameters, such as "$k$ = 2, erf".
+
+    The name of an activation says what it is, and a teacher like the student is left out.
+    """
+    fixed = {name: value for name, value in (fixed or {}).items() if name in PARAMETERS}
+    activation, teacher = fixed.pop("activation", ""), fixed.pop("teacher_activation", "")
+    texts = [format_parameter(name, value) for name, value in {**at, **fixed}.items()]
+    texts.append(activation)
+    texts.append(f"{teacher} teacher" if teacher not in ("", activation) else "")
+    return ", ".join(text for text in texts if text)
 
 
 # ---- scales and colours

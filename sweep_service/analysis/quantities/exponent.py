@@ -137,7 +137,7 @@ def exponent(
     result = xr.Dataset(variables, coords, {"of": of, "along": along})
     for name, text in {**FIT_LONG_NAMES, **OTHER_LONG_NAMES}.items():
         text = text.format(of=of.replace("_", " "), along=along)
-        result[name].attrs = {"long_name": text, "units": "1"}
+        result[name].attrs = {"long_name": text}
     result[along].attrs = variable_attributes(along)
     if unsettled.any():
         text = (

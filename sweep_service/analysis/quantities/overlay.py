@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import parameter, read_runs, read_spec
+from sweep_service.analysis.runs import init_number_names, parameter, read_runs, read_spec
 from sweep_service.analysis.statistics import (
     average,
     average_over_draws,
@@ -14,7 +14,6 @@ from sweep_service.analysis.statistics import (
     group_by_draw,
 )
 from sweep_service.numerics.types import Array
-from sweep_service.planning.axes import INIT_PREFIX
 
 RELATIVE_ROUND_OFF = 1e-9  # of sums in a different order
 
@@ -102,7 +101,7 @@ def _has_same_starts(dataset: xr.Dataset) -> bool:
     init = read_spec(dataset).get("init")
     if not init:
         return False
-    names = ["p", "k", *(str(name) for name in dataset.coords if str(name).startswith(INIT_PREFIX))]
+    names = ["p", "k", *init_number_names(dataset)]
     names += [] if init.get("shared") else ["d"]
     return all(len(np.unique(parameter(dataset, name))) == 1 for name in names)
 

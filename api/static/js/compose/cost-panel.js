@@ -14,7 +14,7 @@ export function showPendingCost() {
 
 /** Show an estimate; the button is enabled if the service would accept the spec. */
 export function showEstimate(estimate, threads) {
-  const { points, runs, core_seconds: coreSeconds, warnings, refused } = estimate;
+  const { points, runs, core_seconds: coreSeconds, warnings, notes, refused } = estimate;
   const summary = [
     `${formatNumber(points)} points`,
     `${formatNumber(runs)} runs`,
@@ -22,7 +22,7 @@ export function showEstimate(estimate, threads) {
   ];
   renderFacts($("#estimate"), getEstimateRows(estimate, threads));
   $("#priced").textContent = summary.join(", ");
-  $("#warnings").replaceChildren(...warnings.map((warning) => createElement("li", {}, warning)));
+  $("#warnings").replaceChildren(...[...warnings, ...notes].map((text) => createElement("li", {}, text)));
   $("#refused").textContent = refused ? `This sweep would be refused: ${refused}` : "";
   submitButton.disabled = Boolean(refused);
   panel.removeAttribute("aria-busy");

@@ -244,6 +244,11 @@ class Init:
         shared = {"d0": self.shared_d} if self.shared_d is not None else self.shared
         return {"kind": self.kind, **self.parameters, "teacher": self.teacher.content(), "shared": shared}
 
+    def describe(self) -> dict[str, float | str]:
+        """Kind, numbers and teacher; of explicit numbers only the kind."""
+        teacher = {} if self.teacher is None else {"teacher": _describe_teacher(self.teacher)}
+        return {"kind": self.kind, **self.parameters, **teacher}
+
     @cached_property
     def digest(self) -> str:
         """Digest of its content, which is short even if explicit overlaps are many numbers."""
@@ -330,12 +335,12 @@ def describe_init(value: Mapping[str, Any]) -> dict[str, float | str]:
     if kind is None:
         return {"kind": value["kind"]}
     numbers = {name: float(value.get(name, default)) for name, (default, _) in kind.parameters.items()}
-    teacher = _parse_teacher(value, kind).content()
-    return {
-        "kind": kind.name,
-        **numbers,
-        "teacher": teacher if isinstance(teacher, str) else json.dumps(teacher),
-    }
+    return {"kind": kind.name, **numbers, "teacher": _describe_teacher(_parse_teacher(value, kind))}
+
+
+def _describe_teacher(teacher: Teacher) -> str:
+    content = teacher.content()
+    return content if isinstance(content, str) else json.dumps(content)
 
 
 def _parse_explicit(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Array, Array] | None]:

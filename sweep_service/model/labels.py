@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.identity import canonicalise
-from sweep_service.model.initial import describe_init
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import Point
@@ -109,8 +108,7 @@ def label_dataset(
 
 def _list_parameters(point: Point) -> dict[str, Any]:
     """Everything that is the same for all runs of a point, by the names of axes."""
-    init = point.init.content() if point.init.explicit_overlaps is None else {"kind": point.init.kind}
-    start = {f"{INIT}{name}": value for name, value in describe_init(init).items()}
+    start = {f"{INIT}{name}": value for name, value in point.init.describe().items()}
     derived = {"delta_t": point.delta_t, "gamma_over_p": point.gamma_over_p}
     return {**{name: point[name] for name in PARAMETERS}, **start, **derived}
 

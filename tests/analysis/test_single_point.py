@@ -142,8 +142,8 @@ def test_different_points_are_not_merged(sgd, theories):
     for change, field in (
         ({"gamma": 0.1}, "gamma"), ({"activation": "relu"}, "activation"),
         ({"init": {"kind": "gaussian", "scale": 2.0}}, "init.scale"),
-        ({"init": {"kind": "informed"}}, "init"),
-        ({"init": {"kind": "gaussian", "orthonormal_teacher": True}}, "init"),
+        ({"init": {"kind": "informed"}}, "init.kind"),
+        ({"init": {"kind": "gaussian", "orthonormal_teacher": True}}, "init.teacher"),
     ):  # fmt: skip
         other = ss.integrate({**POINT, **change}, times=times[:2], seed=SEEDS, regime="classical")
         with pytest.raises(InvalidInput) as error:
@@ -202,5 +202,5 @@ def test_export(sgd, tmp_path, suffix):
     if suffix == ".csv":
         rows = path.read_text().splitlines()
         assert len(rows) == 1 + 2 * 3 * sgd.sizes["time"]
-        assert {"source", "gamma", "k", "noise", "init", "risk", "status"} <= set(rows[0].split(","))
+        assert {"source", "gamma", "k", "noise", "init.kind", "risk", "status"} <= set(rows[0].split(","))
         assert ",done" in rows[1]

@@ -21,7 +21,7 @@ from sweep_service.model.two_point import make_pairs
 POINT = {"d": 6, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
 TIMES = [0.0, 0.3, 1.0]
-POINT_COORDINATES = ("init", "delta_t", "gamma_over_p")
+POINT_COORDINATES = ("init.kind", "init.teacher", "delta_t", "gamma_over_p")
 FULL = [name for name, regime in REGIMES.items() if not regime.mean_field]
 regimes = pytest.mark.parametrize("regime", REGIMES)
 activations = pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -67,7 +67,7 @@ SIMULATOR_FORMS = {
     "wide overlap process": (point(d=300, p=80, k=3, gamma=4.0), {"engine": "S3"}),
     "collapsed to S2": (point(d=60, p=90, activation="square"), {"engine": "S4"}),
     "observables": (point(), {"observables": ["risk", "cosine", "cosine_histogram"], "overlaps": True}),
-    "diverging": (point(gamma=500.0, activation="square"), {}),
+    "diverging": (point(gamma=50.0, activation="square"), {}),
 }
 REGIME_FORMS = {
     "seeds": (point(), "classical_noise", {"seed": [3, 1]}),

@@ -24,7 +24,7 @@ from sweep_service.simulators.step_loop import steps_per_draw
 
 POINT = {"d": 9, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 STEPS = (0, 3, 40, 100)
-POINT_COORDINATES = ("init", "init.scale", "delta_t", "gamma_over_p")
+POINT_COORDINATES = ("init.kind", "init.teacher", "init.scale", "delta_t", "gamma_over_p")
 engines = pytest.mark.parametrize("engine", SIMULATORS)
 
 

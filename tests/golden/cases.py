@@ -67,7 +67,7 @@ SIMULATOR_FORMS = {
     "wide overlap process": (point(d=300, p=80, k=3, gamma=4.0), {"engine": "S3"}),
     "collapsed to S2": (point(d=60, p=90, activation="square"), {"engine": "S4"}),
     "observables": (point(), {"observables": ["risk", "cosine", "cosine_histogram"], "overlaps": True}),
-    "diverging": (point(gamma=50.0, activation="square"), {}),
+    "diverging": (point(gamma=10.0, activation="square"), {"times": [0.0, 1.0, 20.0]}),
 }
 REGIME_FORMS = {
     "seeds": (point(), "classical_noise", {"seed": [3, 1]}),
@@ -149,7 +149,7 @@ def record(dataset):
 def attempt(function, given, options):
     """The record of a call, or the field that it refuses."""
     try:
-        return record(function(given, times=TIMES, **options))
+        return record(function(given, **{"times": TIMES, **options}))
     except ss.RegimeUndefined as error:
         return {"undefined": error.field}
     except ss.InvalidInput as error:

@@ -72,6 +72,20 @@ class Page(BaseModel):
     next: str | None = Field(description="Cursor of the next page; null on the last one")
 
 
+class MethodCost(BaseModel):
+    name: str = Field(description="sgd, or the name of a regime")
+    runs: int = Field(description="Runs to compute, without those reused and copies of others")
+    core_seconds: float
+
+
+class AlternativeOut(BaseModel):
+    instead_of: str = Field(description="sgd, or the name of a regime")
+    instead_of_run_seconds: float
+    regime: str
+    run_seconds: float
+    error: float = Field(description="Predicted largest error of the risk, in units of R(0)")
+
+
 class EstimateOut(BaseModel):
     """The predicted cost of a sweep, without the runs that would be reused."""
 
@@ -84,6 +98,10 @@ class EstimateOut(BaseModel):
     bytes: int
     dearest: dict[str, Any] = Field(description="The most expensive point")
     warnings: list[str]
+    breakdown: list[MethodCost] = Field(description="The same cost for SGD and for each regime")
+    alternatives: list[AlternativeOut] = Field(
+        description="Cheaper regimes for what takes long, at the point where a run of it costs most"
+    )
     refused: str | None = Field(description="Why the sweep would be rejected; null if accepted")
 
 

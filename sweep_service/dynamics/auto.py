@@ -52,7 +52,7 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
             f"δt = {point.delta_t:.3g} > {LARGE_DELTA_T}: no guarantee, SS-ODE has the most terms",
         )
     candidates = [
-        Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name)[0])
+        Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name))
         for name in CANDIDATES
         if is_defined(point, start, name)
     ]

@@ -192,9 +192,9 @@ class Merger:
                     run_seconds = stepping + recording
                     work_class = cost.work_class if stepping > recording else RECORDING_WORK_CLASS
                 else:
-                    regime, qmc_points = grid.regimes[run.regime], grid.options.qmc_points
+                    regime = grid.regimes[run.regime]
                     work_class = ode_work_class(point, regime)
-                    run_seconds = ode_seconds(point, regime, last, samples, uncalibrated, qmc_points)
+                    run_seconds = ode_seconds(point, regime, last, samples, uncalibrated, grid.options)
                 measured, predicted = self.timings.get(work_class, (0.0, 0.0))
                 measured += float(seconds[in_group].sum())
                 self.timings[work_class] = (measured, predicted + run_seconds * count)

@@ -144,7 +144,7 @@ def _estimate_jobs(
         point, seeds = grid.points[index], runs.seed.tolist()
         if kind == "ode":
             name = grid.regimes[regime]
-            seconds = ode_seconds(point, name, last, samples, calibration, grid.options.qmc_points)
+            seconds = ode_seconds(point, name, last, samples, calibration, grid.options)
             job = Job("ode", index, regime, tuple(seeds), (0,))
             yield JobCost(job, ode_work_class(point, name), partial(_constant, seconds))
             continue

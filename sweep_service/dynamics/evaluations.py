@@ -1,0 +1,82 @@
+"""Predicted numbers of evaluations of a flow, as functions of time: fits to measurements.
+
+Each law holds for one integrator and one kind of student. LSODA takes steps that grow with time and needs
+Jacobians once it is implicit. DOP853 is limited by accuracy, N ~ √t, except where x² makes the flow stiff.
+The kink of relu makes a sampled term rough, the more so the larger γ/p is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from sweep_service.dynamics.integrators import STIFF_TIME
+from sweep_service.model.activations import Activation
+from sweep_service.model.closed_forms import SQUARE_CODE
+
+Effort = Callable[[float], tuple[float, float]]  # time -> evaluations, Jacobians
+MAX_ROUGH_RATE = 1.2  # γ/p above which a rough sampling term needs no more steps
+# Sampled relu students diverge for larger γ/p, at about this time over γ/p.
+MIN_DIVERGING_RATE, DIVERGENCE_TIME = 2.5, 150.0
+
+
+def predict_effort(
+    student: Activation,
+    teacher: Activation,
+    gamma_over_p: float,
+    *,
+    width: int,
+    implicit: bool,
+    precise: bool,
+    sampled: bool = False,
+) -> Effort:
+    """Choose the law of a flow.
+
+    `implicit` means LSODA and otherwise DOP853; `precise` a relative tolerance of 1e-9 or less.
+    """
+    is_square = student.code == SQUARE_CODE
+    if implicit:
+        return partial(_square_lsoda if is_square else _lsoda, sampled)
+    if not precise and sampled and student.curvature is None:
+        return partial(_rough, gamma_over_p, width)
+    if is_square and teacher.code == SQUARE_CODE:
+        return _stiff
+    if is_square:
+        return partial(_power_law, 110.0, 0.42)
+    if precise:
+        return partial(_power_law, 75.0, 0.52)
+    if sampled:
+        return partial(_power_law, 32.0 * (1.0 + gamma_over_p) ** -0.35, 0.55)
+    return partial(_power_law, 35.0, 0.47)
+
+
+def _power_law(factor: float, exponent: float, last: float) -> tuple[float, float]:
+    return 25.0 + factor * last**exponent, 0.0
+
+
+def _lsoda(sampled: bool, last: float) -> tuple[float, float]:
+    evaluations = 20.0 + 85.0 * min(last, 300.0) ** 0.43
+    return evaluations + 500.0 * _decades(last, 300.0), 33.0 * _decades(last, 180.0)
+
+
+def _square_lsoda(sampled: bool, last: float) -> tuple[float, float]:
+    evaluations = 20.0 + 200.0 * min(last, 100.0) ** 0.43
+    if sampled:
+        return evaluations + 700.0 * _decades(last, 100.0), 70.0 * _decades(last, 40.0)
+    return evaluations + 250.0 * _decades(last, 100.0), 35.0 * _decades(last, 70.0)
+
+
+def _stiff(last: float) -> tuple[float, float]:
+    """Stability limits the steps, until the method changes to one that it does not limit."""
+    return 250.0 + 19.0 * min(last, STIFF_TIME) + 3.0 * max(last - STIFF_TIME, 0.0), 0.0
+
+
+def _rough(rate: float, width: int, last: float) -> tuple[float, float]:
+    if rate > MIN_DIVERGING_RATE:
+        last = min(last, DIVERGENCE_TIME / rate)
+    return 60.0 + 750.0 * width**0.2 * math.sqrt(min(rate, MAX_ROUGH_RATE)) * last**0.3, 0.0
+
+
+def _decades(last: float, first: float) -> float:
+    return max(0.0, math.log10(last / first)) if last > 0.0 else 0.0

@@ -56,7 +56,9 @@ class SweepOut(BaseModel):
     stored_bytes: int | None = Field(description="Size of the stored data; null if it is not known yet")
     counts: dict[str, int] = Field(description="Runs by status")
     progress: float = Field(ge=0.0, le=1.0, description="Computed fraction of the predicted cost")
-    eta_seconds: float | None
+    eta_seconds: float | None = Field(description="Expected time left, at the rates of this sweep so far")
+    eta_low_seconds: float | None = Field(description="It takes at least this long, 19 times out of 20")
+    eta_high_seconds: float | None = Field(description="It takes at most this long, 19 times out of 20")
     core_seconds: float
     core_seconds_left: float
     bundles_left: int

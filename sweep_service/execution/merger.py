@@ -105,7 +105,12 @@ class Merger:
                 name.removeprefix(prefix).removesuffix(PART_SUFFIX): self._sum_part(sweep_id, part)
                 for name, part in parts.items()
             }
-            self.ledger.mark_merged(sweep_id, merged)
+            elapsed = {
+                # a run that continues a checkpoint took longer than this attempt
+                name.removeprefix(prefix).removesuffix(PART_SUFFIX): max(part.elapsed, part.seconds)
+                for name, part in parts.items()
+            }
+            self.ledger.mark_merged(sweep_id, merged, elapsed)
             fault_point("merge:ledger")
             # With the checkpoints of each part, whose names also begin with the key of its bundle.
             merged_names = [name for name in stored if name.removeprefix(prefix).partition(".")[0] in merged]
@@ -139,7 +144,7 @@ class Merger:
         for kind, numbers in part.numbers.items():
             rows, _ = self.copies(sweep_id)[kind].expand(numbers)
             counts += count_statuses(part.values[kind]["status"][rows])
-        return sum(float(np.nansum(values["seconds"])) for values in part.values.values()), counts
+        return part.seconds, counts
 
     def _write_parts(self, dataset: SweepDataset, sweep_id: str, parts: list[Part]) -> None:
         for kind in sorted({kind for part in parts for kind in part.numbers}):

@@ -23,8 +23,9 @@ from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
 from sweep_service.store.migration import add_missing_columns
+from sweep_service.store.work_totals import EMPTY_QUEUE, QUEUE_ENDS, Queue, WorkTotals
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 log = logging.getLogger(__name__)
 REQUEST_LIFETIME = timedelta(days=7)  # for which the key of a request is kept
@@ -89,6 +90,7 @@ _bundles = sa.Table(
     sa.Column("progress", sa.Integer, nullable=False, default=0),
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Float, nullable=False, default=0.0),
+    sa.Column("elapsed", sa.Float),  # that a worker was busy with it; since schema 4
     sa.Column("error", sa.Text, nullable=False, default=""),
     *(
         sa.Column(status.label, sa.Integer, nullable=False, default=0) for status in COUNTED_STATUSES
@@ -367,8 +369,17 @@ class Ledger:
             row = connection.execute(query).one()
         return Bundle.from_json(row.jobs, row.cost)
 
-    def mark_merged(self, sweep_id: str, bundles: Mapping[str, tuple[float, Mapping[Status, int]]]) -> None:
-        """Mark bundles as merged, each with its (measured seconds, runs by status)."""
+    def mark_merged(
+        self,
+        sweep_id: str,
+        bundles: Mapping[str, tuple[float, Mapping[Status, int]]],
+        elapsed: Mapping[str, float] | None = None,
+    ) -> None:
+        """Mark bundles as merged, each with its (processor seconds, runs by status).
+
+        `elapsed` are the seconds that a worker was busy with them, if known.
+        """
+        busy = elapsed or {}
         update = (
             _bundles.update()
             .where(_bundles.c.sweep == sweep_id, _bundles.c.key == sa.bindparam("bundle"))
@@ -376,7 +387,7 @@ class Ledger:
             .values(progress=Progress.MERGED)
         )
         rows = [
-            {"bundle": key, "seconds": seconds, **_status_columns(counts)}
+            {"bundle": key, "seconds": seconds, "elapsed": busy.get(key), **_status_columns(counts)}
             for key, (seconds, counts) in bundles.items()
         ]
         if rows:
@@ -463,6 +474,70 @@ class Ledger:
                 sums_by_sweep[sweep_id][int(progress)] = sums
         return {sweep_id: _make_totals(sums) for sweep_id, sums in sums_by_sweep.items()}
 
+    def progress_totals(self, sweep_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return `all_totals` with sums by class of work, the time of the last merge, and the queue."""
+        totals = self.all_totals(sweep_ids)
+        for sweep_id in sweep_ids:
+            totals[sweep_id] |= {"work": {}, "merged": "", "queue": EMPTY_QUEUE}
+            if totals[sweep_id]["bundles_left"]:
+                totals[sweep_id]["queue"] = self.queue(sweep_id)
+        elapsed = sa.func.coalesce(_bundles.c.elapsed, _bundles.c.seconds)
+        query = (
+            sa.select(
+                _bundles.c.sweep,
+                _bundles.c.work,
+                _bundles.c.progress,
+                sa.func.count(),
+                sa.func.sum(_bundles.c.cost),
+                sa.func.sum(_bundles.c.seconds),
+                sa.func.sum(elapsed),
+                sa.func.sum(elapsed * elapsed / sa.func.nullif(_bundles.c.cost, 0.0)),
+            )
+            .where(_bundles.c.sweep.in_(sweep_ids))
+            .where(sa.or_(_bundles.c.key != STORED_KEY, _bundles.c.cost > 0.0))
+            .group_by(_bundles.c.sweep, _bundles.c.work, _bundles.c.progress)
+        )
+        merges = sa.select(_events.c.sweep, sa.func.max(_events.c.time)).where(
+            _events.c.sweep.in_(sweep_ids), _events.c.kind == "progress"
+        )
+        with self.engine.connect() as connection:
+            for sweep_id, name, *sums in connection.execute(query):
+                _add_work(totals[sweep_id]["work"].setdefault(name, WorkTotals()), *sums)
+            for sweep_id, time in connection.execute(merges.group_by(_events.c.sweep)):
+                totals[sweep_id]["merged"] = time
+        return totals
+
+    def queue(self, sweep_id: str) -> Queue:
+        """Return the first and the last bundles that are not merged, in the order of submission."""
+        query = sa.select(_bundles.c.work, _bundles.c.cost).where(
+            _bundles.c.sweep == sweep_id, _bundles.c.progress == Progress.PENDING
+        )
+        with self.engine.connect() as connection:
+            ends = [
+                [(row.work, row.cost) for row in connection.execute(query.order_by(order).limit(QUEUE_ENDS))]
+                for order in (_bundles.c.place, _bundles.c.place.desc())
+            ]
+        return Queue(*ends)
+
+
+def _add_work(
+    work: WorkTotals,
+    progress: int,
+    bundles: int,
+    cost: float,
+    seconds: float,
+    elapsed: float,
+    squares: float | None,
+) -> None:
+    """Add the sums of the bundles with one progress."""
+    if progress == Progress.MERGED:
+        work.bundles, work.cost_done = bundles, cost
+        work.seconds, work.elapsed, work.squares = seconds, elapsed, squares or 0.0
+    elif progress == Progress.PENDING:
+        work.bundles_left, work.cost_left = bundles, cost
+    else:
+        work.cost_dropped = cost
+
 
 def _make_totals(by_progress: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
     """Make totals from sums (bundles, cost, seconds, runs of each status) by progress."""
@@ -518,6 +593,7 @@ def _migrate(connection: sa.Connection) -> None:
         if name not in columns:
             connection.exec_driver_sql(f"ALTER TABLE sweeps ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
     add_missing_columns(connection, _sweeps)
+    add_missing_columns(connection, _bundles)
     if version == 1:
         _migrate_from_1(connection)
     row = {"name": "schema", "value": str(SCHEMA_VERSION)}

@@ -30,6 +30,7 @@ def predict_effort(
     implicit: bool,
     precise: bool,
     sampled: bool = False,
+    mean_field: bool = False,
 ) -> Effort:
     """Choose the law of a flow.
 
@@ -37,13 +38,13 @@ def predict_effort(
     """
     is_square = student.code == SQUARE_CODE
     if implicit:
-        return partial(_square_lsoda if is_square else _lsoda, sampled)
+        return partial(_square_lsoda, sampled) if is_square else partial(_lsoda, mean_field)
     if not precise and sampled and student.curvature is None:
         return partial(_rough, gamma_over_p, width)
     if is_square and teacher.code == SQUARE_CODE:
         return _stiff
     if is_square:
-        return partial(_power_law, 110.0, 0.42)
+        return partial(_power_law, 105.0 if precise else 70.0, 0.42)
     if precise:
         return partial(_power_law, 75.0, 0.52)
     if sampled:
@@ -55,9 +56,9 @@ def _power_law(factor: float, exponent: float, last: float) -> tuple[float, floa
     return 25.0 + factor * last**exponent, 0.0
 
 
-def _lsoda(sampled: bool, last: float) -> tuple[float, float]:
-    evaluations = 20.0 + 85.0 * min(last, 300.0) ** 0.43
-    return evaluations + 500.0 * _decades(last, 300.0), 33.0 * _decades(last, 180.0)
+def _lsoda(mean_field: bool, last: float) -> tuple[float, float]:
+    evaluations = 20.0 + 85.0 * min(last, 300.0) ** 0.43 + 500.0 * _decades(last, 300.0)
+    return evaluations, 0.0 if mean_field else 33.0 * _decades(last, 180.0)  # mean field stays explicit
 
 
 def _square_lsoda(sampled: bool, last: float) -> tuple[float, float]:

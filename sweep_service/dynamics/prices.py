@@ -41,7 +41,7 @@ STUDENT_SECONDS = {ERF_CODE: 5.8e-5, RELU_CODE: 2.0e-5, TANH_CODE: 2.6e-5}
 TEACHER_SECONDS = {ERF_CODE: 4.0e-5}
 OTHER_STUDENT_SECONDS, OTHER_TEACHER_SECONDS = 1.1e-4, 1.2e-5
 # Per pair of neurons and node of ξ in a sum over pairs, by the activation of the student.
-PAIR_NODE_SECONDS = {ERF_CODE: 0.8e-9, RELU_CODE: 7.5e-9, SQUARE_CODE: 0.8e-9, TANH_CODE: 185e-9}
+PAIR_NODE_SECONDS = {ERF_CODE: 0.8e-9, RELU_CODE: 7.5e-9, SQUARE_CODE: 0.4e-9, TANH_CODE: 185e-9}
 
 
 @dataclass(frozen=True)
@@ -152,16 +152,19 @@ def _price_mean_field(point: Point, regime: str, options: RegimeOptions) -> Pric
     effort = predict_effort(
         student, teacher, 0.0,
         width=p, implicit=precise and size <= MAX_DIFFERENCED_JACOBIAN_SIZE, precise=precise,
+        mean_field=True,
     )  # fmt: skip
     sample, work_class = PER_SAMPLE + risk, f"ode/{name}/{student.name}"
-    return Price(work_class, evaluation, sample, 0.0, size, effort, REFINEMENT_EVALUATIONS)
+    has_quadrature = form.flow is not SquareFlow and not (form.flow is PairwiseFlow and D is None)
+    refinement = REFINEMENT_EVALUATIONS if has_quadrature else 0
+    return Price(work_class, evaluation, sample, 0.0, size, effort, refinement)
 
 
 def _price_pairs(student: Activation, teacher: Activation, p: int, k: int, nodes: int) -> tuple[float, float]:
     """Seconds of an evaluation and of a risk as sums over pairs of neurons at each node of ξ."""
     own, mixed = pair_price(student, student), pair_price(student, teacher)
     per_node = PAIR_NODE_SECONDS.get(student.code, own.slopes)  # type: ignore[arg-type]
-    evaluation = 1.7e-5 + p * p * (3e-9 + 4e-10 * k + nodes * per_node) + p * k * mixed.slopes
+    evaluation = 2.2e-5 + p * p * (3e-9 + 4e-10 * k + nodes * per_node) + p * k * mixed.slopes
     risk = 1.5e-5 + nodes * p * p * (own.values + 3.5e-9) + p * k * mixed.values
     calls = (nodes if own.call else 0) * own.call + mixed.call
     return evaluation + calls, risk + calls

@@ -66,4 +66,6 @@ def pair_price(f: Activation, g: Activation) -> PairPrice:
     if code is not None:
         return CLOSED_FORMS[code]
     unit, middle = np.ones(1), np.full((1, 1), 0.5)
-    return MEHLER_SUM if Mehler(f, g).is_accurate(1, 1, unit, unit, middle)[0, 0] else TABLES
+    derivatives = ((1, 1), (2, 0))
+    is_accurate = all(Mehler(f, g).is_accurate(*orders, unit, unit, middle).all() for orders in derivatives)
+    return MEHLER_SUM if is_accurate else TABLES

@@ -76,7 +76,8 @@ def _stiff(last: float) -> tuple[float, float]:
 def _rough(rate: float, width: int, last: float) -> tuple[float, float]:
     if rate > MIN_DIVERGING_RATE:
         last = min(last, DIVERGENCE_TIME / rate)
-    return 60.0 + 750.0 * width**0.2 * math.sqrt(min(rate, MAX_ROUGH_RATE)) * last**0.3, 0.0
+    growth = last**0.3 * min(last / 10.0, 1.0) ** 0.25
+    return 60.0 + 720.0 * width**0.2 * math.sqrt(min(rate, MAX_ROUGH_RATE)) * growth, 0.0
 
 
 def _decades(last: float, first: float) -> float:

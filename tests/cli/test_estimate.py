@@ -26,7 +26,8 @@ def test_estimate_counts_runs_and_steps(tmp_path):
     assert estimate["refused"] is None
     text = run_command(tmp_path, "estimate", "-", text=SMALL_SPEC).out
     assert re.search(r"^runs +24: 20 to compute, 4 copies of others$", text, re.MULTILINE)
-    assert re.search(r"^core time +[\d.]+ s$", text, re.MULTILINE)
+    assert re.search(r"^core time +(less than )?[\d.]+ s$", text, re.MULTILINE)
+    assert re.search(r"^of which +SGD .* s \(16 runs\), classical_noise .* s \(4 runs\)$", text, re.MULTILINE)
     assert re.search(r"^size +[\d.]+ kB at most$", text, re.MULTILINE)
     assert re.search(r"^costliest +d = \d, p = 4, gamma = 0.\d: (less than )?[\d.]+ s$", text, re.MULTILINE)
     assert list_files(tmp_path) == []

@@ -71,22 +71,27 @@ class Remaining:
         return _ratio(sum(self.rates.get(name, 1.0) * cost for name, cost in bundles), len(bundles), 0.0)
 
 
-def predict_remaining(work: Mapping[str, WorkTotals]) -> Remaining:
-    """Predict the rest of a sweep from the sums of its bundles by class of work."""
-    stretch = _ratio(sum(part.elapsed for part in work.values()), sum(part.seconds for part in work.values()))
+def predict_remaining(work: Mapping[str, WorkTotals], stretch: float | None = None) -> Remaining:
+    """Predict the rest of a sweep from the sums of its bundles by class of work.
+
+    `stretch` is the time that now passes in a second of processor time; by default, that of the whole sweep.
+    """
+    elapsed, seconds = (sum(getattr(part, name) for part in work.values()) for name in ("elapsed", "seconds"))
+    average = _ratio(elapsed, seconds)
+    load = 1.0 if stretch is None else stretch / average
     done = left = dropped = core_seconds = variance = 0.0
     rates: dict[str, float] = {}
     for name, part in work.items():
         weight = PRIOR_BUNDLES * _ratio(part.cost_left, part.bundles_left, 0.0)
         if part.cost_done + weight > 0.0:
-            rate = (part.elapsed + stretch * weight) / (part.cost_done + weight)
+            rate = load * (part.elapsed + average * weight) / (part.cost_done + weight)
             core_seconds += part.cost_left * (part.seconds + weight) / (part.cost_done + weight)
         else:
-            rate = stretch
+            rate = load * average
         rates[name] = rate
         done, left = done + rate * part.cost_done, left + rate * part.cost_left
         dropped += rate * part.cost_dropped
-        variance += _prediction_variance(part, rate)
+        variance += load**2 * _prediction_variance(part, rate / load)
     total = done + left + dropped
     bundles = sum(part.bundles_left for part in work.values())
     progress = min(done / total if total else 1.0, MAX_PROGRESS_LEFT if bundles else 1.0)

@@ -33,7 +33,7 @@ def summarise_sweep(sweep: SweepRecord, totals: Mapping[str, Any], threads: floa
     counts: dict[Status, int] = dict(totals["counts"])
     if pending := sweep.runs - sum(counts.values()):
         counts = {Status.PENDING: pending, **counts}
-    remaining = predict_remaining(totals["work"])
+    remaining = predict_remaining(totals["work"], totals["stretch"])
     eta: tuple[float | None, ...] = (None, None, None)
     if threads and not sweep.state.has_ended:
         eta = remaining.on_threads(threads, _read_clock(sweep, totals["merged"]), totals["queue"])

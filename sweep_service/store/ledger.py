@@ -26,6 +26,7 @@ from sweep_service.store.migration import add_missing_columns
 from sweep_service.store.work_totals import EMPTY_QUEUE, QUEUE_ENDS, Queue, WorkTotals
 
 SCHEMA_VERSION = 4
+RECENT_BUNDLES = 12  # by which the present load of the machine is judged
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 log = logging.getLogger(__name__)
 REQUEST_LIFETIME = timedelta(days=7)  # for which the key of a request is kept
@@ -91,6 +92,7 @@ _bundles = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Float, nullable=False, default=0.0),
     sa.Column("elapsed", sa.Float),  # that a worker was busy with it; since schema 4
+    sa.Column("merged", sa.Text),  # time of the merge; since schema 4
     sa.Column("error", sa.Text, nullable=False, default=""),
     *(
         sa.Column(status.label, sa.Integer, nullable=False, default=0) for status in COUNTED_STATUSES
@@ -379,7 +381,7 @@ class Ledger:
 
         `elapsed` are the seconds that a worker was busy with them, if known.
         """
-        busy = elapsed or {}
+        busy, now = elapsed or {}, utc_now()
         update = (
             _bundles.update()
             .where(_bundles.c.sweep == sweep_id, _bundles.c.key == sa.bindparam("bundle"))
@@ -387,7 +389,13 @@ class Ledger:
             .values(progress=Progress.MERGED)
         )
         rows = [
-            {"bundle": key, "seconds": seconds, "elapsed": busy.get(key), **_status_columns(counts)}
+            {
+                "bundle": key,
+                "seconds": seconds,
+                "elapsed": busy.get(key),
+                "merged": now,
+                **_status_columns(counts),
+            }
             for key, (seconds, counts) in bundles.items()
         ]
         if rows:
@@ -478,9 +486,10 @@ class Ledger:
         """Return `all_totals` with sums by class of work, the time of the last merge, and the queue."""
         totals = self.all_totals(sweep_ids)
         for sweep_id in sweep_ids:
-            totals[sweep_id] |= {"work": {}, "merged": "", "queue": EMPTY_QUEUE}
+            totals[sweep_id] |= {"work": {}, "merged": "", "queue": EMPTY_QUEUE, "stretch": None}
             if totals[sweep_id]["bundles_left"]:
                 totals[sweep_id]["queue"] = self.queue(sweep_id)
+                totals[sweep_id]["stretch"] = self.stretch(sweep_id)
         elapsed = sa.func.coalesce(_bundles.c.elapsed, _bundles.c.seconds)
         query = (
             sa.select(
@@ -506,6 +515,19 @@ class Ledger:
             for sweep_id, time in connection.execute(merges.group_by(_events.c.sweep)):
                 totals[sweep_id]["merged"] = time
         return totals
+
+    def stretch(self, sweep_id: str) -> float | None:
+        """Return the elapsed time per processor second of the bundles that were merged last, if known."""
+        recent = (
+            sa.select(_bundles.c.elapsed, _bundles.c.seconds)
+            .where(_bundles.c.sweep == sweep_id, _bundles.c.merged.is_not(None), _bundles.c.elapsed > 0.0)
+            .order_by(_bundles.c.merged.desc())
+            .limit(RECENT_BUNDLES)
+        )
+        with self.engine.connect() as connection:
+            rows = connection.execute(recent).all()
+        seconds = sum(row.seconds for row in rows)
+        return sum(row.elapsed for row in rows) / seconds if seconds else None
 
     def queue(self, sweep_id: str) -> Queue:
         """Return the first and the last bundles that are not merged, in the order of submission."""

@@ -11,6 +11,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count as count_from
 from itertools import product
 from typing import Any
 
@@ -24,6 +25,7 @@ from sweep_service.execution.executors import SerialExecutor
 from sweep_service.execution.submission import Submission
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.point import Point
+from sweep_service.planning.costs import Calibration
 from sweep_service.planning.estimate import Limits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators.selection import choose_simulator
@@ -90,18 +92,20 @@ def summarise_groups(comparisons: list[Comparison], quick: bool) -> Iterator[Row
 
 
 def compare_specs(folder: DataFolder, count: int) -> Iterator[Comparison]:
-    """Compute random specs, half of them SGD and half of them a regime, and compare their costs."""
-    calibration, rng, number = folder.calibration(), np.random.default_rng(SEED), 0
-    while number < count:
-        spec, groups = draw_spec(rng, number)
-        folder.put_calibration(calibration)  # discards what was learned from the specs before
-        predicted = Submission(spec).prepare(folder, None, Limits()).core_seconds
-        if predicted > MAX_SPEC_SECONDS:
-            continue
-        spent = _run(folder, spec)
-        if spent is not None:
-            yield Comparison(spec.name, groups, predicted, spent)
-            number += 1
+    """Compute random specs, a third of them SGD and the others a regime, and compare their costs."""
+    calibration = folder.calibration()
+    for number in range(count):
+        for attempt in count_from(0):
+            spec, groups = draw_spec(np.random.default_rng([SEED, number, attempt]), number)
+            folder.put_calibration(Calibration())  # so that the same specs are drawn on all machines
+            if Submission(spec).prepare(folder, None, Limits()).core_seconds > MAX_SPEC_SECONDS:
+                continue
+            folder.put_calibration(calibration)  # discards what was learned from the specs before
+            predicted = Submission(spec).prepare(folder, None, Limits()).core_seconds
+            spent = _run(folder, spec)
+            if spent is not None:
+                yield Comparison(spec.name, groups, predicted, spent)
+                break
 
 
 def _run(folder: DataFolder, spec: SweepSpec) -> float | None:
@@ -120,7 +124,8 @@ def draw_spec(rng: np.random.Generator, number: int) -> tuple[SweepSpec, tuple[s
     Pairs of activations, simulators and regimes take turns.
     """
     student, teacher = PAIRS[(7 * number + number // len(PAIRS)) % len(PAIRS)]
-    is_sgd, turn, k = number % 2 == 0, number // 2, int(rng.integers(1, 5))
+    is_sgd, k = number % 3 == 0, int(rng.integers(1, 5))
+    turn = number // 3 if is_sgd else number - number // 3 - 1
     regime = list(REGIMES)[turn % len(REGIMES)]
     if is_sgd:
         name, widths, dimensions = SIMULATED_SIZES[turn % len(SIMULATED_SIZES)]
@@ -140,11 +145,11 @@ def draw_spec(rng: np.random.Generator, number: int) -> tuple[SweepSpec, tuple[s
         "fixed": point,
         "init": _draw_start(rng, regime),
         "simulate": is_sgd,
-        "seeds": int(rng.choice([1, 4, 8])) if is_sgd else 1,
+        "seeds": int(rng.choice([1, 4, 8])) if is_sgd else 2,
         "time": {"max": _round(last), "samples": int(rng.choice([10, 40, 100]))},
     }
     if not is_sgd:
-        spec["axes"]["regime"] = regime
+        spec["axes"] |= {"regime": regime, "gamma": [0.5 * rate * p, 2.0 * rate * p]}
     return SweepSpec.parse(spec), (f"student-{student}", f"teacher-{teacher}", engine)
 
 

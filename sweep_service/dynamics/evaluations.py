@@ -16,6 +16,7 @@ from sweep_service.model.activations import Activation
 from sweep_service.model.closed_forms import SQUARE_CODE
 
 Effort = Callable[[float], tuple[float, float]]  # time -> evaluations, Jacobians
+UNCORRELATED_SHARE = 0.75  # of the evaluations, where student and teacher are uncorrelated
 MAX_ROUGH_RATE = 1.2  # γ/p above which a rough sampling term needs no more steps
 # Sampled relu students diverge for larger γ/p, at about this time over γ/p.
 MIN_DIVERGING_RATE, DIVERGENCE_TIME = 2.5, 150.0
@@ -36,9 +37,26 @@ def predict_effort(
 
     `implicit` means LSODA and otherwise DOP853; `precise` a relative tolerance of 1e-9 or less.
     """
+    law = _choose_law(student, teacher, gamma_over_p, width, implicit, precise, sampled, mean_field)
+    learns_nothing = student.odd and teacher.code == SQUARE_CODE  # only its norms decay
+    return partial(_scale, UNCORRELATED_SHARE, law) if learns_nothing else law
+
+
+def _choose_law(
+    student: Activation,
+    teacher: Activation,
+    gamma_over_p: float,
+    width: int,
+    implicit: bool,
+    precise: bool,
+    sampled: bool,
+    mean_field: bool,
+) -> Effort:
     is_square = student.code == SQUARE_CODE
     if implicit:
-        return partial(_square_lsoda, sampled) if is_square else partial(_lsoda, mean_field)
+        if not is_square:
+            return partial(_lsoda, mean_field)
+        return partial(_square_lsoda, sampled, 1.0 if teacher.code == SQUARE_CODE else 0.65)
     if not precise and sampled and student.curvature is None:
         return partial(_rough, gamma_over_p, width)
     if is_square and teacher.code == SQUARE_CODE:
@@ -46,10 +64,16 @@ def predict_effort(
     if is_square:
         return partial(_power_law, 105.0 if precise else 70.0, 0.42)
     if precise:
-        return partial(_power_law, 75.0, 0.52)
+        factor = (60.0 if mean_field else 80.0) * (0.75 if student.curvature is None else 1.0)
+        return partial(_power_law, factor, 0.52)
     if sampled:
         return partial(_power_law, 32.0 * (1.0 + gamma_over_p) ** -0.35, 0.55)
     return partial(_power_law, 35.0, 0.47)
+
+
+def _scale(factor: float, law: Effort, last: float) -> tuple[float, float]:
+    evaluations, jacobians = law(last)
+    return factor * evaluations, factor * jacobians
 
 
 def _power_law(factor: float, exponent: float, last: float) -> tuple[float, float]:
@@ -58,14 +82,17 @@ def _power_law(factor: float, exponent: float, last: float) -> tuple[float, floa
 
 def _lsoda(mean_field: bool, last: float) -> tuple[float, float]:
     evaluations = 20.0 + 85.0 * min(last, 300.0) ** 0.43 + 500.0 * _decades(last, 300.0)
-    return evaluations, 0.0 if mean_field else 33.0 * _decades(last, 180.0)  # mean field stays explicit
+    if mean_field:  # stays explicit
+        return 0.85 * evaluations, 0.0
+    return evaluations, 33.0 * _decades(last, 180.0)
 
 
-def _square_lsoda(sampled: bool, last: float) -> tuple[float, float]:
-    evaluations = 20.0 + 200.0 * min(last, 100.0) ** 0.43
-    if sampled:
-        return evaluations + 700.0 * _decades(last, 100.0), 70.0 * _decades(last, 40.0)
-    return evaluations + 250.0 * _decades(last, 100.0), 35.0 * _decades(last, 70.0)
+def _square_lsoda(sampled: bool, factor: float, last: float) -> tuple[float, float]:
+    late, jacobians = (
+        (700.0, 70.0 * _decades(last, 40.0)) if sampled else (250.0, 35.0 * _decades(last, 70.0))
+    )
+    evaluations = 20.0 + 200.0 * min(last, 100.0) ** 0.43 + late * _decades(last, 100.0)
+    return factor * evaluations, factor * jacobians
 
 
 def _stiff(last: float) -> tuple[float, float]:
@@ -76,8 +103,7 @@ def _stiff(last: float) -> tuple[float, float]:
 def _rough(rate: float, width: int, last: float) -> tuple[float, float]:
     if rate > MIN_DIVERGING_RATE:
         last = min(last, DIVERGENCE_TIME / rate)
-    growth = last**0.3 * min(last / 10.0, 1.0) ** 0.25
-    return 60.0 + 720.0 * width**0.2 * math.sqrt(min(rate, MAX_ROUGH_RATE)) * growth, 0.0
+    return 60.0 + 280.0 * width**0.38 * min(rate, MAX_ROUGH_RATE) ** 0.55 * last**0.42, 0.0
 
 
 def _decades(last: float, first: float) -> float:

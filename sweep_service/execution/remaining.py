@@ -1,8 +1,8 @@
 """How far a sweep is and how long it will take, from what its own bundles took.
 
-Each class of work (a simulator or a regime) has its own rate: seconds that a worker was busy with its
-bundles, over their predicted cost. The rate therefore contains errors of the prediction and whatever else the
-machine does. It is the ratio of sums, whose prediction errors follow from the scatter of the bundles.
+Each class of work (a simulator or a regime) has its own rate: processor seconds of its bundles over their
+predicted cost, the ratio of sums, whose error follows from the scatter of the bundles. The stretch, the time
+that passes in a processor second, is that of the latest bundles, and contains whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep_service.store.work_totals import EMPTY_QUEUE, Queue, WorkTotals
+from sweep_service.store.ledger import EMPTY_QUEUE, Queue, WorkTotals
 
 PRIOR_BUNDLES = 0.1  # weight of the prediction, in bundles, against what was measured
 PRIOR_SPREAD = 0.5  # relative error of a prediction, or of a single bundle, before anything is measured
@@ -78,20 +78,17 @@ def predict_remaining(work: Mapping[str, WorkTotals], stretch: float | None = No
     """
     elapsed, seconds = (sum(getattr(part, name) for part in work.values()) for name in ("elapsed", "seconds"))
     average = _ratio(elapsed, seconds)
-    load = 1.0 if stretch is None else stretch / average
+    stretch = average if stretch is None else stretch
     done = left = dropped = core_seconds = variance = 0.0
     rates: dict[str, float] = {}
     for name, part in work.items():
         weight = PRIOR_BUNDLES * _ratio(part.cost_left, part.bundles_left, 0.0)
-        if part.cost_done + weight > 0.0:
-            rate = load * (part.elapsed + average * weight) / (part.cost_done + weight)
-            core_seconds += part.cost_left * (part.seconds + weight) / (part.cost_done + weight)
-        else:
-            rate = load * average
-        rates[name] = rate
+        core_rate = _ratio(part.seconds + weight, part.cost_done + weight)
+        rates[name] = rate = stretch * core_rate
+        core_seconds += core_rate * part.cost_left
         done, left = done + rate * part.cost_done, left + rate * part.cost_left
         dropped += rate * part.cost_dropped
-        variance += load**2 * _prediction_variance(part, rate / load)
+        variance += (stretch / average) ** 2 * _prediction_variance(part, average * core_rate)
     total = done + left + dropped
     bundles = sum(part.bundles_left for part in work.values())
     progress = min(done / total if total else 1.0, MAX_PROGRESS_LEFT if bundles else 1.0)

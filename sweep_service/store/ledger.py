@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -23,9 +23,9 @@ from sweep_service.planning.bundles import Bundle
 from sweep_service.status import Status
 from sweep_service.store.ledger_guard import RESTORE_LEDGER, LedgerGuard
 from sweep_service.store.migration import add_missing_columns
-from sweep_service.store.work_totals import EMPTY_QUEUE, QUEUE_ENDS, Queue, WorkTotals
 
 SCHEMA_VERSION = 4
+QUEUE_ENDS = 64  # bundles at each end of a queue, more than most clusters have threads
 RECENT_BUNDLES = 12  # by which the present load of the machine is judged
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 log = logging.getLogger(__name__)
@@ -160,6 +160,30 @@ class Event:
     time: str
     state: State
     reason: str
+
+
+class Queue(NamedTuple):
+    """The ends of the queue of bundles, as (class of work, predicted cost), both beginning at the end."""
+
+    first: list[tuple[str, float]]
+    last: list[tuple[str, float]]
+
+
+EMPTY_QUEUE = Queue([], [])
+
+
+@dataclass
+class WorkTotals:
+    """Bundles, predicted cost, processor seconds, and seconds that workers were busy with them."""
+
+    bundles: int = 0  # merged
+    cost_done: float = 0.0
+    seconds: float = 0.0
+    elapsed: float = 0.0
+    squares: float = 0.0  # Σ elapsed²/cost, which gives the scatter of elapsed/cost
+    bundles_left: int = 0
+    cost_left: float = 0.0
+    cost_dropped: float = 0.0
 
 
 class Ledger:

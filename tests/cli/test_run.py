@@ -15,8 +15,7 @@ from sweep_service.client.progress import Bar
 from sweep_service.execution.summary import summarise_sweep
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import State, SweepRecord
-from sweep_service.store.work_totals import EMPTY_QUEUE, WorkTotals
+from sweep_service.store.ledger import EMPTY_QUEUE, State, SweepRecord, WorkTotals
 from tests.cli.commands import (
     COMMANDS,
     ENVIRONMENT,

@@ -14,8 +14,7 @@ from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.ledger import Ledger, State, SweepRecord
-from sweep_service.store.work_totals import WorkTotals
+from sweep_service.store.ledger import Ledger, State, SweepRecord, WorkTotals
 
 MERGE_SECONDS = 2.0
 THREADS = 4

@@ -60,7 +60,9 @@ class SweepOut(BaseModel):
     )
     counts: dict[str, int] = Field(description="Runs by status")
     progress: float = Field(ge=0.0, le=1.0, description="Computed fraction of the predicted cost")
-    eta_seconds: float | None
+    eta_seconds: float | None = Field(description="Expected time left, at the rates of this sweep so far")
+    eta_low_seconds: float | None = Field(description="It takes at least this long, 19 times out of 20")
+    eta_high_seconds: float | None = Field(description="It takes at most this long, 19 times out of 20")
     core_seconds: float
     core_seconds_left: float
     bundles_left: int
@@ -76,6 +78,20 @@ class Page(BaseModel):
     next: str | None = Field(description="Cursor of the next page; null on the last one")
 
 
+class MethodCost(BaseModel):
+    name: str = Field(description="sgd, or the name of a regime")
+    runs: int = Field(description="Runs to compute, without those reused and copies of others")
+    core_seconds: float
+
+
+class AlternativeOut(BaseModel):
+    instead_of: str = Field(description="sgd, or the name of a regime")
+    instead_of_run_seconds: float
+    regime: str
+    run_seconds: float
+    error: float = Field(description="Predicted largest error of the risk, in units of R(0)")
+
+
 class EstimateOut(BaseModel):
     """The predicted cost of a sweep, without the runs that would be reused."""
 
@@ -89,6 +105,10 @@ class EstimateOut(BaseModel):
     dearest: dict[str, Any] = Field(description="The most expensive point")
     warnings: list[str]
     notes: list[str] = Field(description="What is not stored because it is large; where SGD starts late")
+    breakdown: list[MethodCost] = Field(description="The same cost for SGD and for each regime")
+    alternatives: list[AlternativeOut] = Field(
+        description="Cheaper regimes for what takes long, at the point where a run of it costs most"
+    )
     refused: str | None = Field(description="Why the sweep would be rejected; null if accepted")
 
 

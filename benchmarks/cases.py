@@ -12,6 +12,7 @@ from benchmarks.euler import euler
 from benchmarks.harness import Row
 from benchmarks.mean_field import mean_field
 from benchmarks.page import page
+from benchmarks.prices import prices
 from benchmarks.sampling import sampling
 from benchmarks.service import service
 from benchmarks.simulators import sgd
@@ -22,7 +23,7 @@ from benchmarks.wide import wide
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
-    euler, mean_field, sampling, wide, sgd, crossover, startup, store, analysis, estimates, cluster,
+    euler, mean_field, sampling, wide, sgd, crossover, startup, store, analysis, estimates, prices, cluster,
     service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sweep_service.text import (
@@ -104,13 +104,39 @@ def format_estimate(estimate: Mapping[str, Any]) -> str:
             "runs": f"{estimate['runs']}: {', '.join(counts)}",
             "SGD steps": format_number(estimate["sgd_steps"]),
             "core time": format_duration(estimate["core_seconds"]),
+            "of which": _format_breakdown(estimate["breakdown"]),
             "size": f"{format_size(estimate['bytes'])} at most",
             "costliest": highest_cost if to_compute else "",
         }
     )
+    advice = [_format_alternative(alternative) for alternative in estimate["alternatives"]]
     refused = [f"would be refused: {estimate['refused']}"] if estimate["refused"] else []
     notes = [f"note: {text}" for text in estimate.get("notes", ())]  # a service of an older version has none
-    return "\n".join([lines, *(f"warning: {text}" for text in estimate["warnings"]), *notes, *refused])
+    warnings = [f"warning: {text}" for text in estimate["warnings"]]
+    return "\n".join([lines, *advice, *warnings, *notes, *refused])
+
+
+def _format_breakdown(breakdown: Sequence[Mapping[str, Any]]) -> str:
+    """Format the cost of SGD and of each regime, if there are several."""
+    costs = (
+        f"{_method_title(method['name'])} {format_duration(method['core_seconds'])} ({method['runs']} runs)"
+        for method in breakdown
+    )
+    return ", ".join(costs) if len(breakdown) > 1 else ""
+
+
+def _format_alternative(alternative: Mapping[str, Any]) -> str:
+    error = format_number(float(f"{alternative['error']:.2g}"))
+    return (
+        f"cheaper: {alternative['regime']} instead of {_method_title(alternative['instead_of'])}, "
+        f"{format_duration(alternative['run_seconds'])} instead of "
+        f"{format_duration(alternative['instead_of_run_seconds'])} for its costliest run, "
+        f"with a predicted error of {error} R(0)"
+    )
+
+
+def _method_title(name: str) -> str:
+    return "SGD" if name == "sgd" else name
 
 
 def _format_counts(sweep: Mapping[str, Any]) -> str:

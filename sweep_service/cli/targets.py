@@ -218,7 +218,8 @@ class LocalTarget:
 
         sweep_id = self.find_id(prefix)
         with self.open_conductor() as conductor:
-            return summarise_sweep(change(conductor, sweep_id), conductor.ledger.totals(sweep_id))
+            sweep = change(conductor, sweep_id)
+            return summarise_sweep(sweep, conductor.ledger.progress_totals([sweep_id])[sweep_id])
 
     # ---- access to the folder
 

@@ -14,6 +14,7 @@ from sweep_service.model.point import Point
 LARGE_DELTA_T = 0.1  # δt above which no limit applies
 MAX_ERROR = 0.02  # predicted error, in units of R(0), at which the cheapest regime is chosen
 MAX_SECONDS = 60.0  # largest price to t = 10 of a regime that auto chooses by itself
+PRICE_TOLERANCE = 1.5  # prices are not known better, so that regimes within this factor are equally cheap
 # Measured errors relative to R(0), for erf and k = 2.
 SAMPLING_ERROR = 0.075  # sup |GF - SS|, per γ/p: of leaving out the sampling term
 LAW_ERROR = 0.8  # per 1/p: of replacing the overlaps of orthogonal parts by their law
@@ -52,7 +53,7 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
             f"δt = {point.delta_t:.3g} > {LARGE_DELTA_T}: no guarantee, SS-ODE has the most terms",
         )
     candidates = [
-        Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name)[0])
+        Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name))
         for name in CANDIDATES
         if is_defined(point, start, name)
     ]
@@ -65,7 +66,8 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
     affordable = [candidate for candidate in candidates if candidate.seconds <= MAX_SECONDS] or candidates
     accurate = [candidate for candidate in affordable if candidate.error <= MAX_ERROR]
     if accurate:
-        chosen = min(accurate, key=lambda candidate: candidate.seconds)
+        cheapest = min(candidate.seconds for candidate in accurate)
+        chosen = next(item for item in accurate if item.seconds <= PRICE_TOLERANCE * cheapest)
         reason = f"the cheapest regime with a predicted error of at most {MAX_ERROR} R(0)"
     else:
         chosen = min(affordable, key=lambda candidate: candidate.error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -25,6 +26,7 @@ from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 
 Variance = Callable[[Array, Array, Array], Array]  # M, Q, P -> (p, p)
+Method = Literal["square", "erf", "tilted", "qmc"]
 
 # Largest student widths for which the exact sum is used.
 MAX_EXACT_ERF_WIDTH, MAX_EXACT_ERF_MIXED_WIDTH = 64, 6
@@ -35,13 +37,24 @@ def choose_variance(
     student: Activation, teacher: Activation, p: int, k: int, points: int = QMC_POINTS
 ) -> tuple[Variance, str]:
     """Choose how to compute Ψ_Var at this size; returns the function and the name of its method."""
+    match choose_method(student, teacher, p):
+        case "square":
+            return (square_variance if teacher is SQUARE else SquareStudentVariance(teacher)), "exact"
+        case "erf":
+            return erf_variance, "exact"
+        case "tilted":
+            return TiltedVariance(make_pairs(student, teacher)), "exact"
+        case _:
+            return QuasiMonteCarlo(student, teacher, p + k, points), f"quasi-Monte Carlo, {points} points"
+
+
+def choose_method(student: Activation, teacher: Activation, p: int) -> Method:
+    """Choose the method of the sampling term; all but `qmc` are exact."""
     if student is SQUARE:
-        return (square_variance if teacher is SQUARE else SquareStudentVariance(teacher)), "exact"
+        return "square"
     if student is ERF and teacher is ERF and p <= MAX_EXACT_ERF_WIDTH:
-        return erf_variance, "exact"
-    if student is ERF and p <= MAX_EXACT_ERF_MIXED_WIDTH:
-        return TiltedVariance(make_pairs(student, teacher)), "exact"
-    return QuasiMonteCarlo(student, teacher, p + k, points), f"quasi-Monte Carlo, {points} points"
+        return "erf"
+    return "tilted" if student is ERF and p <= MAX_EXACT_ERF_MIXED_WIDTH else "qmc"
 
 
 @kernel(fastmath=ELEMENTWISE)

@@ -2,7 +2,7 @@
 import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
 import { $, createElement } from "./common/dom.js";
 import { formatFixed } from "./common/fixed-parameters.js";
-import { formatBytes, formatDuration, formatNumber, formatTimestamp } from "./common/format.js";
+import { formatBytes, formatDuration, formatNumber, formatRemaining, formatTimestamp } from "./common/format.js";
 import { notify } from "./common/notifications.js";
 import { getJson } from "./common/rest.js";
 import { debounce, poll } from "./common/timing.js";
@@ -119,10 +119,10 @@ function formatFacts({ runs, created, owner, fixed, stored_bytes: storedBytes })
 }
 
 function formatProgress(sweep, rate) {
-  const { state, progress, counts, core_seconds: coreSeconds, eta_seconds: etaSeconds } = sweep;
+  const { state, progress, counts, core_seconds: coreSeconds } = sweep;
   const parts = [`${Math.floor(100 * progress)} %`];
   if (rate > 0 && !hasEnded(state)) parts.push(`${formatNumber(rate)} runs/s`);
-  if (state === "running" && etaSeconds !== null) parts.push(`${formatDuration(etaSeconds)} left`);
+  if (state === "running" && sweep.eta_seconds !== null) parts.push(formatRemaining(sweep));
   if (hasEnded(state)) parts.push(`${formatDuration(coreSeconds)} of core time`);
   for (const status of ["diverged", "failed"]) {
     if (counts[status]) parts.push(`${formatNumber(counts[status])} ${status}`);

@@ -22,7 +22,9 @@ export function showEstimate(estimate, threads) {
   ];
   renderFacts($("#estimate"), getEstimateRows(estimate, threads));
   $("#priced").textContent = summary.join(", ");
-  $("#warnings").replaceChildren(...[...warnings, ...notes].map((text) => createElement("li", {}, text)));
+  const advice = estimate.alternatives.map(formatAlternative);
+  const items = [...advice, ...warnings, ...notes];
+  $("#warnings").replaceChildren(...items.map((text) => createElement("li", {}, text)));
   $("#refused").textContent = refused ? `This sweep would be refused: ${refused}` : "";
   submitButton.disabled = Boolean(refused);
   panel.removeAttribute("aria-busy");
@@ -47,10 +49,27 @@ function getEstimateRows(estimate, threads) {
     runs: formatRuns(estimate),
     "SGD steps": formatNumber(estimate.sgd_steps),
     "core time": formatCoreTime(estimate.core_seconds, threads),
+    ...formatBreakdown(estimate.breakdown),
     size: `${formatBytes(estimate.bytes)} at most`,
     "most expensive": newRuns ? mostExpensive : null,
   };
 }
+
+function formatBreakdown(breakdown) {
+  if (breakdown.length < 2) return {};
+  return Object.fromEntries(breakdown.map(({ name, runs, core_seconds: seconds }) => (
+    [formatMethod(name), `${formatDuration(seconds)}, ${formatNumber(runs)} runs`]
+  )));
+}
+
+function formatAlternative(alternative) {
+  const { regime, error, run_seconds: seconds, instead_of_run_seconds: otherSeconds } = alternative;
+  return `Cheaper: ${regime} instead of ${formatMethod(alternative.instead_of)}, `
+    + `${formatDuration(seconds)} instead of ${formatDuration(otherSeconds)} for its costliest run, `
+    + `with a predicted error of ${Number(error.toPrecision(2))} R(0)`;
+}
+
+const formatMethod = (name) => (name === "sgd" ? "SGD" : name);
 
 function formatRuns({ runs, reused, copies }) {
   const parts = [formatNumber(runs)];

@@ -1,6 +1,6 @@
 // The header of every page of a sweep: state, progress, remaining time and actions, updated live.
 import { $ } from "../common/dom.js";
-import { formatDuration, formatNumber } from "../common/format.js";
+import { formatDuration, formatNumber, formatRemaining } from "../common/format.js";
 import { notify } from "../common/notifications.js";
 import { renderActions } from "./actions.js";
 import { followSweep, hasEnded } from "./events.js";
@@ -65,7 +65,7 @@ function formatProgress(sweep, rate) {
   if (hasEnded(sweep.state)) return [`${formatDuration(sweep.core_seconds)} of core time`];
   const parts = [`${Math.floor(100 * sweep.progress)} %`];
   if (rate > 0 && sweep.state === "running") parts.push(`${formatNumber(rate)} runs/s`);
-  if (sweep.eta_seconds !== null) parts.push(`${formatDuration(sweep.eta_seconds)} left`);
+  if (sweep.eta_seconds !== null) parts.push(formatRemaining(sweep));
   return parts;
 }
 

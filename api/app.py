@@ -29,7 +29,9 @@ from sweep_service.api.routes import (
 )
 from sweep_service.api.security import Authenticator, SecurityMiddleware
 from sweep_service.api.settings import Settings
-from sweep_service.planning.spec import SweepSpec
+from sweep_service.execution.extension import CHANGE_FIELDS
+from sweep_service.planning.spec import MAX_NAME_LENGTH, SweepSpec
+from sweep_service.store.notes import MAX_NOTE_LENGTH
 from sweep_service.version import __version__
 
 DESCRIPTION = """Parameter sweeps of SGD in two-layer networks: simulations and their limiting theories.
@@ -96,8 +98,9 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             "type": "object",
             "title": "Change",
             "additionalProperties": False,
-            "properties": {name: spec["properties"][name] for name in ("name", "axes", "points", "seeds")},
+            "properties": {name: spec["properties"][name] for name in CHANGE_FIELDS},
         }
+        schemas["Notes"] = _notes_schema()
         schemas["Token"] = {
             "type": "object", "title": "Token", "properties": {"token": {"type": "string"}},
             "required": ["token"],
@@ -106,3 +109,14 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             schema["security"] = [{"token": []}]
     return app.openapi_schema  # type: ignore[return-value]
+
+
+def _notes_schema() -> dict[str, Any]:
+    name = {"type": "string", "maxLength": MAX_NAME_LENGTH}
+    note = {"type": ["string", "null"], "maxLength": MAX_NOTE_LENGTH}
+    return {
+        "type": "object",
+        "title": "Notes",
+        "additionalProperties": False,
+        "properties": {"name": name, "note": note},
+    }

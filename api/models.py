@@ -52,11 +52,17 @@ class SweepOut(BaseModel):
     package: str = Field(description="Version of the package that last worked on it, if recorded")
     runs: int
     reused: int = Field(description="Runs copied from earlier sweeps")
+    note: str | None = Field(description="A text about the sweep; null if it has none")
     owner: str | None = Field(description="Name of the token that submitted the sweep; null if it has none")
     stored_bytes: int | None = Field(description="Size of the stored data; null if it is not known yet")
+    fixed: dict[str, int | float | str] = Field(
+        description="Parameters with a single value, such as k and init.scale; empty if not recorded"
+    )
     counts: dict[str, int] = Field(description="Runs by status")
     progress: float = Field(ge=0.0, le=1.0, description="Computed fraction of the predicted cost")
-    eta_seconds: float | None
+    eta_seconds: float | None = Field(description="Expected time left, at the rates of this sweep so far")
+    eta_low_seconds: float | None = Field(description="It takes at least this long, 19 times out of 20")
+    eta_high_seconds: float | None = Field(description="It takes at most this long, 19 times out of 20")
     core_seconds: float
     core_seconds_left: float
     bundles_left: int
@@ -72,6 +78,20 @@ class Page(BaseModel):
     next: str | None = Field(description="Cursor of the next page; null on the last one")
 
 
+class MethodCost(BaseModel):
+    name: str = Field(description="sgd, or the name of a regime")
+    runs: int = Field(description="Runs to compute, without those reused and copies of others")
+    core_seconds: float
+
+
+class AlternativeOut(BaseModel):
+    instead_of: str = Field(description="sgd, or the name of a regime")
+    instead_of_run_seconds: float
+    regime: str
+    run_seconds: float
+    error: float = Field(description="Predicted largest error of the risk, in units of R(0)")
+
+
 class EstimateOut(BaseModel):
     """The predicted cost of a sweep, without the runs that would be reused."""
 
@@ -84,6 +104,11 @@ class EstimateOut(BaseModel):
     bytes: int
     dearest: dict[str, Any] = Field(description="The most expensive point")
     warnings: list[str]
+    notes: list[str] = Field(description="What is not stored because it is large; where SGD starts late")
+    breakdown: list[MethodCost] = Field(description="The same cost for SGD and for each regime")
+    alternatives: list[AlternativeOut] = Field(
+        description="Cheaper regimes for what takes long, at the point where a run of it costs most"
+    )
     refused: str | None = Field(description="Why the sweep would be rejected; null if accepted")
 
 
@@ -149,6 +174,7 @@ class Contents(BaseModel):
 
     design: str = Field(description="product, zip, scaling, triangle or points")
     axes: list[AxisOut] = Field(description="Axes of the points, without the regime")
+    fixed: dict[str, int | float | str] = Field(description="Parameters with one value at all points")
     points: list[list[Any]] | None = Field(description="Values of the axes at each point; null for a product")
     sources: list[str] = Field(description="sgd, ode")
     regimes: list[str]

@@ -48,7 +48,7 @@ class StatusCache:
             for sweep in sweeps
             if (entry := self.get_cached(sweep.id)) and entry[0] == sweep
         }
-        fresh = self.ledger.all_totals([sweep.id for sweep in sweeps if sweep.id not in cached])
+        fresh = self.ledger.progress_totals([sweep.id for sweep in sweeps if sweep.id not in cached])
         entries = [(sweep, cached.get(sweep.id) or fresh[sweep.id]) for sweep in sweeps]
         with self._lock:
             if generation == self._generation:

@@ -13,6 +13,7 @@ from benchmarks.full_model import full_model
 from benchmarks.harness import Row
 from benchmarks.mean_field import mean_field
 from benchmarks.page import page
+from benchmarks.prices import prices
 from benchmarks.sampling import sampling
 from benchmarks.service import service
 from benchmarks.simulators import sgd
@@ -24,6 +25,6 @@ Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
     euler, mean_field, sampling, wide, sgd, full_model, crossover, startup, store, analysis, estimates,
-    cluster, service, page,
+    prices, cluster, service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

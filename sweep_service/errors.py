@@ -166,7 +166,14 @@ class StoreGone(SweepError, OSError):
 
 
 class InUse(SweepError):
-    """Another process holds the data folder; only one at a time may change it."""
+    """Another process holds the data folder; only one at a time may change it.
+
+    `url` is the address of that process if it is a service.
+    """
+
+    def __init__(self, message: str, url: str = "") -> None:
+        super().__init__(message)
+        self.url = url
 
 
 class LimitExceeded(InvalidInput):

@@ -121,7 +121,7 @@ def list_sweeps(folder: DataFolder) -> list[dict[str, Any]]:
         return []
     with closing(folder.ledger()) as ledger:
         rows = ledger.sweeps()
-        totals = ledger.all_totals([sweep.id for sweep in rows])
+        totals = ledger.progress_totals([sweep.id for sweep in rows])
     return [summarise_sweep(sweep, totals[sweep.id]) for sweep in rows]
 
 
@@ -202,7 +202,8 @@ def complete(conductor: Conductor, sweep_id: str, bar: Bar) -> SweepRecord:
     def show(sweep: SweepRecord) -> None:
         if dashboard := conductor.executor.dashboard:
             bar.print_once(f"dashboard {dashboard}/status")
-        bar.show(summarise_sweep(sweep, conductor.ledger.totals(sweep_id)))
+        totals = conductor.ledger.progress_totals([sweep_id])[sweep_id]
+        bar.show(summarise_sweep(sweep, totals, conductor.executor.threads))
 
     try:
         show(conductor.ledger.sweep(sweep_id))

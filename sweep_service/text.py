@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 UNLIMITED_WIDTH = 10_000  # columns
+WIDE_RANGE = 1.25  # ratio of the ends of a range of durations, from which it is shown
 
 
 def format_fields(fields: Mapping[str, Any]) -> str:
@@ -44,6 +45,17 @@ def format_duration(seconds: float | None) -> str:
         if seconds >= length:
             return f"{format_number(seconds / length, 2)} {unit}"
     return f"{format_number(seconds, 2)} s" if seconds >= 0.01 or seconds == 0 else "less than 0.01 s"
+
+
+def format_remaining(sweep: Mapping[str, Any]) -> str:
+    """Format the time left of a sweep, with its range where that is wide; empty if it is unknown."""
+    if not sweep["eta_seconds"]:
+        return ""
+    left = f"{format_duration(sweep['eta_seconds'])} left"
+    low, high = (sweep.get(name) for name in ("eta_low_seconds", "eta_high_seconds"))
+    if low is None or high is None or high < WIDE_RANGE * low:  # older services give no range
+        return left
+    return f"{left} ({format_duration(low)} to {format_duration(high)})"
 
 
 def format_size(count: float) -> str:

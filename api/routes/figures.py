@@ -18,6 +18,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from sweep_service.analysis.curves import TIME_AXES
+from sweep_service.analysis.plots.options import SCALES, SWITCHES
 from sweep_service.analysis.plots.save import caption, save
 from sweep_service.analysis.views import VIEWS, view_to_json
 from sweep_service.api.conductor_thread import ConductorThread
@@ -38,6 +40,7 @@ MEDIA_TYPES = {
 SELECTION_HELP = (
     "Other parameters select: `d=100`, `gamma=0.1,0.2`, `gamma=0.01:1` (a range), `time=10` (the nearest)."
 )
+DRAWING_HELP = "`scale`, `time_scale`, `levels`, `limits`, `cmap` and `ratio_lines` change the figure only."
 RETRY_HEADERS = {"Retry-After": "5"}
 
 
@@ -106,13 +109,14 @@ def compute_etag(service: ConductorThread, id: str, *query: Any) -> str:
 
 def _render(dataset: xr.Dataset, id: str, view: str, format: str, options: Mapping[str, str]) -> bytes:
     entry = VIEWS[view]
+    options, drawing = entry.split_options(options)
     numbers = entry.compute(dataset, **options)
     if format == "json":
         return json.dumps(
             replace_nonfinite(view_to_json(view, numbers)), allow_nan=False, default=str
         ).encode()
     file = io.BytesIO()
-    save(entry.draw(numbers), file, format, dataset, caption(dataset, id), id)
+    save(entry.draw(numbers, **drawing), file, format, dataset, caption(dataset, id), id)
     return file.getvalue()
 
 
@@ -137,6 +141,16 @@ def get_renderer(request: Request) -> FigureRenderer:
 Renderer = Annotated[FigureRenderer, Depends(get_renderer)]
 Format = Annotated[Literal["json", "png", "svg", "pdf"], Query()]
 OptionValue = Annotated[str | None, Query(max_length=200)]
+ScaleName = Annotated[str | None, Query(json_schema_extra={"enum": [*SCALES]}, max_length=200)]
+TimeAxisName = Annotated[
+    str | None, Query(description=f"{', '.join(TIME_AXES)}, or a selection of times", max_length=200)
+]
+LevelList = Annotated[
+    str | None, Query(description="Contour lines: `5` for about five, or values `0.01,0.1`", max_length=400)
+]
+LimitPair = Annotated[str | None, Query(description="Ends of the colours, such as `0.001,1`", max_length=200)]
+ColormapName = Annotated[str | None, Query(description="A colour map of matplotlib", max_length=200)]
+Switch = Annotated[str | None, Query(json_schema_extra={"enum": [*SWITCHES]}, max_length=200)]
 # Not validated by FastAPI, because our own error suggests the nearest name.
 ViewName = Annotated[str, Path(json_schema_extra={"enum": [*VIEWS]})]
 FILES: dict[int | str, dict[str, Any]] = {
@@ -153,17 +167,26 @@ FILES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/curves", response_model=None, responses=FILES, description=(
-    f"An observable against time: SGD with bands over seeds, and the regimes. {SELECTION_HELP}"
+    "An observable against time: SGD with bands over seeds, and the regimes. In `time=steps` or `samples/d`, "
+    f"each curve has its own `x`. {DRAWING_HELP} {SELECTION_HELP}"
 ))  # fmt: skip
 async def curves(
-    renderer: Renderer, request: Request, id: Id, observable: OptionValue = None, format: Format = "json"
+    renderer: Renderer,
+    request: Request,
+    id: Id,
+    observable: OptionValue = None,
+    time: TimeAxisName = None,
+    scale: ScaleName = None,
+    time_scale: ScaleName = None,
+    cmap: ColormapName = None,
+    format: Format = "json",
 ) -> Response:
     return await renderer.respond(request, id, "curves")
 
 
 @router.get("/phase-diagram", response_model=None, responses=FILES, description=(
     "A value on two axes, averaged over seeds; select along others. `x=triangle`: the triangle of limits. "
-    f"{SELECTION_HELP}"
+    f"{DRAWING_HELP} {SELECTION_HELP}"
 ))  # fmt: skip
 async def phase_diagram(
     renderer: Renderer,
@@ -172,6 +195,11 @@ async def phase_diagram(
     x: OptionValue = None,
     y: OptionValue = None,
     value: OptionValue = None,
+    scale: ScaleName = None,
+    levels: LevelList = None,
+    cmap: ColormapName = None,
+    limits: LimitPair = None,
+    ratio_lines: Switch = None,
     format: Format = "json",
 ) -> Response:
     return await renderer.respond(request, id, "phase-diagram")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -21,6 +22,7 @@ from sweep_service.version import __version__
 
 PACKAGE = Path(__file__).parents[1]  # contains templates and static files
 STATIC = "/static"
+DATA_PATHS = ("/v1/", "/dask/")  # whose errors are problem details, whoever asks
 # Everything comes from this service; the plotting library needs inline styles.
 POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
@@ -55,6 +57,20 @@ class Files(StaticFiles):
 def install(app: FastAPI) -> None:
     app.include_router(router)
     app.mount(STATIC, Files(directory=PACKAGE / "static"), name="static")
+    show_problem = app.exception_handlers[HTTPException]
+
+    async def show_missing_page(request: Request, error: HTTPException) -> Response:
+        if _wants_page(request):
+            return page("missing", 404, why="There is no page at this address")
+        return await show_problem(request, error)  # type: ignore[misc]
+
+    app.add_exception_handler(404, show_missing_page)  # type: ignore[arg-type]
+
+
+def _wants_page(request: Request) -> bool:
+    """Return whether a browser asks for a page, rather than a program for data."""
+    is_data = request.url.path.startswith(DATA_PATHS)
+    return not is_data and "text/html" in request.headers.get("accept", "")
 
 
 def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
@@ -68,7 +84,11 @@ def _labels() -> dict[str, dict[str, str]]:
     """Return the symbols and names of parameters and axes, for the scripts of every page."""
     labels = {name: find_label(name) for name in (*PARAMETERS, *COORDINATES, *sorted(number_names()))}
     return {
-        name: {"symbol": label.symbol or name, "long_name": label.long_name}
+        name: {
+            "symbol": label.symbol or name,
+            "long_name": label.long_name,
+            "title": label.title or label.long_name,
+        }
         for name, label in labels.items()
         if label is not None
     }
@@ -98,11 +118,11 @@ def docs() -> Response:
 @router.get("/sweeps/{id}/{tab}")
 def sweep(service: Service, id: str, tab: str = "") -> Response:
     if tab not in TABS or not SWEEP_ID_PATTERN.fullmatch(id):
-        return page("missing", 404, why="No such page")
+        return page("missing", 404, why="A sweep has no page of this name")
     try:
         description = service.describe(id)
     except NotFound:
-        return page("missing", 404, why=f"There is no sweep {id}")
+        return page("missing", 404, why=f"There is no sweep {id}. It may have been deleted")
     try:
         has_triangle = service.folder.spec(id).triangle is not None
     except NotFound:  # the files are damaged; the page still shows the data of the ledger

@@ -20,11 +20,14 @@ from sweep_service.api.error_responses import SafeJsonResponse, responses
 from sweep_service.api.models import EstimateOut, Failures, Links, Page, SpecOut, SweepOut
 from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.execution.conductor import SWEEP_ID_PATTERN, Conductor
+from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.submission import Submission
 from sweep_service.execution.summary import read_failures
 from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec_text import locating_errors, parse_text
 from sweep_service.store.ledger import Request as KeyedRequest
 from sweep_service.store.ledger import State, SweepRecord
+from sweep_service.store.notes import read_change
 
 router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
 
@@ -44,6 +47,7 @@ IdempotencyKey = Annotated[
     Header(min_length=1, max_length=200, description="A repeated request with the same key has no effect"),
 ]
 Priority = Annotated[int, Query(ge=-1000, le=1000, description="Sweeps of higher priority go first")]
+DryRun = Annotated[bool, Query(description="Only estimate the cost")]
 MAX_EVENT_ID = 2**63 - 1  # the largest integer of SQLite
 
 
@@ -87,6 +91,7 @@ EXAMPLE = {
     "seeds": 4,
     "time": {"max": 100.0},
 }
+NOTES = {"name": "critical rates, second try", "note": "compare with Saad and Solla, figure 2"}
 CHANGE = {"axes": {"gamma": [2.0, 4.0]}, "seeds": 16}
 
 
@@ -104,8 +109,11 @@ def estimate(service: Service, body: Body) -> EstimateOut:
 
 
 def _estimate(service: ConductorThread, body: bytes) -> EstimateOut:
+    return _summarise_cost(service, Submission.read(body, service.settings.limits.for_estimates()))
+
+
+def _summarise_cost(service: ConductorThread, submission: Submission) -> EstimateOut:
     limits = service.settings.limits
-    submission = Submission.read(body, limits.for_estimates())
     return EstimateOut(**submission.summarise_cost(service.folder, service.ledger, limits))
 
 
@@ -128,7 +136,7 @@ def submit(
     service: Service,
     body: Body,
     owner: Owner,
-    dry_run: Annotated[bool, Query(description="Only estimate the cost")] = False,
+    dry_run: DryRun = False,
     priority: Priority = 0,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -245,8 +253,11 @@ for _name in ACTIONS:
     openapi_extra=request_body("Change", CHANGE),
     responses=responses(404, 409, 415)
     | {
-        code: {"model": SweepOut, "description": text}
-        for code, text in ((202, "A new sweep"), (200, "An existing sweep"))
+        202: {"model": SweepOut, "description": "A new sweep"},
+        200: {
+            "model": SweepOut | EstimateOut,
+            "description": "An existing sweep; with dry_run, the estimate",
+        },
     },
 )
 @limited_concurrency
@@ -255,18 +266,44 @@ def extend(
     id: Id,
     body: Body,
     owner: Owner,
+    name: Annotated[
+        str | None, Query(max_length=200, description="Name of the new sweep, instead of that in the body")
+    ] = None,
+    dry_run: DryRun = False,
     priority: Priority = 0,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Create a new sweep with more values of axes, points or seeds, reusing the runs of this one."""
+    """Create a new sweep with more values of axes, points, seeds or observables.
+
+    Runs of this sweep are reused. Runs that lack a new observable are computed again. Axes of numbers stay
+    sorted.
+    """
     service.ledger.sweep(id)
-    request = _request(f"extend {id}", body, idempotency_key)
+    limits = service.settings.limits
+    if dry_run:
+        spec = extend_spec(service.folder.spec(id), body, name)
+        return SafeJsonResponse(
+            _summarise_cost(service, Submission(spec, limits.for_estimates())).model_dump()
+        )
+    request = _request(f"extend {id}" + ("" if name is None else f" {name}"), body, idempotency_key)
     answer = service.ledger.find_answer(request) if request else None
     if answer is None:
-        spec = service.folder.spec(id).extend(body)
-        submission = Submission(spec, service.settings.limits, owner)
+        submission = Submission(extend_spec(service.folder.spec(id), body, name), limits, owner)
         answer = _submit(service, submission, id, priority, request)
     return _accepted(service, answer)
+
+
+@router.patch(
+    "/sweeps/{id}",
+    openapi_extra=request_body("Notes", NOTES),
+    responses=responses(404, 415),
+)
+def annotate(service: Service, id: Id, body: Body) -> SweepOut:
+    """Change the name or the note of a sweep; a note that is null or blank is removed."""
+    with locating_errors(body):
+        change = read_change(parse_text(body, "change"))
+    service.ledger.sweep(id)
+    return SweepOut.of(service.describe(service.call(Conductor.annotate, id, change).id))
 
 
 @router.delete("/sweeps/{id}", status_code=204, responses=responses(404))
@@ -279,7 +316,7 @@ EVENT = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "event": {"enum": ["state", "progress", "removed"]},
+        "event": {"enum": ["state", "progress", "notes", "removed"]},
         "data": {
             "type": "string",
             "description": "The sweep as JSON: its current values, with the state at the event",
@@ -306,7 +343,7 @@ def follow(
     id: Id,
     last_event_id: Annotated[str | None, Header(max_length=40, description="Only later events")] = None,
 ) -> Response:
-    """Stream server-sent events, `state` and `progress`, each with the sweep as data."""
+    """Stream server-sent events, `state`, `progress` and `notes`, each with the sweep as data."""
     after = int(last_event_id) if last_event_id and last_event_id.isascii() and last_event_id.isdigit() else 0
     pending, is_complete = events.read_events(service, id, min(after, MAX_EVENT_ID))
     if after and is_complete and not pending:

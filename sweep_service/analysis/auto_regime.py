@@ -21,7 +21,7 @@ def find_auto_regimes(dataset: xr.Dataset) -> xr.DataArray:
     Equal points share one evaluation of the rule, and points with the same d, p, k and init one start.
     """
     structures, number_names = read_structures(dataset), number_coordinates(dataset)
-    seed = int(dataset["seed"].values[0]) if "seed" in dataset.coords else 0
+    seed = int(dataset["seed"].values.flat[0]) if "seed" in dataset.coords else 0
     column_names = (*parameter_names(), *number_names)
     arrays = xr.broadcast(*(parameter(dataset, name) for name in column_names))
     rows = list(zip(*(array.values.ravel().tolist() for array in arrays), strict=True))

@@ -9,7 +9,7 @@ import xarray as xr
 from sweep_service.analysis.axes import point_axes
 from sweep_service.analysis.curves import plain_value, scalar_observables
 from sweep_service.analysis.point_values import available_values
-from sweep_service.analysis.runs import read_spec
+from sweep_service.analysis.runs import fixed_parameters, read_spec
 from sweep_service.analysis.views import VIEWS, suggest_view
 from sweep_service.model.labels import variable_attributes
 from sweep_service.planning.axes import POINT
@@ -29,6 +29,7 @@ def describe_contents(dataset: xr.Dataset) -> dict[str, Any]:
     return {
         "design": next((name for name in DESIGNS if spec.get(name)), PRODUCT),
         "axes": axes,
+        "fixed": fixed_parameters(dataset),
         "points": _list_points(dataset, axes),
         "sources": [kind for kind in KINDS if f"{kind}_risk" in dataset],
         "regimes": [str(name) for name in dataset["regime"].values] if "regime" in dataset.dims else [],

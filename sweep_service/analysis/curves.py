@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.runs import DRAW_DIMS, has_ended, sort_dataset
+from sweep_service.analysis.runs import DRAW_DIMS, fixed_parameters, has_ended, parameter, sort_dataset
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.numerics.types import AnyArray, Array
@@ -22,12 +22,33 @@ DERIVED_COORDINATES = ("delta_t", "gamma_over_p")  # follow from other coordinat
 BAND_QUANTILES = (0.16, 0.84)  # one standard deviation on both sides for Gaussian runs
 
 
-def compute_curves(dataset: xr.Dataset, /, observable: str = "risk", **where: Any) -> dict[str, Any]:
+class TimeAxis(NamedTuple):
+    """A unit of time: its long name, title and symbol, and whether it counts samples per dimension."""
+
+    long_name: str
+    title: str
+    latex: str
+    per_dimension: bool = False
+
+
+DEFAULT_TIME_AXIS = "t"
+TIME_AXES = {
+    DEFAULT_TIME_AXIS: TimeAxis("time t = ν γ/(p d) after ν steps of SGD", "time", "$t$"),
+    "steps": TimeAxis("steps ν of SGD, one sample in each", "steps", r"$\nu$"),
+    "samples/d": TimeAxis("samples per dimension ν/d", "samples per dimension", r"$\nu/d$", True),
+}
+
+
+def compute_curves(
+    dataset: xr.Dataset, /, observable: str = "risk", time: Any = DEFAULT_TIME_AXIS, **where: Any
+) -> dict[str, Any]:
     """Mean over runs at each time, with the 16th and the 84th percentile as `low` and `high`.
 
     SGD is reduced over seed and repeat, a theory over seed. Only runs that are done or have diverged
-    count, the latter up to their divergence. The result is NaN where no run has a value.
+    count, the latter up to their divergence. The result is NaN where no run has a value. `time` is one of
+    TIME_AXES, or a selection of times; in other units than t, each curve has its own times `x`.
     """
+    time_axis, where = _read_time(time, where)
     selected = sort_dataset(select(dataset, where))
     arrays = {kind: selected[f"{kind}_{observable}"] for kind in _kinds_with(selected, observable)}
     _check_limits(arrays)
@@ -36,9 +57,39 @@ def compute_curves(dataset: xr.Dataset, /, observable: str = "risk", **where: An
         "observable": observable,
         "long_name": first.attrs.get("long_name", observable),
         "units": first.attrs.get("units", "1"),
+        "fixed": fixed_parameters(selected),
         "time": first["time"].values.tolist(),
-        "curves": [curve for kind, array in arrays.items() for curve in _reduce_runs(selected, kind, array)],
+        **({} if time_axis == DEFAULT_TIME_AXIS else {"time_axis": _describe_time_axis(time_axis)}),
+        "curves": [
+            curve
+            for kind, array in arrays.items()
+            for curve in _reduce_runs(selected, kind, array, time_axis)
+        ],
     }
+
+
+def _read_time(time: Any, where: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The unit of time, and the selection with the times that are given instead of a unit."""
+    if isinstance(time, str) and time in TIME_AXES:
+        return time, where
+    if isinstance(time, str) and time.strip()[:1].isalpha():
+        allowed = f"must be one of {', '.join(TIME_AXES)}, or a selection of times such as 10 or 0.1:10"
+        raise InvalidInput("time", time, allowed)
+    return DEFAULT_TIME_AXIS, {**where, "time": time}
+
+
+def _describe_time_axis(name: str) -> dict[str, str]:
+    return {"name": name, "long_name": TIME_AXES[name].long_name, "units": "1"}
+
+
+def _count_steps(dataset: xr.Dataset, kind: str, time_axis: str) -> xr.DataArray:
+    """Steps or samples per dimension at each time of each point.
+
+    SGD is recorded after whole steps, round(t/δt). A theory has the time t itself.
+    """
+    steps = dataset["time"] / parameter(dataset, "delta_t")
+    steps = steps.round() if kind == "sgd" else steps
+    return steps / parameter(dataset, "d") if TIME_AXES[time_axis].per_dimension else steps
 
 
 def scalar_observables(dataset: xr.Dataset) -> list[str]:
@@ -89,28 +140,39 @@ def _check_limits(arrays: dict[str, xr.DataArray]) -> None:
         raise LimitExceeded("curves", numbers, allowed)
 
 
-def _reduce_runs(dataset: xr.Dataset, kind: str, array: xr.DataArray) -> list[dict[str, Any]]:
+def _reduce_runs(dataset: xr.Dataset, kind: str, array: xr.DataArray, time_axis: str) -> list[dict[str, Any]]:
     draw_dims = [dim for dim in run_dims(array) if dim in DRAW_DIMS]
     dims = [dim for dim in run_dims(array) if dim not in DRAW_DIMS]
     ended = has_ended(dataset, array, kind)
     runs = ended.sum(draw_dims).transpose(*dims).values
     values = array.where(ended).transpose(*dims, "time", *draw_dims).values
     mean, low, high = _mean_and_band(values.reshape(*values.shape[: len(dims) + 1], -1))
+    is_one_regime = kind == "ode" and "regime" in dataset.coords and dataset["regime"].ndim == 0
+    selected_regime = dataset["regime"].item() if is_one_regime else None
+    times = None if time_axis == DEFAULT_TIME_AXIS else _count_steps(dataset, kind, time_axis)
     curves = []
     for index in product(*(range(array.sizes[dim]) for dim in dims)):
-        coordinates = _coordinates_at(dataset, dict(zip(dims, index, strict=True)))
+        position = dict(zip(dims, index, strict=True))
+        coordinates = _coordinates_at(dataset, position)
+        regime = coordinates.pop("regime", selected_regime)
         curves.append(
             {
                 "source": kind,
-                **({"regime": coordinates.pop("regime")} if "regime" in coordinates else {}),
+                **({} if regime is None else {"regime": regime}),
                 "at": coordinates,
                 "runs": int(runs[index]),
+                **({} if times is None else {"x": _values_at(times, position)}),
                 "mean": mean[index].tolist(),
                 "low": low[index].tolist(),
                 "high": high[index].tolist(),
             }
         )
     return curves
+
+
+def _values_at(array: xr.DataArray, position: dict[str, int]) -> list[float]:
+    """Values along time at a position, along the dimensions on which the array depends."""
+    return array.isel(position, missing_dims="ignore").values.tolist()
 
 
 def _coordinates_at(dataset: xr.Dataset, index: dict[str, int]) -> dict[str, Any]:

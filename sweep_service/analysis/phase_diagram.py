@@ -15,11 +15,12 @@ from sweep_service.analysis.runs import (
     DRAW_DIMS,
     average_with_deviations,
     error_from_deviations,
+    fixed_parameters,
     late_samples,
     select_last_half,
     sort_dataset,
 )
-from sweep_service.analysis.selection import format_values, select
+from sweep_service.analysis.selection import format_values, require_axis, select
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.planning.axes import POINT
 from sweep_service.planning.runs import KINDS
@@ -72,6 +73,7 @@ def phase_diagram(
     at |= {name: [plain_value(number) for number in selected[name].values] for name in reductions}
     diagram = reduce_runs(entry, selected, reductions)
     diagram = diagram.rename(value).assign_attrs(value=value, x=x, y=y, at=at)
+    diagram.attrs["fixed"] = fixed_parameters(selected)
     if POINT in dims:
         diagram = diagram.isel({dim: 0 for dim in diagram.dims if dim != POINT}, drop=True)
         return diagram.assign_coords({name: selected[name] for name in (x, y)})
@@ -119,7 +121,8 @@ def reduce_runs(
             deviations = deviations.mean(dim, skipna=False) * (1.0 if how == "mean" else np.nan)
             long_name = f"{how} over {dim} of {long_name}"
         result = result.assign_coords(standard_error=error_from_deviations(deviations), runs=count)
-    result.attrs = {"long_name": long_name, "units": entry.units, "reduced": reduced}
+    units = {} if entry.units == "1" else {"units": entry.units}  # plots would label it "[1]"
+    result.attrs = {"long_name": long_name, **units, "reduced": reduced}
     return result
 
 
@@ -128,7 +131,8 @@ def diagram_to_json(diagram: xr.DataArray) -> dict[str, Any]:
     attributes = diagram.attrs
     axes = {name: _describe(diagram[attributes[name]]) for name in ("x", "y")}
     value = {**_describe(diagram), "name": attributes["value"]}
-    content = {**axes, "value": value, "at": attributes["at"], "reduced": attributes["reduced"]}
+    context = {name: attributes[name] for name in ("at", "fixed", "reduced")}
+    content = {**axes, "value": value, **context}
     statistics = {name: diagram[name] for name in STATISTICS if name in diagram.coords}
     if POINT in diagram.dims:
         columns = {
@@ -155,8 +159,7 @@ def _find_constants(dataset: xr.Dataset, dims: tuple[str, ...], x: str, y: str) 
     on_points = [str(name) for name in dataset.coords if dataset[name].dims == (POINT,)]
     axes = on_points if POINT in dims else [dim for dim in dims if dim not in DRAW_DIMS]
     for field, name in (("x", x), ("y", y)):
-        if name not in axes:
-            raise unknown_name(field, name, axes)
+        require_axis(field, name, axes)
     if x == y:
         raise InvalidInput("y", y, "must differ from x")
     constants: dict[str, Any] = {}

@@ -20,9 +20,10 @@ from sweep_service.model.labels import find_label
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import read_start
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.structures import STRUCTURES, insert_numbers, split_name
+from sweep_service.model.structures import STRUCTURES, insert_numbers, number_names, split_name
 from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.axes import axis_sort_key
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
 
@@ -229,13 +230,18 @@ def read_spec(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def read_structures(dataset: xr.Dataset) -> dict[str, Any]:
-    """The structured parameters of the sweep as they are written; empty if the dataset has no spec."""
-    return {name: value for name, value in read_spec(dataset).items() if name in STRUCTURES}
+    """The structured parameters of a spec as they are written, or of a single point; empty without them."""
+    spec = read_spec(dataset)
+    given = {name: value for name, value in spec.items() if name in STRUCTURES}
+    if not spec:
+        attributes = {name: dataset.attrs.get(name) for name in STRUCTURES}
+        given = {name: _parse_spec(text) for name, text in attributes.items() if isinstance(text, str)}
+    return given
 
 
 def number_coordinates(dataset: xr.Dataset) -> list[str]:
     """Names of coordinates that are numbers of structured parameters, such as `init.scale`."""
-    return [str(name) for name in dataset.coords if split_name(str(name)) is not None]
+    return [name for name in number_names() if name in dataset.coords]
 
 
 def parameter(dataset: xr.Dataset, name: str) -> xr.DataArray:
@@ -257,6 +263,14 @@ def parameter(dataset: xr.Dataset, name: str) -> xr.DataArray:
     raise InvalidInput(name, None, allowed)
 
 
+def fixed_parameters(dataset: xr.Dataset) -> dict[str, Any]:
+    """Parameters, and what defines the initial condition, with one value in the whole dataset."""
+    scalars = {str(name): array.values[()] for name, array in dataset.coords.items() if array.ndim == 0}
+    names = [name for name in scalars if name in PARAMETERS or split_name(name) is not None]
+    names.sort(key=axis_sort_key)
+    return {name: v.item() if isinstance(v := scalars[name], np.generic) else str(v) for name in names}
+
+
 def evaluate_at_points(
     dataset: xr.Dataset,
     names: Sequence[str],
@@ -274,7 +288,10 @@ def evaluate_at_points(
 
 def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
     """P (…, teacher, teacher_other), with the dimensions it depends on: none for an orthonormal teacher."""
-    structures = {"init": {"kind": "planted"}, **read_structures(dataset)}  # without a spec, P = I
+    stored = dataset.get("overlap_teacher")  # of a single point, unless teachers were selected
+    if stored is not None and stored.sizes.get("teacher") == stored.sizes.get("teacher_other"):
+        return stored.drop_vars(["teacher", "teacher_other"], errors="ignore").compute()
+    structures = {"init": {"kind": "planted"}, **read_structures(dataset)}  # if it is unknown, P = I
     init = structures["init"]
     largest = int(parameter(dataset, "k").max())
     if "teacher" in dataset.coords:  # a smaller k may be selected, whose arrays keep their padding

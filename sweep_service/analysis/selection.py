@@ -35,8 +35,9 @@ def select(dataset: T, where: Mapping[str, Any]) -> T:
     masks: dict[str, AnyArray] = {}
     for name, wanted in where.items():
         dim, stored = _find_coordinate(dataset, name, wanted)
-        mask = _make_mask(name, stored, wanted)
-        masks[dim] = masks[dim] & mask if dim in masks else mask
+        mask = _make_mask(name, stored, wanted)  # raises an error if the only value of a scalar is another
+        if dim is not None:
+            masks[dim] = masks[dim] & mask if dim in masks else mask
     for dim, mask in masks.items():
         if not mask.any():  # each selection has points, but none in common
             names = [name for name in where if dim in dataset[name].dims]
@@ -60,6 +61,15 @@ def run_dims(array: xr.DataArray) -> tuple[str, ...]:
     return dims[: dims.index("time")] if "time" in dims else dims
 
 
+def require_axis(field: str, name: str, axes: Sequence[str]) -> None:
+    """Raise unless `name` is one of the axes, which a single point does not have."""
+    if not axes:
+        allowed = "must be an axis with several values: this dataset is a single point, not a sweep"
+        raise InvalidInput(field, name, allowed)
+    if name not in axes:
+        raise unknown_name(field, name, axes)
+
+
 def iterate_blocks(sizes: Mapping[str, int], max_numbers: int) -> Iterator[dict[str, slice]]:
     """Indices of consecutive blocks of an array, each of at most `max_numbers` numbers."""
     steps: dict[str, int] = {}
@@ -70,12 +80,16 @@ def iterate_blocks(sizes: Mapping[str, int], max_numbers: int) -> Iterator[dict[
         yield {dim: slice(start, start + steps[dim]) for dim, start in zip(sizes, corner, strict=True)}
 
 
-def _find_coordinate(dataset: xr.Dataset | xr.DataArray, name: str, wanted: Any) -> tuple[str, AnyArray]:
-    """The dimension of a coordinate, and the values along it."""
+def _find_coordinate(
+    dataset: xr.Dataset | xr.DataArray, name: str, wanted: Any
+) -> tuple[str | None, AnyArray]:
+    """The dimension of a coordinate, None for a scalar, and its values."""
     names = {*dataset.dims, *dataset.coords}
     if name not in names:
-        raise unknown_name("selection", name, (str(known) for known in names if dataset[known].ndim == 1))
+        raise unknown_name("selection", name, (str(known) for known in names if dataset[known].ndim <= 1))
     coordinate = dataset[name]  # indices, for a dimension without labels
+    if coordinate.ndim == 0:
+        return None, coordinate.values.reshape(1)
     if coordinate.ndim != 1:
         dims = ", ".join(map(str, coordinate.dims))
         raise InvalidInput(

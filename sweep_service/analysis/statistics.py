@@ -74,7 +74,7 @@ def build_dataset(
     coords = {name: coord for name, coord in like.coords.items() if set(coord.dims) <= set(dims)}
     return xr.Dataset(
         {
-            name: (tuple(dims), values, {"long_name": long_name, "units": "1"})
+            name: (tuple(dims), values, {"long_name": long_name})
             for name, (values, long_name) in variables.items()
         },
         coords,

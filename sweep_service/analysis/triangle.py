@@ -11,7 +11,7 @@ import xarray as xr
 from sweep_service.analysis.auto_regime import find_auto_regimes
 from sweep_service.analysis.curves import DERIVED_COORDINATES, plain_value
 from sweep_service.analysis.phase_diagram import STATISTICS, columns_to_rows, reduce_runs, select_for_value
-from sweep_service.analysis.runs import DRAW_DIMS, parameter, read_spec
+from sweep_service.analysis.runs import DRAW_DIMS, fixed_parameters, parameter, read_spec
 from sweep_service.analysis.selection import format_values
 from sweep_service.errors import InvalidInput
 from sweep_service.planning.axes import CORE_AXES, POINT
@@ -59,7 +59,9 @@ def triangle(dataset: xr.Dataset, /, value: str = "sgd_risk", **where: Any) -> x
     result = result.assign_coords({name: selected[name] for name in (*CORE_AXES, *DERIVED_COORDINATES)})
     result = result.assign_coords(barycentric_coordinates(selected, Triangle(**design)))
     result = result.assign_coords(auto_regime=(POINT, find_auto_regimes(selected).transpose(POINT).values))
-    return result.rename(value).assign_attrs(value=value, at=at, delta_t=design["delta_t"])
+    return result.rename(value).assign_attrs(
+        value=value, at=at, fixed=fixed_parameters(selected), delta_t=design["delta_t"]
+    )
 
 
 def triangle_to_json(result: xr.DataArray) -> dict[str, Any]:
@@ -67,8 +69,12 @@ def triangle_to_json(result: xr.DataArray) -> dict[str, Any]:
     attributes = result.attrs
     columns = {name: result[name] for name in (*CORE_AXES, *BARYCENTRIC, "auto_regime")} | {"value": result}
     columns |= {name: result[name] for name in STATISTICS if name in result.coords}
-    value = {"name": attributes["value"], "long_name": attributes["long_name"], "units": attributes["units"]}
-    context = {name: attributes[name] for name in ("at", "reduced", "delta_t")}
+    value = {
+        "name": attributes["value"],
+        "long_name": attributes["long_name"],
+        "units": attributes.get("units", "1"),
+    }
+    context = {name: attributes[name] for name in ("at", "fixed", "reduced", "delta_t")}
     return {"form": "triangle", "value": value, **context, "points": columns_to_rows(columns)}
 
 
@@ -79,7 +85,7 @@ def barycentric_coordinates(dataset: xr.Dataset, design: Triangle) -> dict[str, 
     d, p, gamma = (dataset[name].values for name in CORE_AXES)
     logarithms = (np.log(d / d_min), np.log(p / p_min), np.log(design.gamma_max / gamma))
     return {
-        name: xr.DataArray(logarithm / total, dims=POINT, attrs={"long_name": long_name, "units": "1"})
+        name: xr.DataArray(logarithm / total, dims=POINT, attrs={"long_name": long_name})
         for (name, long_name), logarithm in zip(BARYCENTRIC.items(), logarithms, strict=True)
     }
 

@@ -6,7 +6,7 @@ All other names select along coordinates, such as `d=100`, `gamma=0.01:1` or `ti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from sweep_service.analysis.plots import style
 from sweep_service.analysis.plots.collapse import SCALED, plot_collapse
 from sweep_service.analysis.plots.cosines import plot_cosine_histograms, plot_cosine_plane
 from sweep_service.analysis.plots.curves import draw_curves
+from sweep_service.analysis.plots.options import READERS
 from sweep_service.analysis.plots.phase import plot_phase_diagram
 from sweep_service.analysis.plots.rates import plot_rates
 from sweep_service.analysis.plots.scaling_plane import plot_plane
@@ -52,7 +53,8 @@ class View:
     """A named way to look at a dataset.
 
     `compute` makes the numbers from a dataset and options, `draw` a figure of them, and `to_json` plain data.
-    `fits` tells whether the view can show a dataset, and `form` describes the choices of a user.
+    `fits` tells whether the view can show a dataset, and `form` describes the choices of a user. `drawing`
+    names the options of `draw`, all others being those of `compute`.
     """
 
     description: str
@@ -61,24 +63,18 @@ class View:
     to_json: Callable[[Any], Any] = xr.Dataset.to_dict
     form: Form = field(default_factory=Form)
     fits: Callable[[xr.Dataset], bool] = lambda _: True
+    drawing: tuple[str, ...] = ()
 
-    def plot(self, dataset: xr.Dataset, /, *args: Any, axes: Any = None, **options: Any) -> Figure:
-        """Compute the view and draw it.
+    def split_options(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The options of `compute`, and those of `draw`, read and checked; None is the default of each."""
+        given = {name: value for name, value in options.items() if value is not None}
+        drawing = {name: READERS[name](given.pop(name)) for name in self.drawing if name in given}
+        return given, drawing
 
-        Parameters
-        ----------
-        *args, **options
-            Options of the view, and selections along coordinates; see docs/analysis.md.
-        axes
-            Matplotlib axes to draw on, by default those of a new figure. Views with several panels take a
-            sequence.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            The new figure, or the figure of `axes`.
-        """
-        return self.draw(self.compute(dataset, *args, **options), axes=axes)
+    def plot(self, dataset: xr.Dataset, options: Mapping[str, Any], axes: Any = None) -> Figure:
+        """Compute the view and draw it, on new axes by default."""
+        options, drawing = self.split_options(options)
+        return self.draw(self.compute(dataset, **options), axes=axes, **drawing)
 
 
 def view_to_json(view: str, result: Any) -> Any:
@@ -112,8 +108,11 @@ def _is_triangle_result(result: xr.DataArray) -> bool:
     return "u_d" in result.coords
 
 
-def _draw_diagram(result: xr.DataArray, axes: Any = None) -> Figure:
-    return plot_triangle(result, axes) if _is_triangle_result(result) else plot_phase_diagram(result, axes)
+def _draw_diagram(result: xr.DataArray, axes: Any = None, **drawing: Any) -> Figure:
+    if not _is_triangle_result(result):
+        return plot_phase_diagram(result, axes, **drawing)
+    drawing.pop("ratio_lines", None)  # a triangle always has them
+    return plot_triangle(result, axes, **drawing)
 
 
 def _diagram_to_json(result: xr.DataArray) -> dict[str, Any]:
@@ -143,7 +142,7 @@ def _compute_rates(
 
 def _draw_rates(fits: xr.Dataset, axes: Any = None) -> Figure:
     of, along = fits.attrs["of"], fits.attrs["along"]
-    names = [str(name) for name in fits.coords if len(set(fits[name].values.tolist())) > 1]
+    names = [str(name) for name in fits.coords if len(np.unique(fits[name].values)) > 1]
     with style.canvas(axes) as (figure, axes):
         for at, colour in enumerate(style.sequential_colours(fits.sizes["case"])):
             case = fits.isel(case=at)
@@ -272,10 +271,12 @@ def _has_histograms(dataset: xr.Dataset) -> bool:
     return _has_cosines(dataset) or any(f"{kind}_cosine_histogram" in dataset for kind in KINDS)
 
 
+COLOUR_OPTIONS = ("scale", "levels", "cmap", "limits")
 VIEWS = {
     "curves": View(
-        "an observable against time: observable", compute_curves, draw_curves, dict,
+        "an observable against time: observable, time", compute_curves, draw_curves, dict,
         Form((Control("observable", "Observable", "observables", "risk"),)),
+        drawing=("scale", "time_scale", "cmap"),
     ),
     "phase-diagram": View(
         "a value on two axes: x, y, value", _compute_diagram, _draw_diagram, _diagram_to_json,
@@ -286,11 +287,12 @@ VIEWS = {
             ),
             axis_controls=("x", "y"), rest="middle",
         ),
-        _has_two_axes,
+        _has_two_axes, (*COLOUR_OPTIONS, "ratio_lines"),
     ),
     "triangle": View(
         "a value on the triangle of limits: value", triangle, plot_triangle, triangle_to_json,
         Form((Control("value", "Value", "values"),), covers=CORE_AXES, rest="first"), _is_triangle,
+        COLOUR_OPTIONS,
     ),
     "plane": View(
         "the (κ, δ) plane of a scaling sweep: source", _compute_plane, plot_plane,

@@ -46,6 +46,8 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of --help
     "presets": inspect.presets,
     "cancel": manage.cancel,
     "pause": manage.pause,
+    "rename": manage.rename,
+    "note": manage.note,
     "rm": manage.rm,
     "doctor": doctor.doctor,
     "certificates": doctor.certificates,

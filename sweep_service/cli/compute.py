@@ -11,7 +11,7 @@ import typer
 
 from sweep_service.cli.answers import DONE, FAILED, exit_with_outcome, print_answer
 from sweep_service.cli.arguments import choose_computing_target, choose_executor, read_file, read_spec
-from sweep_service.cli.format import format_outcome
+from sweep_service.cli.format import format_estimate, format_outcome
 from sweep_service.cli.options import Data, Figure, Id, Json, Priority, Scheduler, Serial, Spec, Url, Workers
 from sweep_service.cli.targets import LocalTarget, SweepSummary
 from sweep_service.runner import data_folder
@@ -111,7 +111,13 @@ def _find_paper_figure(spec: str) -> tuple[PaperFigure, Sequence[str]] | None:
 
 def extend(
     sweep_id: Id,
-    change: Annotated[str, typer.Argument(help="File with more values or seeds, or - for standard input.")],
+    change: Annotated[
+        str, typer.Argument(help="File with more values, seeds or observables, or - for standard input.")
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the new sweep. Default: that of the old one.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the estimate.")] = False,
     data: Data = None,
     url: Url = None,
     workers: Workers = None,
@@ -121,7 +127,11 @@ def extend(
 ) -> None:
     """Compute a new sweep with more values; runs of the old sweep are reused."""
     target = choose_computing_target(data, url, workers, scheduler, serial, as_json)
-    exit_with_outcome(target, target.extend(sweep_id, read_file(change)), as_json)
+    if dry_run:
+        cost = target.estimate_extension(sweep_id, read_file(change))
+        print_answer(as_json, cost, format_estimate(cost))
+    else:
+        exit_with_outcome(target, target.extend(sweep_id, read_file(change), name), as_json)
 
 
 def retry(

@@ -91,10 +91,10 @@ def draw(dataset: xr.Dataset, sweep_id: str) -> Path:
     with style.use_style():
         figure = style.new_figure(10.0, 3.3)
         risk, discrepancy, curves = figure.subplots(1, 3)
-        dataset.sweep.plot_phase_diagram("gamma", "p", "sgd_risk", axes=risk)
+        dataset.sweep.plot_phase_diagram("gamma", "p", "sgd_risk", ax=risk)
         options = {"value": "relative_discrepancy", "regime": "classical_noise"}
-        dataset.sweep.plot_phase_diagram("gamma", "p", **options, axes=discrepancy)
-        dataset.sweep.plot_curves(p=2, gamma=LEARNING_RATES, axes=curves)
+        dataset.sweep.plot_phase_diagram("gamma", "p", **options, ax=discrepancy)
+        dataset.sweep.plot_curves(p=2, gamma=LEARNING_RATES, ax=curves)
     path = OUTPUT / "phase-diagram.png"
     save(figure, path, dataset=dataset, caption=caption(dataset, sweep_id), sweep_id=sweep_id)
     return path

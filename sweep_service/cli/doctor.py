@@ -57,7 +57,7 @@ def doctor(
         raise InvalidInput("ID", sweep_ids[0], "is only used with --verify or --repair")
     adopted = []
     if rebuild:
-        with LocalTarget(folder).open_conductor() as conductor:
+        with LocalTarget(folder).open_conductor("stop it first") as conductor:
             adopted = conductor.rebuild()
     checks, answer = run_checks(folder), {}
     if scheduler is not None:

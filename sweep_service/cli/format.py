@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sweep_service.text import (
@@ -63,10 +63,12 @@ def format_sweep(sweep: Mapping[str, Any]) -> str:
         {
             "id": sweep["id"],
             "name": sweep["name"],
+            "note": " ".join((sweep.get("note") or "").split()),
             "state": sweep["state"] + (f": {sweep['reason']}" if sweep["reason"] else ""),
             "runs": f"{sweep['runs']}: {_format_counts(sweep)}",
             "core time": format_duration(sweep["core_seconds"]) + prediction,
             "size": _format_stored_bytes(sweep),
+            "fixed": _format_fixed(sweep),
             "owner": sweep.get("owner"),
             "priority": sweep["priority"] or "",
             "extends": sweep["extends"],
@@ -102,12 +104,39 @@ def format_estimate(estimate: Mapping[str, Any]) -> str:
             "runs": f"{estimate['runs']}: {', '.join(counts)}",
             "SGD steps": format_number(estimate["sgd_steps"]),
             "core time": format_duration(estimate["core_seconds"]),
+            "of which": _format_breakdown(estimate["breakdown"]),
             "size": f"{format_size(estimate['bytes'])} at most",
             "costliest": highest_cost if to_compute else "",
         }
     )
+    advice = [_format_alternative(alternative) for alternative in estimate["alternatives"]]
     refused = [f"would be refused: {estimate['refused']}"] if estimate["refused"] else []
-    return "\n".join([lines, *(f"warning: {text}" for text in estimate["warnings"]), *refused])
+    notes = [f"note: {text}" for text in estimate.get("notes", ())]  # a service of an older version has none
+    warnings = [f"warning: {text}" for text in estimate["warnings"]]
+    return "\n".join([lines, *advice, *warnings, *notes, *refused])
+
+
+def _format_breakdown(breakdown: Sequence[Mapping[str, Any]]) -> str:
+    """Format the cost of SGD and of each regime, if there are several."""
+    costs = (
+        f"{_method_title(method['name'])} {format_duration(method['core_seconds'])} ({method['runs']} runs)"
+        for method in breakdown
+    )
+    return ", ".join(costs) if len(breakdown) > 1 else ""
+
+
+def _format_alternative(alternative: Mapping[str, Any]) -> str:
+    error = format_number(float(f"{alternative['error']:.2g}"))
+    return (
+        f"cheaper: {alternative['regime']} instead of {_method_title(alternative['instead_of'])}, "
+        f"{format_duration(alternative['run_seconds'])} instead of "
+        f"{format_duration(alternative['instead_of_run_seconds'])} for its costliest run, "
+        f"with a predicted error of {error} R(0)"
+    )
+
+
+def _method_title(name: str) -> str:
+    return "SGD" if name == "sgd" else name
 
 
 def _format_counts(sweep: Mapping[str, Any]) -> str:
@@ -120,8 +149,8 @@ def _format_counts(sweep: Mapping[str, Any]) -> str:
 def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
     """Format a table of sweeps, and below it why some of them wait.
 
-    An id contains the time of creation, so there is no column for it. Owners have a column only
-    if a sweep has one, which needs a service with named tokens.
+    An id contains the time of creation, so there is no column for it. Owners and fixed parameters have a
+    column only if a sweep has them: owners need a service with named tokens.
     """
     sweeps = list(sweeps)
     columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -131,15 +160,24 @@ def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
         "runs": lambda sweep: str(sweep["runs"]),
         "size": _format_stored_bytes,
         "owner": lambda sweep: sweep.get("owner") or "",
+        "fixed": _format_fixed,
         "name": lambda sweep: sweep["name"],
     }
-    if not any(sweep.get("owner") for sweep in sweeps):
-        del columns["owner"]
+    for name in ("owner", "fixed"):
+        if not any(sweep.get(name) for sweep in sweeps):
+            del columns[name]
     rows = [tuple(column(sweep) for column in columns.values()) for sweep in sweeps]
     if not rows:
         return "no sweeps"
     reasons = [f"{sweep['id']}: {make_printable(sweep['reason'])}" for sweep in sweeps if sweep["reason"]]
     return "\n".join([format_table(tuple(columns), rows), *([""] if reasons else []), *reasons])
+
+
+def _format_fixed(sweep: Mapping[str, Any]) -> str:
+    """Format the parameters with a single value; empty for a sweep of an older version."""
+    from sweep_service.model.fixed import format_fixed
+
+    return format_fixed(sweep.get("fixed", {}))
 
 
 def _format_stored_bytes(sweep: Mapping[str, Any]) -> str:

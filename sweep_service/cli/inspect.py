@@ -58,8 +58,8 @@ def plot(
         list[str] | None,
         typer.Argument(
             metavar="VIEW NAME=VALUE",
-            help="A view, its options and the selection: phase-diagram x=gamma y=p value=sgd_risk d=50. "
-            "Default: the most informative view.",
+            help="A view, its options and the selection: phase-diagram x=gamma y=p value=sgd_risk d=50 "
+            "levels=5, or curves time=steps scale=log. Default: the most informative view.",
         ),
     ] = None,
     data: Data = None,

@@ -1,6 +1,10 @@
-"""`sweep cancel`, `pause`, `rm`: commands that change the state of a sweep without computing."""
+"""`sweep cancel`, `pause`, `rename`, `note`, `rm`: commands that change a sweep without computing."""
 
 from __future__ import annotations
+
+from typing import Annotated
+
+import typer
 
 from sweep_service.cli.answers import print_answer
 from sweep_service.cli.arguments import choose_target
@@ -17,6 +21,30 @@ def pause(sweep_id: Id, data: Data = None, url: Url = None, as_json: Json = Fals
     """Pause a sweep until it is resumed."""
     sweep = choose_target(data, url).pause(sweep_id)
     print_answer(as_json, sweep, f"{sweep['id']}  {sweep['state']}")
+
+
+def rename(
+    sweep_id: Id,
+    name: Annotated[str, typer.Argument(help="The new name.")],
+    data: Data = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Rename a sweep. Its dataset keeps the first name as its title."""
+    sweep = choose_target(data, url).update(sweep_id, name=name)
+    print_answer(as_json, sweep, f"{sweep['id']}  {sweep['name']}")
+
+
+def note(
+    sweep_id: Id,
+    text: Annotated[str, typer.Argument(help='A text about the sweep; "" removes it.')],
+    data: Data = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Attach a note to a sweep, in place of the one it has."""
+    sweep = choose_target(data, url).update(sweep_id, note=text)
+    print_answer(as_json, sweep, f"{sweep['id']}  {sweep['note'] or 'no note'}")
 
 
 def rm(sweep_id: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep_service.errors import InvalidInput, NotFound
+from sweep_service.errors import InUse, InvalidInput, NotFound
 from sweep_service.runner import DEFAULT_DATA, complete, executor_factory, list_sweeps
 from sweep_service.signals import announce_stop, stop
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sweep_service.store.ledger import Ledger, SweepRecord
 
 MIN_POINTS_TO_ANNOUNCE = 5000  # expanding more of them takes seconds
+ADD_URL = "add --url {url}"  # advice of commands that can use a service instead of the folder
 ID_LENGTH = len("20261116-125954-0123abcd")
 
 SweepSummary = dict[str, Any]
@@ -78,6 +79,16 @@ class LocalTarget:
         submission = self._make_submission(spec, Limits().for_estimates())
         if not self.folder.has_ledger():
             return submission.summarise_cost(self.folder, None, Limits())
+        with self.open_ledger() as ledger:
+            return submission.summarise_cost(self.folder, ledger, Limits())
+
+    def estimate_extension(self, prefix: str, change: bytes) -> dict[str, Any]:
+        """Estimate the cost of an extension without creating anything."""
+        from sweep_service.execution.extension import extend_spec
+        from sweep_service.planning.estimate import Limits
+
+        spec = extend_spec(self.folder.spec(self.find_id(prefix)), change)
+        submission = self._make_submission(spec, Limits().for_estimates())
         with self.open_ledger() as ledger:
             return submission.summarise_cost(self.folder, ledger, Limits())
 
@@ -133,14 +144,19 @@ class LocalTarget:
         submission = self._make_submission(spec, Limits())
         if not self.folder.has_ledger():  # a rejected sweep must not leave an empty folder behind
             submission.prepare(self.folder, None, Limits())
-        return self._compute(lambda conductor: conductor.submit(submission, priority=priority)[0])
+        return self._compute(
+            lambda conductor: conductor.submit(submission, priority=priority)[0],
+            "use sweep submit --url {url}",
+        )
 
-    def extend(self, prefix: str, change: bytes) -> SweepSummary:
+    def extend(self, prefix: str, change: bytes, name: str | None = None) -> SweepSummary:
         """Compute a new sweep with more values than an existing one."""
+        from sweep_service.execution.extension import extend_spec
         from sweep_service.planning.estimate import Limits
 
         sweep_id = self.find_id(prefix)
-        submission = self._make_submission(self.folder.spec(sweep_id).extend(change), Limits())
+        spec = extend_spec(self.folder.spec(sweep_id), change, name)
+        submission = self._make_submission(spec, Limits())
         return self._compute(lambda conductor: conductor.submit(submission, extends=sweep_id)[0])
 
     def retry(self, prefix: str) -> SweepSummary:
@@ -153,13 +169,15 @@ class LocalTarget:
         sweep_id = self.find_id(prefix)
         return self._compute(lambda conductor: conductor.resume(sweep_id))
 
-    def _compute(self, begin: Callable[[Conductor], SweepRecord]) -> SweepSummary:
+    def _compute(
+        self, begin: Callable[[Conductor], SweepRecord], service_advice: str = ADD_URL
+    ) -> SweepSummary:
         """Compute the sweep that `begin` returns to its end; it is paused if the command is interrupted."""
         from sweep_service.client.progress import Bar
         from sweep_service.execution.executors import describe_awaited
         from sweep_service.execution.summary import describe_sweep
 
-        with self.open_conductor() as conductor:
+        with self.open_conductor(service_advice) as conductor:
             sweep_id = begin(conductor).id
             if not conductor.needs_restart(sweep_id):  # only `sweep resume` discards stored runs
                 conductor.resume(sweep_id)
@@ -181,6 +199,13 @@ class LocalTarget:
         """Stop computing a sweep until it is resumed."""
         return self._change_state(prefix, lambda conductor, sweep_id: conductor.pause(sweep_id))
 
+    def update(self, prefix: str, **change: str) -> SweepSummary:
+        """Change the name or the note of a sweep."""
+        from sweep_service.store.notes import read_change
+
+        notes = read_change(change)
+        return self._change_state(prefix, lambda conductor, sweep_id: conductor.annotate(sweep_id, notes))
+
     def remove(self, prefix: str) -> str:
         """Delete a sweep and its data; returns its id."""
         sweep_id = self.find_id(prefix)
@@ -193,16 +218,26 @@ class LocalTarget:
 
         sweep_id = self.find_id(prefix)
         with self.open_conductor() as conductor:
-            return summarise_sweep(change(conductor, sweep_id), conductor.ledger.totals(sweep_id))
+            sweep = change(conductor, sweep_id)
+            return summarise_sweep(sweep, conductor.ledger.progress_totals([sweep_id])[sweep_id])
 
     # ---- access to the folder
 
     @contextmanager
-    def open_conductor(self) -> Iterator[Conductor]:
-        """Open a conductor, which holds the lock of the folder."""
+    def open_conductor(self, service_advice: str = ADD_URL) -> Iterator[Conductor]:
+        """Open a conductor, which holds the lock of the folder.
+
+        `service_advice` says what to do if a service at {url} holds it.
+        """
         from sweep_service.execution.conductor import Conductor
 
-        with Conductor(self.folder, self.make_executor(self.folder)) as conductor:
+        with ExitStack() as stack:
+            try:
+                conductor = stack.enter_context(Conductor(self.folder, self.make_executor(self.folder)))
+            except InUse as error:
+                if not error.url:
+                    raise
+                raise InUse(f"{error}: {service_advice.format(url=error.url)}", error.url) from None
             yield conductor
 
     @contextmanager
@@ -266,8 +301,11 @@ class RemoteTarget:
     def submit(self, spec: bytes, priority: int = 0) -> SweepSummary:
         return self.client.submit(spec, priority=priority)
 
-    def extend(self, prefix: str, change: bytes) -> SweepSummary:
-        return self.client.extend(self.find_id(prefix), change)
+    def extend(self, prefix: str, change: bytes, name: str | None = None) -> SweepSummary:
+        return self.client.extend(self.find_id(prefix), change, name=name)
+
+    def estimate_extension(self, prefix: str, change: bytes) -> dict[str, Any]:
+        return self.client.estimate_extension(self.find_id(prefix), change)
 
     def retry(self, prefix: str) -> SweepSummary:
         sweep = self.client.retry(self.find_id(prefix))
@@ -281,6 +319,9 @@ class RemoteTarget:
 
     def pause(self, prefix: str) -> SweepSummary:
         return self.client.pause(self.find_id(prefix))
+
+    def update(self, prefix: str, **change: str) -> SweepSummary:
+        return self.client.update(self.find_id(prefix), **change)
 
     def remove(self, prefix: str) -> str:
         sweep_id = self.find_id(prefix)

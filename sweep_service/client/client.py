@@ -295,7 +295,7 @@ class Client:
         """
         return self._request_sweep("POST", _path(id, "retry"))
 
-    def extend(self, id: str, change: Spec) -> Json:
+    def extend(self, id: str, change: Spec, *, name: str | None = None) -> Json:
         """Submit a new sweep with more values than an existing one, whose runs are reused.
 
         Parameters
@@ -303,7 +303,9 @@ class Client:
         id
             Id of the existing sweep, which stays unchanged.
         change
-            More values of axes, points or seeds, in any form that `submit` accepts.
+            More values of axes, points, seeds or observables, in any form that `submit` accepts.
+        name
+            Name of the new sweep. By default that in `change`, or that of the existing sweep.
 
         Returns
         -------
@@ -315,7 +317,61 @@ class Client:
         InvalidInput
             If the change is invalid.
         """
-        return self._request_sweep("POST", _path(id, "extend"), **_body(change))
+        return self._request_sweep(
+            "POST", _path(id, "extend"), params=_query({"name": name}), **_body(change)
+        )
+
+    def estimate_extension(self, id: str, change: Spec) -> Json:
+        """Estimate the cost of an extension without submitting it.
+
+        Parameters
+        ----------
+        id
+            Id of the existing sweep.
+        change
+            As in `extend`.
+
+        Returns
+        -------
+        dict
+            The fields of `estimate`; `reused` counts the runs that need not be computed again.
+
+        Raises
+        ------
+        InvalidInput
+            If the change is invalid.
+        """
+        params = {"dry_run": "true"}
+        return self._connection.request_json("POST", _path(id, "extend"), params=params, **_body(change))
+
+    def update(self, id: str, *, name: str | None = None, note: str | None = None) -> Json:
+        """Change the name or the note of a sweep.
+
+        The dataset keeps the name that it was computed under as its title.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        name
+            The new name. By default it stays.
+        note
+            A text about the sweep, of any number of lines. By default it stays; an empty text removes it.
+
+        Returns
+        -------
+        dict
+            The sweep.
+
+        Raises
+        ------
+        InvalidInput
+            If the name or the note is too long or not printable.
+        NotFound
+            If there is no such sweep.
+        """
+        given = {field: text for field, text in (("name", name), ("note", note)) if text is not None}
+        return self._request_sweep("PATCH", _path(id), **_body(given))
 
     def remove(self, id: str) -> None:
         """Delete a sweep and its data.
@@ -430,7 +486,7 @@ class Client:
         Yields
         ------
         Event
-            `id`, `kind` (state, progress or removed) and `data`, the sweep at that time.
+            `id`, `kind` (state, progress, notes or removed) and `data`, the sweep at that time.
         """
         events = self._connection.events(_path(id, "events"), after, math.inf)
         return (event for event in events if event is not None)
@@ -695,7 +751,9 @@ def _open_zarr(store: Any, location: str, chunks: Any) -> xr.Dataset:
     """Open a dataset in a store that checks what it reads."""
     import xarray as xr
 
-    dataset = xr.open_zarr(store, chunks=chunks, consolidated=True, zarr_format=3)
+    from sweep_service.store.migration import complete_dataset
+
+    dataset = complete_dataset(xr.open_zarr(store, chunks=chunks, consolidated=True, zarr_format=3))
     dataset.encoding["source"] = location
     return dataset
 

@@ -65,7 +65,7 @@ class Event:
     """An event of a sweep. Its id can be used to request only later events."""
 
     id: str
-    kind: str  # state, progress or removed
+    kind: str  # state, progress, notes or removed
     data: dict[str, Any]  # the sweep
 
 

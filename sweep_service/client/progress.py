@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from sweep_service.text import format_duration, make_printable
+from sweep_service.text import format_duration, format_remaining, make_printable
 
 SPEED_PERIOD_SECONDS = 3600.0  # the speed is averaged over this period, because one run may take minutes
 
@@ -70,12 +70,13 @@ class Bar:
             self.task = self.bar.add_task("", total=1.0, completed=done, left="", speed="")
         self.bar.update(self.task, completed=done)
         (task,) = self.bar.tasks
-        left = task.time_remaining if sweep["eta_seconds"] is None else sweep["eta_seconds"]
+        seconds = task.time_remaining
+        left = format_remaining(sweep) or (f"{format_duration(seconds)} left" if seconds else "")
         work = sweep["core_seconds"] + sweep["core_seconds_left"]
         ended = sum(number for status, number in sweep["counts"].items() if status != "pending")
         self.bar.update(
             self.task,
-            left=f"{format_duration(left)} left" if left else "",
+            left=left,
             speed=f"{task.speed * work:.2g} core-s/s" if task.speed else "",
             description=f"{ended}/{sweep['runs']} runs{', waiting' if sweep['reason'] else ''}",
         )

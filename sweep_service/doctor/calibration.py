@@ -10,26 +10,31 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from sweep_service.dynamics.integrate import integrate
+from sweep_service.dynamics.prices import price_regime
+from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import Stopped
+from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.point import Point
 from sweep_service.numerics.blas import one_blas_thread
-from sweep_service.numerics.jit import thread_work_seconds
 from sweep_service.planning.costs import (
     RECORDING_WORK_CLASS,
     Calibration,
     SgdCost,
-    ode_seconds,
-    ode_work_class,
 )
 from sweep_service.simulators.simulate import simulate
 from sweep_service.store.folder import DataFolder
 
 _INIT = {"kind": "gaussian", "orthonormal_teacher": True}
-REPEATS = 2
+REPEATS = 3
+LONG_ENOUGH_SECONDS = 0.25  # longer measurements are not repeated
 RECORDED_SAMPLES = 60
-ODE_TIMES = [0.0, *np.geomspace(0.01, 10.0, 30)]
+ODE_TIMES = [0.0, *np.geomspace(0.01, 1.0, 10)]
+# Longer, because a quadrature is checked first, and because most of a short one is overhead.
+MEAN_FIELD_TIMES = [4.0 * time for time in ODE_TIMES]
+UNSAMPLED_TIMES = [10.0 * time for time in ODE_TIMES]
 BACKGROUND_POINT = {"d": 300, "p": 10, "k": 2, "gamma": 0.5, "init": _INIT}
 RECORDING_POINT = {"d": 5, "p": 300, "k": 2, "gamma": 0.5, "init": _INIT}
 # One point for each simulator (with steps and chains) and for each kind of flow. All take a few seconds.
@@ -37,16 +42,29 @@ SGD_CASES: Sequence[tuple[dict[str, Any], int, int]] = (
     ({"d": 5, "p": 8, "k": 2, "gamma": 0.05, "init": _INIT}, 200_000, 8),
     ({"d": 120, "p": 100, "k": 2, "gamma": 0.5, "init": _INIT}, 20_000, 1),
     ({"d": 300, "p": 10, "k": 2, "gamma": 0.5, "init": _INIT}, 100_000, 1),
-    ({"d": 5, "p": 300, "k": 2, "gamma": 1.0, "activation": "square", "init": _INIT}, 200_000, 1),
+    ({"d": 12, "p": 100, "k": 2, "gamma": 1.0, "activation": "square", "init": _INIT}, 300_000, 8),
 )
+
+
+def _point(activation: str, p: int, k: int = 2, teacher: str | None = None) -> dict[str, Any]:
+    rates = {"d": 200, "p": p, "k": k, "gamma": 0.2 * p, "noise": 1e-3, "init": _INIT}
+    return {**rates, "activation": activation, "teacher_activation": teacher or activation}
+
+
 ODE_CASES: Sequence[tuple[dict[str, Any], str]] = (
-    ({"d": 100, "p": 8, "k": 2, "gamma": 0.1, "noise": 1e-3, "init": _INIT}, "classical_noise"),
-    ({"d": 100, "p": 8, "k": 2, "gamma": 2.0, "noise": 1e-3, "init": _INIT}, "high_dimensional"),
-    ({"d": 200, "p": 60, "k": 2, "gamma": 0.1, "noise": 1e-3, "init": _INIT}, "classical_noise"),
-    ({"d": 200, "p": 40, "k": 2, "gamma": 4.0, "noise": 1e-3, "init": _INIT}, "high_dimensional"),
-    ({"d": 10, "p": 100, "k": 2, "gamma": 1.0, "init": _INIT}, "mean_field"),
-    ({"d": 10, "p": 100, "k": 3, "gamma": 1.0, "init": _INIT}, "mean_field"),
-    ({"d": 10, "p": 200, "k": 2, "gamma": 1.0, "activation": "square", "init": _INIT}, "mean_field"),
+    *((_point(name, 12), "classical_noise") for name in ACTIVATIONS),
+    *((_point(name, 40), "classical_noise") for name in ACTIVATIONS),
+    *((_point(name, 12), "high_dimensional") for name in ACTIVATIONS),
+    *((_point(name, 32), "high_dimensional") for name in ACTIVATIONS),
+    (_point("erf", 4, teacher="tanh"), "high_dimensional"),
+    (_point("erf", 12, teacher="relu"), "high_dimensional"),
+    (_point("erf", 40, teacher="relu"), "high_dimensional"),
+    *((_point(name, 30, k=3, teacher="erf"), "mean_field") for name in ACTIVATIONS),
+    (_point("erf", 150, k=1), "mean_field"),
+    (_point("tanh", 100, k=1), "mean_field"),
+    (_point("square", 70, k=1, teacher="erf"), "mean_field"),
+    (_point("erf", 70, k=1), "mean_field"),
+    (_point("square", 200), "mean_field"),
 )
 
 
@@ -65,40 +83,46 @@ def measure(
     ode_cases: Sequence[tuple[dict[str, Any], str]] = ODE_CASES,
     repeats: int = REPEATS,
 ) -> dict[str, float]:
-    """Measure the factor of each class of work, and store the calibration in the folder."""
-    uncalibrated, factors = Calibration(), dict(folder.calibration().factors)
+    """Measure the factor of each class of work, and store the calibration in the folder.
+
+    That of a flow compares the time of as many evaluations as there were, so that it is the speed of this
+    machine alone: how many evaluations a trajectory needs depends on the point.
+    """
+    factors = dict(folder.calibration().factors)
     with all_cores_busy():
         for parameters, steps, chains in sgd_cases:
             point = Point.parse(parameters)
             times = [0.0, steps * point.delta_t]
-            seconds = _measure_seconds(partial(simulate, point, seed=list(range(chains))), times, repeats)
+            seconds, _ = _measure_seconds(partial(simulate, point, seed=list(range(chains))), times, repeats)
             cost = SgdCost(point, steps, samples=2)
             factors[cost.work_class] = seconds / (chains * cost.seconds(chains))
         point = Point.parse(RECORDING_POINT)
         times = [step * point.delta_t for step in range(RECORDED_SAMPLES)]
         cost = SgdCost(point, RECORDED_SAMPLES, RECORDED_SAMPLES)
-        seconds = _measure_seconds(partial(simulate, point), times, repeats) - cost.stepping_seconds(chains=1)
-        factors[RECORDING_WORK_CLASS] = seconds / cost.recording_seconds(chains=1)
+        seconds, _ = _measure_seconds(partial(simulate, point), times, repeats)
+        recording = seconds - factors[cost.work_class] * cost.stepping_seconds(chains=1)
+        factors[RECORDING_WORK_CLASS] = recording / cost.recording_seconds(chains=1)
         for parameters, regime in ode_cases:
             point = Point.parse(parameters)
-            seconds = _measure_seconds(partial(integrate, point, regime=regime), ODE_TIMES, repeats)
-            factors[ode_work_class(point, regime)] = seconds / ode_seconds(
-                point, regime, ODE_TIMES[-1], len(ODE_TIMES), uncalibrated
-            )
+            entry = REGIMES[regime]
+            times = ODE_TIMES if entry.sampled else MEAN_FIELD_TIMES if entry.mean_field else UNSAMPLED_TIMES
+            seconds, result = _measure_seconds(partial(integrate, point, regime=regime), times, repeats)
+            price = price_regime(point, regime)
+            factors[price.work_class] = seconds / price.seconds_of(result.attrs["evaluations"], len(times))
     calibration = Calibration({name: round(value, 4) for name, value in factors.items()})
     folder.put_calibration(calibration)
     return dict(calibration.factors)
 
 
-def _measure_seconds(call: Callable[..., object], times: list[float], repeats: int) -> float:
-    """Return the smallest processor time of several calls, after one that imports and compiles."""
-    call(times=times[:2])
-    seconds = []
-    for _ in range(repeats):
-        began = thread_work_seconds()
-        call(times=times)
-        seconds.append(thread_work_seconds() - began)
-    return min(seconds)
+def _measure_seconds(
+    call: Callable[..., xr.Dataset], times: list[float], repeats: int
+) -> tuple[float, xr.Dataset]:
+    """Return the least processor time of some calls, as sweeps store it, and the last result."""
+    result, seconds = call(times=times[:2]), list[float]()  # the first call imports and compiles
+    while len(seconds) < repeats and sum(seconds) < LONG_ENOUGH_SECONDS:
+        result = call(times=times)
+        seconds.append(float(np.sum(result.attrs["seconds"])))
+    return min(seconds), result
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, State
 from sweep_service.store.metadata import StoredArray
+from sweep_service.store.notes import NOTES_SUFFIX, Notes
 from sweep_service.store.objects import Chunks
 from sweep_service.store.parts import Part
 
@@ -114,6 +115,7 @@ def verify_sweep(folder: DataFolder, sweep_id: str) -> Findings:
         return findings
     findings.has_checksums = dataset.metadata.has_checksums
     _verify_keys(folder, dataset, findings)
+    _verify_notes(folder, findings)
     _verify_arrays(folder, dataset, findings)
     _verify_objects(folder, dataset, findings)
     if not findings.problems:
@@ -129,6 +131,15 @@ def _verify_keys(folder: DataFolder, dataset: SweepDataset, findings: Findings) 
             raise Damaged(f"{findings.sweep_id}.keys has the keys of another sweep")
     except (Damaged, NotFound) as error:
         findings.add(f"{findings.sweep_id}.keys", error)
+
+
+def _verify_notes(folder: DataFolder, findings: Findings) -> None:
+    try:
+        Notes.load(folder.objects, findings.sweep_id)
+    except NotFound:  # they were never changed
+        return
+    except Damaged as error:
+        findings.add(f"{findings.sweep_id}{NOTES_SUFFIX}", error)
 
 
 def _verify_arrays(folder: DataFolder, dataset: SweepDataset, findings: Findings) -> None:

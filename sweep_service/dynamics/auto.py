@@ -17,6 +17,7 @@ LARGE_DELTA_T = 0.1  # δt, and (1 + ρ) δt of a learned second layer, above wh
 MAX_READOUT_NOISE = 0.1  # ρ/d: relative size of the noise that enters through the second layer
 MAX_ERROR = 0.02  # predicted error, in units of R(0), at which the cheapest regime is chosen
 MAX_SECONDS = 60.0  # largest price to t = 10 of a regime that auto chooses by itself
+PRICE_TOLERANCE = 1.5  # prices are not known better, so that regimes within this factor are equally cheap
 # Measured errors relative to R(0), for erf and k = 2.
 SAMPLING_ERROR = 0.075  # sup |GF - SS|, per γu/(pb): of leaving out the sampling term
 LAW_ERROR = 0.8  # per 1/p: of replacing the overlaps of orthogonal parts by their law
@@ -53,7 +54,7 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
     if has_large_steps and not point.find_unsupported(REGIMES["high_dimensional"].supports):
         return _choose_for_large_steps(point)
     candidates = [
-        Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name)[0])
+        Candidate(name, predict_error(point, start, name), seconds_to_ten(point, name))
         for name in CANDIDATES
         if is_defined(point, start, name)
     ]
@@ -66,7 +67,8 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
     affordable = [candidate for candidate in candidates if candidate.seconds <= MAX_SECONDS] or candidates
     accurate = [candidate for candidate in affordable if candidate.error <= MAX_ERROR]
     if accurate:
-        chosen = min(accurate, key=lambda candidate: candidate.seconds)
+        cheapest = min(candidate.seconds for candidate in accurate)
+        chosen = next(item for item in accurate if item.seconds <= PRICE_TOLERANCE * cheapest)
         reason = f"the cheapest regime with a predicted error of at most {MAX_ERROR} R(0)"
     else:
         chosen = min(affordable, key=lambda candidate: candidate.error)

@@ -17,7 +17,12 @@ from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import unknown_name
 from sweep_service.model.initial import Start
-from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset
+from sweep_service.model.labels import (
+    LEFT_OUT_OVERLAPS,
+    MAX_WIDTH_WITH_OVERLAPS,
+    label_dataset,
+    label_variable,
+)
 from sweep_service.model.observables import OBSERVABLES, States, observe, select_observables
 from sweep_service.model.overlaps import inside_norms
 from sweep_service.model.point import Point
@@ -41,12 +46,15 @@ PER_SEED_ATTRIBUTES = (
     "quadrature_error",
 )
 
+RUN_COORDINATES = ("seed", "regime", "status")
+AUTO = "auto"
+
 
 def integrate(
     point: Mapping[str, Any] | Point,
     *,
     times: Sequence[float] | Array,
-    regime: str = "auto",
+    regime: str = AUTO,
     seed: int | Sequence[int] = 0,
     regime_options: Mapping[str, Any] | None = None,
     observables: Sequence[str] | None = None,
@@ -77,8 +85,9 @@ def integrate(
     Returns
     -------
     xarray.Dataset
-        Observables and overlaps over `time`. Attributes record the parameters, the regime and why it was
-        chosen, the integrator, the status (`done` or `diverged`), the quantity that diverged, and any
+        Observables and overlaps over `time`, with the parameters, the `regime` and the `status` of each seed
+        (`done` or `diverged`) as coordinates; `ds.sweep` has its analyses. Attributes record the parameters,
+        the regime and why it was chosen, the integrator, the status, the quantity that diverged, and any
         warnings.
 
     Raises
@@ -94,8 +103,8 @@ def integrate(
     """
     point = Point.parse(point)
     keep = point.p <= MAX_WIDTH_WITH_OVERLAPS if overlaps is None else read_bool(overlaps, "overlaps")
-    if not isinstance(regime, str) or (regime != "auto" and regime not in REGIMES):
-        raise unknown_name("regime", regime, ("auto", *REGIMES))
+    if not isinstance(regime, str) or (regime != AUTO and regime not in REGIMES):
+        raise unknown_name("regime", regime, (AUTO, *REGIMES))
     arguments: dict[str, Any] = {
         "times": read_times(times), "regime": regime, "options": RegimeOptions.parse(regime_options),
         "observables": select_observables(observables), "overlaps": keep, "stopped": stopped,
@@ -103,9 +112,8 @@ def integrate(
     start_seeds = read_seeds(seed)
     integrations = (integrate_run(point, seed=start_seed, **arguments) for start_seed in start_seeds)
     runs = [_build_dataset(integration, arguments["times"]) for integration in integrations]
-    if isinstance(seed, numbers.Real):
-        return runs[0]
-    return _concatenate_seeds(runs, start_seeds)
+    dataset = runs[0] if isinstance(seed, numbers.Real) else _concatenate_seeds(runs, start_seeds)
+    return dataset if keep or overlaps is not None else dataset.assign_attrs(LEFT_OUT_OVERLAPS)
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,7 @@ def integrate_run(
     """Integrate one seed on validated arguments and return plain arrays, as workers store them."""
     with one_blas_thread():
         setup = Setup(point, point.start(seed), seed, options)
-        choice = choose_regime(point, setup.start) if regime == "auto" else RegimeChoice(regime, "requested")
+        choice = choose_regime(point, setup.start) if regime == AUTO else RegimeChoice(regime, "requested")
         began = thread_work_seconds()
         flow, path, error = _solve_refined(setup, choice.regime, times, stopped)
         risk = np.array([flow.risk(y) if np.all(np.isfinite(y)) else np.nan for y in path.states])
@@ -183,7 +191,10 @@ def _build_dataset(integration: Integration, times: Array) -> xr.Dataset:
         "warnings": "\n".join(warnings),
     }
     variables = {**integration.variables, "overlap_teacher": (("teacher", "teacher_other"), P)}
-    return label_dataset(variables, {"time": times}, point, attributes)
+    dataset = label_dataset(variables, {"time": times}, point, attributes)
+    return dataset.assign_coords(
+        {name: label_variable(name, (), attributes[name]) for name in RUN_COORDINATES}
+    )
 
 
 def _solve_refined(
@@ -246,10 +257,13 @@ def _stack_rows(rows: Sequence[Array | None]) -> Any:
 
 
 def _concatenate_seeds(runs: list[xr.Dataset], start_seeds: tuple[int, ...]) -> xr.Dataset:
-    """Concatenate datasets along `seed`; attributes of single seeds, or that differ, become lists."""
+    """Concatenate datasets along `seed`; attributes of single seeds, or that differ, become lists.
+
+    Where `auto` chose several regimes, the coordinate `regime` is `auto`, as in a stored sweep.
+    """
     joined = xr.concat(
-        runs,
-        xr.Variable("seed", list(start_seeds)),
+        [run.drop_vars(RUN_COORDINATES) for run in runs],
+        label_variable("seed", ("seed",), list(start_seeds)),
         coords="minimal",
         compat="override",
         combine_attrs="override",
@@ -260,5 +274,8 @@ def _concatenate_seeds(runs: list[xr.Dataset], start_seeds: tuple[int, ...]) -> 
         per_run = name in PER_SEED_ATTRIBUTES or any(value != values[0] for value in values)
         attributes[name] = values if per_run else values[0]
     joined.attrs = attributes
-    joined["seed"].attrs = {"long_name": "seed of the initial condition", "units": "1"}
-    return joined
+    regimes = {run.attrs["regime"] for run in runs}
+    return joined.assign_coords(
+        regime=label_variable("regime", (), regimes.pop() if len(regimes) == 1 else AUTO),
+        status=label_variable("status", ("seed",), attributes["status"]),
+    )

@@ -1,47 +1,188 @@
-"""Prices of regimes: seconds of an integration on the machine where they were measured."""
+"""Prices of regimes: seconds of an integration on the machine where they were measured.
+
+An integration evaluates its flow N times and the risk once per sample. N depends on the integrator, on the
+student's activation and on time; the seconds of an evaluation depend on the form of the flow and on the pair
+of activations. `planning/costs.py` applies the calibration of this machine.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
-from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.dynamics.variance import MAX_EXACT_ERF_WIDTH, QMC_POINTS
+from sweep_service.dynamics.evaluations import Effort, predict_effort
+from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
+from sweep_service.dynamics.mean_field.nodes import is_smooth, teacher_nodes
+from sweep_service.dynamics.mean_field.pair_sums import MIXTURES
+from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.mean_field.square import SquareFlow
+from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.regimes import REGIMES, choose_mean_field_form, choose_quadrature
+from sweep_service.dynamics.solve import MAX_COMPILED_JACOBIAN_SIZE, MAX_DIFFERENCED_JACOBIAN_SIZE
+from sweep_service.dynamics.variance import QMC_POINTS, Method, choose_method
+from sweep_service.model.activations import Activation
+from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
+from sweep_service.model.pair_prices import pair_price
 from sweep_service.model.point import Point
 from sweep_service.model.two_point import has_closed_forms
 
-# Factor for sums and quadrature instead of closed forms.
-NUMERICAL_SLOWDOWN = 20.0
+DEFAULT_OPTIONS = RegimeOptions()
+PER_CALL = 7e-4  # to build a flow
+PER_SAMPLE = 8e-6  # to record a sample, beside its risk
+PER_EVALUATION = 3e-6  # of the integrator, beside the flow, and for each component of the state
+PER_COMPONENT = 3e-9
+FINITE_D_EVALUATIONS = 3.0  # averages per evaluation, where the factor ‖x‖² needs a radial derivative
+REFINEMENT_EVALUATIONS = 15  # of a mean-field flow, to check its quadrature
+XI_NODES_OF_SELF_TERMS = 17
+LU_SECONDS = 2.6e-11  # of a Jacobian, per n³
+# Of a sampling term by quasi-Monte Carlo with QMC_POINTS: per student and per teacher, by their activation.
+STUDENT_SECONDS = {ERF_CODE: 5.8e-5, RELU_CODE: 2.0e-5, TANH_CODE: 2.6e-5}
+TEACHER_SECONDS = {ERF_CODE: 4.0e-5}
+OTHER_STUDENT_SECONDS, OTHER_TEACHER_SECONDS = 1.1e-4, 1.2e-5
+# Per pair of neurons and node of ξ in a sum over pairs, by the activation of the student.
+PAIR_NODE_SECONDS = {ERF_CODE: 0.8e-9, RELU_CODE: 7.5e-9, SQUARE_CODE: 0.4e-9, TANH_CODE: 185e-9}
+
+
+@dataclass(frozen=True)
+class Price:
+    """The price of an integration; `work_class` names the formula, for its calibration."""
+
+    work_class: str
+    evaluation: float  # seconds of an evaluation of the flow
+    sample: float  # seconds to record a sample
+    jacobian: float  # seconds of a compiled Jacobian, with its decomposition; 0 if there is none
+    size: int  # components of the state
+    effort: Effort
+    extra_evaluations: int = 0
+
+    def seconds(self, last: float, samples: int) -> float:
+        """Return the seconds of an integration to t = last that records `samples` samples."""
+        evaluations, jacobians = self.effort(last)
+        if not self.jacobian:  # by differences, whose evaluations cost as much as the others
+            evaluations += jacobians * self.size
+        return self.seconds_of(evaluations, samples) + jacobians * self.jacobian
+
+    def seconds_of(self, evaluations: float, samples: int) -> float:
+        """Return the seconds of an integration of so many evaluations, without Jacobians."""
+        step = self.evaluation + PER_EVALUATION + PER_COMPONENT * self.size
+        return PER_CALL + (evaluations + self.extra_evaluations) * step + samples * self.sample
+
+
+def seconds_to_ten(point: Point, regime: str) -> float:
+    """Return the seconds of an integration to t = 10, by which `auto` compares regimes."""
+    return price_regime(point, regime).seconds(10.0, 0)
 
 
 def flow_class(point: Point, regime: str) -> str:
-    """Return the class of work of a regime at a point, which is that of its flow."""
-    entry = REGIMES[regime]
-    if entry.mean_field:
-        square = point.activation.name == point.teacher_activation.name == "square"
-        return f"ode/{'square' if square else 'pairs' if point.k > 2 else 'nodes'}"
-    size = "small" if point.p <= MAX_COMPILED_WIDTH else "wide"
-    return f"ode/{size}{'-sampling' if entry.sampled else ''}"
+    """Return the class of work of a regime at a point: the form of its flow, and the student's activation."""
+    return price_regime(point, regime).work_class
 
 
-def seconds_to_ten(point: Point, regime: str, qmc_points: int = QMC_POINTS) -> tuple[float, float]:
-    """Return the seconds of an integration to t = 10, and their growth per decade of time."""
-    p, k, entry = point.p, point.k, REGIMES[regime]
-    is_simple = k == 1 or entry.infinite_d
-    mean_field = 0.007 + 2.2e-6 * p * min(p, 300) if is_simple else 0.015 + 8e-6 * p * min(p, 300)
-    if point.activation.name == "erf" and p <= MAX_EXACT_ERF_WIDTH:
-        sampled = 4e-5 * p * p + 2e-7 * p * p * (p + k) ** 2
-    elif point.activation.name == "square":
-        sampled = 0.025 + 4e-5 * p * p
+def price_regime(point: Point, regime: str, options: RegimeOptions = DEFAULT_OPTIONS) -> Price:
+    """Return the price of a regime at a point, without drawing a start."""
+    if REGIMES[regime].mean_field:
+        return _price_mean_field(point, regime, options)
+    return _price_overlaps(point, regime, options)
+
+
+def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
+    """The price of a flow of (M, Q), compiled or not, with or without the sampling term."""
+    p, k, student, teacher = point.p, point.k, point.activation, point.teacher_activation
+    own, mixed = pair_price(student, student), pair_price(student, teacher)
+    size, averages = p * k + p * (p + 1) // 2, FINITE_D_EVALUATIONS if options.finite_d_factor else 1.0
+    pairs = p * p * own.slopes + p * k * mixed.slopes + own.call + mixed.call
+    closed = has_closed_forms(student, teacher)
+    compiled = closed and p <= MAX_COMPILED_WIDTH and not options.finite_d_factor
+    evaluation = 1.2e-6 + 3e-10 * p * p * (p + k) if compiled else 2.5e-5 + 3e-9 * p * p + 4e-11 * p**3
+    jacobian = size * (evaluation + pairs) + LU_SECONDS * size**3 if compiled else 0.0
+    form, precise = "small" if compiled else "wide" if closed else "numerical", True
+    evaluation += averages * pairs
+    if REGIMES[regime].sampled:
+        method = choose_method(student, teacher, p)
+        evaluation += 6e-6 + averages * _price_sampling(method, point, options.qmc_points)
+        form, precise = f"{form}-{method}", method != "qmc"
+    limit = MAX_COMPILED_JACOBIAN_SIZE if compiled else MAX_DIFFERENCED_JACOBIAN_SIZE
+    effort = predict_effort(
+        student, teacher, point.gamma_over_p,
+        width=p, implicit=precise and size <= limit, precise=precise, sampled=REGIMES[regime].sampled,
+    )  # fmt: skip
+    sample = PER_SAMPLE + 1e-5 + p * p * own.values + p * k * mixed.values + own.call
+    return Price(f"ode/{form}/{student.name}", evaluation, sample, jacobian, size, effort)
+
+
+def _price_sampling(method: Method, point: Point, qmc_points: int) -> float:
+    """Seconds of E[σ'σ'𝓔*²] by one of the methods of `variance`."""
+    p, k, n = point.p, point.k, point.p + point.k
+    student, teacher = point.activation.code, point.teacher_activation.code
+    if method == "tilted":
+        pairs = k * k * pair_price(point.teacher_activation, point.teacher_activation).values
+        return p * (p + 1) / 2 * (2.4e-5 + pairs)
+    if method == "square":
+        return 1.9e-5 + 1e-10 * p**3 if teacher == SQUARE_CODE else 2.5e-5 + 1.65e-10 * p**3
+    if method == "erf":
+        return 1.5e-6 + 9.8e-9 * p * p * n + 1.15e-10 * p * p * n * n
+    students = p * STUDENT_SECONDS.get(student, OTHER_STUDENT_SECONDS)  # type: ignore[arg-type]
+    teachers = k * TEACHER_SECONDS.get(teacher, OTHER_TEACHER_SECONDS)  # type: ignore[arg-type]
+    sampled = 6e-5 + students + teachers + 1.9e-7 * p * p
+    return 4e-5 + sampled * qmc_points / QMC_POINTS + 4e-9 * n**3
+
+
+def _price_mean_field(point: Point, regime: str, options: RegimeOptions) -> Price:
+    """The price of a flow of (M, q) in its cheapest form."""
+    entry, k, student, teacher = REGIMES[regime], point.k, point.activation, point.teacher_activation
+    p = options.particles if entry.particles else point.p
+    D = None if entry.infinite_d else max(point.d - k, 0)
+    form = choose_mean_field_form(student, teacher, p, k)
+    nodes, precise, has_self_terms = 1, not entry.particles, options.self_terms and not entry.particles
+    series, xi_nodes = choose_quadrature(student, D, 1e-9 if precise else 1e-6)
+    if form.flow is SquareFlow:
+        name, evaluation, risk = "square", 1.9e-5 + 3e-8 * p, 2e-5 + 2e-8 * p
+    elif form.flow is PairwiseFlow:
+        name = "pairs"
+        evaluation, risk = _price_pairs(student, teacher, p, k, xi_nodes if D else 1)
+    elif form.flow is MixtureNodeFlow:
+        name, nodes = "mixture", count_teacher_nodes(student, teacher, k, form.order)
+        orders = series + 1 if D else 1
+        evaluation, risk = _price_mixture(student, p, nodes * orders, has_self_terms)
     else:
-        sampled = (0.5 + 0.024 * p) * qmc_points / QMC_POINTS
-    kind = flow_class(point, regime)
-    to_ten, growth = {
-        "ode/small": (1.6e-3 + 7e-6 * p * p, 1.6 + 2.5e-3 * p * p),
-        "ode/small-sampling": (0.005 + sampled, 2.2),
-        "ode/wide": (0.012 + 6e-6 * p * p, 2.5),
-        "ode/wide-sampling": (0.012 + 1.8e-5 * p * p + sampled, 2.2),
-        "ode/nodes": (mean_field, 2.5),
-        "ode/pairs": (mean_field, 2.0),
-        "ode/square": (0.018 + 4e-5 * p, 4.5),
-    }[kind]
-    closed = kind == "ode/square" or has_closed_forms(point.activation, point.teacher_activation)
-    return to_ten * (1.0 if closed else NUMERICAL_SLOWDOWN), growth
+        name, nodes = "nodes", count_teacher_nodes(student, teacher, k, form.order)
+        evaluation, risk = 1.2e-6 * p * nodes, 0.6e-6 * p * nodes * (2 if has_self_terms else 1)
+    size = p * (k + 1)
+    effort = predict_effort(
+        student, teacher, 0.0,
+        width=p, implicit=precise and size <= MAX_DIFFERENCED_JACOBIAN_SIZE, precise=precise,
+        mean_field=True,
+    )  # fmt: skip
+    sample, work_class = PER_SAMPLE + risk, f"ode/{name}/{student.name}"
+    has_quadrature = form.flow is not SquareFlow and not (form.flow is PairwiseFlow and D is None)
+    refinement = REFINEMENT_EVALUATIONS if has_quadrature else 0
+    return Price(work_class, evaluation, sample, 0.0, size, effort, refinement)
+
+
+def _price_pairs(student: Activation, teacher: Activation, p: int, k: int, nodes: int) -> tuple[float, float]:
+    """Seconds of an evaluation and of a risk as sums over pairs of neurons at each node of ξ."""
+    own, mixed = pair_price(student, student), pair_price(student, teacher)
+    per_node = PAIR_NODE_SECONDS.get(student.code, own.slopes)  # type: ignore[arg-type]
+    evaluation = 2.2e-5 + p * p * (3e-9 + 4e-10 * k + nodes * per_node) + p * k * mixed.slopes
+    risk = 1.5e-5 + nodes * p * p * (own.values + 3.5e-9) + p * k * mixed.values
+    calls = (nodes if own.call else 0) * own.call + mixed.call
+    return evaluation + calls, risk + calls
+
+
+def _price_mixture(student: Activation, p: int, nodes: int, has_self_terms: bool) -> tuple[float, float]:
+    """Seconds of an evaluation and of a risk at nodes of λ* and orders of ξ, for erf and tanh."""
+    assert student.code is not None
+    functions = 1.35e-9 * nodes * len(MIXTURES[student.code][0]) * p
+    own = pair_price(student, student)
+    self_terms = p * XI_NODES_OF_SELF_TERMS * int(has_self_terms)
+    return 2e-5 + functions + self_terms * own.slopes, 1e-5 + 0.45 * functions + self_terms * own.values
+
+
+@lru_cache(maxsize=256)
+def count_teacher_nodes(student: Activation, teacher: Activation, k: int, order: int) -> int:
+    """Return the number of nodes of λ* of orthonormal teachers."""
+    _, weights = teacher_nodes(np.eye(k), order, student.odd, is_smooth(student, teacher))
+    return int(np.count_nonzero(weights))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from sweep_service.dynamics.overlap_flow import (
 from sweep_service.dynamics.state import State
 from sweep_service.dynamics.variance import choose_variance, sobol_points
 from sweep_service.errors import RegimeUndefined
-from sweep_service.model.activations import ERF, SQUARE, TANH
+from sweep_service.model.activations import ERF, SQUARE, TANH, Activation
 from sweep_service.model.initial import INITS, Start
 from sweep_service.model.parameters import FIRST_PARAMETERS, later_parameters
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
@@ -219,30 +219,55 @@ def mean_field_regime(
 
 
 def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
-    """Closed form, sum over pairs, or nodes of λ*, by the measured break-even widths.
+    """Build the flow in its cheapest form.
 
     The quadratures are what a start needs; `integrate` refines them where the flow asks for more.
     """
-    (p, k), student = M.shape, system.student
-    if student is SQUARE and system.teacher is SQUARE:
+    p, k = M.shape
+    form = choose_mean_field_form(system.student, system.teacher, p, k)
+    series, xi_nodes = choose_quadrature(system.student, system.D, system.precision)
+    if form.flow is AnyNodeFlow and not is_smooth(system.student, system.teacher):
+        system = replace(system, precision=1e-6)
+    if form.flow is SquareFlow:
         return SquareFlow(system, M, q)
-    D = np.inf if system.D is None else system.D
-    series = 14 if D <= 2 else 10 if D <= 5 else 6 if D <= 20 else 4
-    kink = student.curvature is None
-    xi_nodes = (64 if D <= 3 else 24 if D <= 10 else 12) if kink else (12 if D <= 10 else 8)
-    if system.precision > 1e-7:
-        xi_nodes //= 2
-    if not is_smooth(student, system.teacher):  # nodes of λ* err by 1e-3: pairs as long as they can be paid
-        if p <= 1000:
-            return PairwiseFlow(system, M, q, xi_nodes)
-        return AnyNodeFlow(replace(system, precision=1e-6), M, q, order=48, series=series)
+    if form.flow is PairwiseFlow:
+        return PairwiseFlow(system, M, q, xi_nodes)
+    node_flow = MixtureNodeFlow if form.flow is MixtureNodeFlow else AnyNodeFlow
+    return node_flow(system, M, q, order=form.order, series=series)
+
+
+class MeanFieldForm(NamedTuple):
+    """A form of the mean-field flow, and the order of its quadrature over λ*; 0 if it has none."""
+
+    flow: type[MeanFieldFlow]
+    order: int = 0
+
+
+def choose_mean_field_form(student: Activation, teacher: Activation, p: int, k: int) -> MeanFieldForm:
+    """Closed form, sum over pairs, or nodes of λ*, by the measured break-even widths."""
+    if student is SQUARE and teacher is SQUARE:
+        return MeanFieldForm(SquareFlow)
+    if not is_smooth(student, teacher):  # nodes of λ* err by 1e-3: pairs as long as they can be paid
+        return MeanFieldForm(PairwiseFlow) if p <= 1000 else MeanFieldForm(AnyNodeFlow, 48)
     if student is ERF and p > {1: 100, 2: 300, 3: 5000}.get(k, np.inf):
-        return MixtureNodeFlow(system, M, q, order=24, series=series)
+        return MeanFieldForm(MixtureNodeFlow, 24)
     if student is TANH and p > {1: 50, 2: 300, 3: 3000}.get(k, np.inf):
-        return MixtureNodeFlow(system, M, q, order=36, series=series)
+        return MeanFieldForm(MixtureNodeFlow, 36)
     if p > {1: 64, 2: 1000}.get(k, np.inf):
-        return AnyNodeFlow(system, M, q, order=64 if k == 1 else 48, series=series)
-    return PairwiseFlow(system, M, q, xi_nodes)
+        return MeanFieldForm(AnyNodeFlow, 64 if k == 1 else 48)
+    return MeanFieldForm(PairwiseFlow)
+
+
+def choose_quadrature(student: Activation, D: int | None, precision: float) -> tuple[int, int]:
+    """Orders of the series and nodes of the rule for ξ in D dimensions."""
+    dimension = np.inf if D is None else D
+    series = 14 if dimension <= 2 else 10 if dimension <= 5 else 6 if dimension <= 20 else 4
+    has_kink = student.curvature is None
+    if has_kink:
+        xi_nodes = 64 if dimension <= 3 else 24 if dimension <= 10 else 12
+    else:
+        xi_nodes = 12 if dimension <= 10 else 8
+    return series, xi_nodes // 2 if precision > 1e-7 else xi_nodes
 
 
 def draw_particles(setup: Setup) -> tuple[Array, Array, Readout | None]:

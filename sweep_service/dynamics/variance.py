@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import cache, lru_cache
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy import special
@@ -25,6 +25,8 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 
+Method = Literal["square", "erf", "tilted", "qmc"]
+
 
 class Variance(Protocol):
     def __call__(self, M: Array, Q: Array, P: Array, c: Array | None = None, /) -> Array:
@@ -40,13 +42,24 @@ def choose_variance(
     student: Activation, teacher: Activation, p: int, k: int, points: int = QMC_POINTS
 ) -> tuple[Variance, str]:
     """Choose how to compute Ψ_Var at this size; returns the function and the name of its method."""
+    match choose_method(student, teacher, p):
+        case "square":
+            return (square_variance if teacher is SQUARE else SquareStudentVariance(teacher)), "exact"
+        case "erf":
+            return erf_variance, "exact"
+        case "tilted":
+            return TiltedVariance(make_pairs(student, teacher)), "exact"
+        case _:
+            return QuasiMonteCarlo(student, teacher, p + k, points), f"quasi-Monte Carlo, {points} points"
+
+
+def choose_method(student: Activation, teacher: Activation, p: int) -> Method:
+    """Choose the method of the sampling term; all but `qmc` are exact."""
     if student is SQUARE:
-        return (square_variance if teacher is SQUARE else SquareStudentVariance(teacher)), "exact"
+        return "square"
     if student is ERF and teacher is ERF and p <= MAX_EXACT_ERF_WIDTH:
-        return erf_variance, "exact"
-    if student is ERF and p <= MAX_EXACT_ERF_MIXED_WIDTH:
-        return TiltedVariance(make_pairs(student, teacher)), "exact"
-    return QuasiMonteCarlo(student, teacher, p + k, points), f"quasi-Monte Carlo, {points} points"
+        return "erf"
+    return "tilted" if student is ERF and p <= MAX_EXACT_ERF_MIXED_WIDTH else "qmc"
 
 
 @kernel(fastmath=ELEMENTWISE)

@@ -14,14 +14,15 @@ import logging
 import re
 import time as clock
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
-from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, StoreGone, TooNew, is_temporary
+from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, Damaged, StoreGone, TooNew, is_temporary
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
@@ -36,6 +37,7 @@ from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
 from sweep_service.store.folder import INCOMPLETE_SUFFIX, RESTART_SUFFIX, DataFolder
 from sweep_service.store.ledger import Request, State, SweepRecord, utc_now
+from sweep_service.store.notes import Notes
 from sweep_service.store.parts import Part
 from sweep_service.version import __version__
 
@@ -207,10 +209,11 @@ class Conductor:
 
     def _adopt(self, sweep_id: str) -> None:
         plan, attributes = self.folder.plan(sweep_id), self.folder.dataset(sweep_id).attributes
+        notes = self._stored_notes(sweep_id)
         sweep = SweepRecord(
             id=sweep_id,
             key=attributes.get("key", plan.grid.key.digest),
-            name=self.folder.spec(sweep_id).name,
+            name=notes.name,
             state=State.PAUSED,
             created=attributes.get("created", utc_now()),
             updated=utc_now(),
@@ -220,6 +223,8 @@ class Conductor:
             reused=0,
             versions=json.loads(attributes.get("versions", "{}")),
             package=attributes.get("sweep_service_version", "") if "versions" in attributes else "",
+            note=notes.note,
+            fixed=plan.grid.single_values(),
         )
         self.ledger.add(sweep, [])
         with self._failing_only(sweep_id):
@@ -230,6 +235,14 @@ class Conductor:
             self._finish(sweep_id)
             if not self.ledger.sweep(sweep_id).state.has_ended:
                 self._check_versions(self.ledger.sweep(sweep_id))
+
+    def _stored_notes(self, sweep_id: str) -> Notes:
+        """Return the stored notes, or those of the spec if they are damaged, which is no reason to fail."""
+        try:
+            return self.folder.notes(sweep_id)
+        except Damaged as error:
+            log.warning("%s", error)
+            return Notes(self.folder.spec(sweep_id).name)
 
     def _stored_cost(self, sweep_id: str) -> tuple[float, float]:
         """Return the predicted and the measured seconds of the runs that are stored."""
@@ -466,6 +479,15 @@ class Conductor:
             fault_point("retry:status")
             self._recount(sweep_id)
             self._requeue(sweep_id)
+        return self.ledger.sweep(sweep_id)
+
+    def annotate(self, sweep_id: str, change: Mapping[str, Any]) -> SweepRecord:
+        """Change the name or the note of a sweep in any state, by what `notes.read_change` returned."""
+        sweep = self.ledger.sweep(sweep_id)
+        notes = Notes(sweep.name, sweep.note).change(change)
+        # First, because the ledger can be rebuilt from it. If only this is written, the request failed.
+        self.folder.put_notes(sweep_id, notes)
+        self.ledger.set_notes(sweep_id, notes)
         return self.ledger.sweep(sweep_id)
 
     def remove(self, sweep_id: str) -> None:

@@ -105,7 +105,12 @@ class Merger:
                 name.removeprefix(prefix).removesuffix(PART_SUFFIX): self._sum_part(sweep_id, part)
                 for name, part in parts.items()
             }
-            self.ledger.mark_merged(sweep_id, merged)
+            elapsed = {
+                # a run that continues a checkpoint took longer than this attempt
+                name.removeprefix(prefix).removesuffix(PART_SUFFIX): max(part.elapsed, part.seconds)
+                for name, part in parts.items()
+            }
+            self.ledger.mark_merged(sweep_id, merged, elapsed)
             fault_point("merge:ledger")
             # With the checkpoints of each part, whose names also begin with the key of its bundle.
             merged_names = [name for name in stored if name.removeprefix(prefix).partition(".")[0] in merged]
@@ -139,7 +144,7 @@ class Merger:
         for kind, numbers in part.numbers.items():
             rows, _ = self.copies(sweep_id)[kind].expand(numbers)
             counts += count_statuses(part.values[kind]["status"][rows])
-        return sum(float(np.nansum(values["seconds"])) for values in part.values.values()), counts
+        return part.seconds, counts
 
     def _write_parts(self, dataset: SweepDataset, sweep_id: str, parts: list[Part]) -> None:
         for kind in sorted({kind for part in parts for kind in part.numbers}):
@@ -192,9 +197,9 @@ class Merger:
                     run_seconds = stepping + recording
                     work_class = cost.work_class if stepping > recording else RECORDING_WORK_CLASS
                 else:
-                    regime, qmc_points = grid.regimes[run.regime], grid.options.qmc_points
+                    regime = grid.regimes[run.regime]
                     work_class = ode_work_class(point, regime)
-                    run_seconds = ode_seconds(point, regime, last, samples, uncalibrated, qmc_points)
+                    run_seconds = ode_seconds(point, regime, last, samples, uncalibrated, grid.options)
                 measured, predicted = self.timings.get(work_class, (0.0, 0.0))
                 measured += float(seconds[in_group].sum())
                 self.timings[work_class] = (measured, predicted + run_seconds * count)

@@ -26,6 +26,7 @@ from sweep_service.store.dataset import STATUS, SweepDataset
 from sweep_service.store.folder import KEYS_DIGEST, REPAIR_SUFFIX, DataFolder, digest_keys
 from sweep_service.store.ledger import Ledger, State, SweepRecord
 from sweep_service.store.metadata import DatasetMetadata
+from sweep_service.store.notes import Notes
 from sweep_service.store.objects import ROOT
 from sweep_service.store.provenance import collect_provenance
 from sweep_service.store.sealed import pack_json, unpack_json
@@ -91,6 +92,7 @@ def repair(conductor: Conductor, sweep_id: str, request: RepairRequest) -> None:
     folder, sweep = conductor.folder, conductor.ledger.sweep(sweep_id)
     conductor._withdraw(sweep_id)
     _restore_spec(folder, sweep_id)
+    _restore_notes(folder, sweep)
     _restore_metadata(folder, sweep)
     dataset = folder.dataset(sweep_id)
     dataset.restore_labels()
@@ -144,6 +146,14 @@ def _restore_spec(folder: DataFolder, sweep_id: str) -> None:
         folder.spec(sweep_id)
     except (Damaged, NotFound):
         folder.put_spec(sweep_id, folder.spec_of_dataset(sweep_id))
+
+
+def _restore_notes(folder: DataFolder, sweep: SweepRecord) -> None:
+    """Restore damaged notes from the ledger."""
+    try:
+        folder.notes(sweep.id)
+    except Damaged:
+        folder.put_notes(sweep.id, Notes(sweep.name, sweep.note))
 
 
 def _restore_metadata(folder: DataFolder, sweep: SweepRecord) -> None:

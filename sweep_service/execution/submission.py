@@ -23,6 +23,7 @@ from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.keys import CopyGroups
+from sweep_service.planning.notes import check_steps, collect_notes
 from sweep_service.planning.outline import Outline, SpecSource
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
@@ -56,6 +57,7 @@ class Submission:
         outline = spec if isinstance(spec, Outline) else Outline.of(spec)
         (limits or Limits()).check_outline(outline)
         self.spec, self.grid, self.owner = outline.spec, Grid.expand(outline), owner
+        check_steps(self.grid)
         self.plan = SweepPlan(self.grid)
         self.reuse: list[tuple[str, SharedRuns]] | None = None
 
@@ -96,7 +98,8 @@ class Submission:
             result.check_limits(limits, folder.free_dataset_bytes())
         except LimitExceeded as error:
             refused = f"{error.field}: {error.allowed}"  # the amount is in the estimate
-        return {**result.to_dict(), "refused": refused}
+        notes = collect_notes(self.spec, self.grid)
+        return {**result.to_dict(), "notes": list(notes), "refused": refused}
 
     def _find_reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, SharedRuns]]:
         """Find earlier sweeps that hold some of the runs, and remove these runs from `left`."""
@@ -218,6 +221,7 @@ class Submission:
             package=__version__,
             owner=self.owner,
             stored_bytes=folder.stored_bytes(sweep_id),
+            fixed=self.grid.single_values(),
         )
         merger.ledger.add(sweep, bundles, counts)
         return sweep

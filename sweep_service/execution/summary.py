@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sweep_service.errors import Damaged, reading
+from sweep_service.errors import UNREADABLE_SWEEP, Damaged, reading
+from sweep_service.execution.remaining import Clock, predict_remaining
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import Ledger, SweepRecord
+from sweep_service.store.ledger import Ledger, State, SweepRecord
 from sweep_service.store.sealed import unpack_json
 
 FAILURE_FIELDS = {"kind", "number", "error", "trace", "runs", "command"}
@@ -22,27 +25,40 @@ def describe_sweep(
 ) -> dict[str, Any]:
     """`summarise_sweep`, and the path of its dataset and its failures (at most `max_failures`)."""
     failures = list(islice(read_failures(folder, sweep.id), max_failures))
-    summary = summarise_sweep(sweep, ledger.totals(sweep.id))
+    summary = summarise_sweep(sweep, ledger.progress_totals([sweep.id])[sweep.id])
+    if not sweep.fixed:  # of a ledger of an older version
+        with suppress(*UNREADABLE_SWEEP):
+            summary["fixed"] = folder.plan(sweep.id).grid.single_values()
     return {**summary, "path": folder.address(sweep.id), "failures": failures}
 
 
 def summarise_sweep(sweep: SweepRecord, totals: Mapping[str, Any], threads: float = 0.0) -> dict[str, Any]:
-    """Combine a row of the ledger with its totals; `threads` compute the rest in `eta_seconds`."""
+    """Combine a row of the ledger with its `progress_totals`; `threads` compute the rest in `eta_seconds`."""
     counts: dict[Status, int] = dict(totals["counts"])
     if pending := sweep.runs - sum(counts.values()):
         counts = {Status.PENDING: pending, **counts}
-    done, left = totals["cost_done"], totals["cost_left"]
-    total = done + left + totals["cost_dropped"]
-    slowdown = totals["seconds"] / done if done else 1.0  # corrects the prediction by the measured time
+    remaining = predict_remaining(totals["work"], totals["stretch"])
+    eta: tuple[float | None, ...] = (None, None, None)
+    if threads and not sweep.state.has_ended:
+        eta = remaining.on_threads(threads, _read_clock(sweep, totals["merged"]), totals["queue"])
     return {
         **record_to_dict(sweep),
         "counts": {status.label: number for status, number in counts.items()},
-        "progress": done / total if total else 1.0,
-        "eta_seconds": left * slowdown / threads if threads and not sweep.state.has_ended else None,
+        "progress": remaining.progress,
+        **dict(zip(("eta_seconds", "eta_low_seconds", "eta_high_seconds"), eta, strict=True)),
         "core_seconds": totals["seconds"],
-        "core_seconds_left": left * slowdown,
+        "core_seconds_left": remaining.core_seconds,
         "bundles_left": totals["bundles_left"],
     }
+
+
+def _read_clock(sweep: SweepRecord, merged: str) -> Clock:
+    """Return how long a sweep has computed since its last merge and since it was started."""
+    if sweep.state is not State.RUNNING:
+        return Clock(since_start=0.0)
+    now, started = datetime.now(UTC), datetime.fromisoformat(sweep.updated)
+    last = max(started, datetime.fromisoformat(merged)) if merged else started
+    return Clock(max((now - last).total_seconds(), 0.0), max((now - started).total_seconds(), 0.0))
 
 
 def record_to_dict(sweep: SweepRecord) -> dict[str, Any]:

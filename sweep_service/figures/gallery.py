@@ -77,7 +77,7 @@ def draw_suggested_view(dataset: xr.Dataset, sweep_id: str, folder: Path) -> tup
 
     name, options = suggest_view(dataset)
     return _write_files(
-        VIEWS[name].plot(dataset, **options), folder / sweep_id, dataset, caption(dataset, sweep_id), sweep_id
+        VIEWS[name].plot(dataset, options), folder / sweep_id, dataset, caption(dataset, sweep_id), sweep_id
     )
 
 
@@ -96,8 +96,7 @@ def draw_view(
         view, options = suggest_view(dataset)
     if view not in VIEWS:
         raise unknown_name("view", view, VIEWS)
-    drawing = VIEWS[view].draw(VIEWS[view].compute(dataset, **options))
-    save(drawing, path, None, dataset, caption(dataset, sweep_id), sweep_id)
+    save(VIEWS[view].plot(dataset, options), path, None, dataset, caption(dataset, sweep_id), sweep_id)
     return view, options
 
 

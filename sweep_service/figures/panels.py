@@ -29,8 +29,8 @@ def panels(*widths: float, height: float = 3.0, **options: Any) -> Iterator[tupl
 
 def draw_risk_curves(dataset: Any, **where: Any) -> Figure:
     """Draw a figure of R(t) alone."""
-    from sweep_service.analysis.plots.curves import plot_curves
+    from sweep_service.analysis.view_plots import plot_curves
 
     with panels(1, height=3.2) as (figure, (axes,)):
-        plot_curves(dataset, "risk", axes, **where)
+        plot_curves(dataset, "risk", ax=axes, **where)
     return figure

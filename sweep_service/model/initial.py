@@ -8,6 +8,7 @@ cost of drawing does not depend on d.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -245,6 +246,11 @@ class Init:
         shared = {"d0": self.shared_d} if self.shared_d is not None else self.shared
         return {"kind": self.kind, **self.parameters, "teacher": self.teacher.content(), "shared": shared}
 
+    def describe(self) -> dict[str, float | str]:
+        """Kind, numbers and teacher; of explicit numbers only the kind."""
+        teacher = {} if self.teacher is None else {"teacher": _describe_teacher(self.teacher)}
+        return {"kind": self.kind, **self.parameters, **teacher}
+
     @cached_property
     def digest(self) -> str:
         """Digest of its content, which is short even if explicit overlaps are many numbers."""
@@ -327,6 +333,23 @@ class Init:
 
     def _draw_shape(self, shape: Shape) -> Shape:
         return shape if self.shared_d is None else Shape(self.shared_d, shape.p, shape.k)
+
+
+def describe_init(value: Mapping[str, Any]) -> dict[str, float | str]:
+    """Kind, numbers and teacher of an initial condition, with defaults; of explicit numbers only the kind.
+
+    A teacher with a Gram matrix is described as JSON.
+    """
+    kind = INITS.get(value["kind"])
+    if kind is None:
+        return {"kind": value["kind"]}
+    numbers = {name: float(value.get(name, default)) for name, (default, _) in kind.parameters.items()}
+    return {"kind": kind.name, **numbers, "teacher": _describe_teacher(_parse_teacher(value, kind))}
+
+
+def _describe_teacher(teacher: Teacher) -> str:
+    content = teacher.content()
+    return content if isinstance(content, str) else json.dumps(content)
 
 
 def _parse_explicit(value: Mapping[str, Any], shape: Shape) -> tuple[Overlaps, tuple[Array, Array] | None]:

@@ -1,4 +1,4 @@
-"""Labels of variables and coordinates: long names, titles, symbols and units."""
+"""Labels of variables and coordinates: long names, titles and symbols."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from sweep_service.version import __version__
 
 # Up to this student width, overlaps are kept by default.
 MAX_WIDTH_WITH_OVERLAPS = 256
+LEFT_OUT_OVERLAPS = {
+    "notes": f"the overlaps M and Q are left out above p = {MAX_WIDTH_WITH_OVERLAPS}: pass overlaps=True"
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ COORDINATES = {
     "repeat": Label("seed of the inputs of SGD"),
     "step": Label("steps of SGD taken: round(t/δt)"),
     "cosine_bin": Label("middle of a bin of cosines"),
+    "status": Label("how each run ended: done or diverged"),
     "overlap_student_teacher": Label("M = W W*ᵀ/d"),
     "overlap_student": Label("Q = W Wᵀ/d"),
     "overlap_teacher": Label("P = W* W*ᵀ/d"),
@@ -75,7 +79,10 @@ def label_dataset(
     point: Point,
     attributes: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Build a dataset in which every variable and coordinate has a long name and units."""
+    """Build a dataset in which every variable and coordinate has a long name.
+
+    The parameters of the point are scalar coordinates with the names of axes, and attributes too.
+    """
     coords = dict(coordinates)
     for dims, values in variables.values():
         for dim, size in zip(dims, np.shape(values), strict=True):
@@ -83,8 +90,9 @@ def label_dataset(
                 middles = (2.0 * np.arange(size) + 1.0) / size - 1.0
                 coords[dim] = middles if dim == "cosine_bin" else np.arange(size)
     dataset = xr.Dataset(  # all at once, because xarray realigns everything for each added coordinate
-        {name: _variable(name, dims, values) for name, (dims, values) in variables.items()},
-        coords={name: _variable(name, (name,), values) for name, values in coords.items()},
+        {name: label_variable(name, dims, values) for name, (dims, values) in variables.items()},
+        coords={name: label_variable(name, (name,), values) for name, values in coords.items()}
+        | {name: label_variable(name, (), value) for name, value in _list_parameters(point).items()},
     )
     dataset.attrs = {
         **{name: point[name] for name in PARAMETERS},
@@ -97,8 +105,18 @@ def label_dataset(
     return dataset
 
 
-def _variable(name: str, dims: tuple[str, ...], values: Any) -> xr.Variable:
-    """A variable by the fast path; the other one imports Dask to check for its arrays, which takes 0.5 s."""
+def _list_parameters(point: Point) -> dict[str, Any]:
+    """Everything that is the same for all runs of a point, by the names of axes."""
+    start = {f"init.{name}": value for name, value in point.init.describe().items()}
+    derived = {"delta_t": point.delta_t, "gamma_over_p": point.gamma_over_p}
+    return {**{name: point[name] for name in PARAMETERS}, **start, **derived}
+
+
+def label_variable(name: str, dims: tuple[str, ...], values: Any) -> xr.Variable:
+    """A variable with its attributes, by the fast path.
+
+    The other one imports Dask to check for its arrays, which takes 0.5 s.
+    """
     return xr.Variable(dims, np.asarray(values), variable_attributes(name), fastpath=True)
 
 
@@ -109,6 +127,9 @@ def _format_init(point: Point) -> str:
 
 
 def variable_attributes(name: str) -> dict[str, str]:
-    """Attributes of a variable or coordinate."""
+    """Attributes of a variable or coordinate.
+
+    Everything here is dimensionless and so has no `units`, which CF permits: plots would label it "[1]".
+    """
     label = find_label(name)
-    return {"long_name": OBSERVABLES[name].about if label is None else label.long_name, "units": "1"}
+    return {"long_name": OBSERVABLES[name].about if label is None else label.long_name}

@@ -19,7 +19,7 @@ from sweep_service.model.parameters import (
 )
 from sweep_service.model.schedule import Schedule
 from sweep_service.model.second_layer import Readout, SecondLayer
-from sweep_service.model.structures import SECOND_LAYER, STRUCTURES, TEACHER_SECOND_LAYER
+from sweep_service.model.structures import SECOND_LAYER, STRUCTURES, TEACHER_SECOND_LAYER, split_teacher
 from sweep_service.validation import reject_unknown_keys
 
 ONES, CONSTANT = SecondLayer(), Schedule()
@@ -184,15 +184,6 @@ def read_start(value: Mapping[str, Any], shape: Shape) -> tuple[Init, SecondLaye
             raise InvalidInput("teacher", gram, f"is already given by init.{min(given)}")
         init = {**mapping, "teacher": gram}
     return Init.parse(init, shape), _read_second_layer(second_layer, f"teacher.{SECOND_LAYER}", shape.k, "k")
-
-
-def split_teacher(value: Any) -> tuple[Any, dict[str, Any]]:
-    """The Gram matrix of a teacher as `init.teacher` is written, None if it is not given, and the rest."""
-    if not isinstance(value, Mapping):
-        return value, {}
-    gram = {name: entry for name, entry in value.items() if name != SECOND_LAYER}
-    rest = {name: entry for name, entry in value.items() if name == SECOND_LAYER}
-    return gram or None, rest
 
 
 def _read_parameters(mapping: Mapping[str, Any]) -> dict[str, Scalar]:

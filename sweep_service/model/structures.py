@@ -6,11 +6,13 @@ inside them may be an axis of a sweep, named after its structure, such as `sched
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweep_service.model.initial import INITS
+from sweep_service.identity import canonicalise
+from sweep_service.model.initial import INITS, describe_init
 from sweep_service.model.schedule import NUMBERS as SCHEDULE_NUMBERS
 
 SECOND_LAYER = "second_layer"
@@ -114,25 +116,79 @@ def number_names(values: Mapping[str, Any] | None = None) -> list[str]:
     ]
 
 
-def has_number(structures: Mapping[str, Any], name: str) -> bool:
-    """Whether the number of this name, such as `schedule.alpha`, is written in its structure."""
-    if (split := split_name(name)) is None or split[0].name not in structures:
-        return False
-    structure, short = split
-    paths = _list_paths(structures[structure.name])
-    if structure.name == "schedule":
-        paths = [path.partition(".")[2] for path in paths]  # its numbers are below its kind
-    return short in paths
+def find_number(structures: Mapping[str, Any], name: str) -> Any:
+    """The number of this name, such as `schedule.alpha`, as it is written; None if it is not."""
+    value: Any = structures
+    for key in _find_path(structures, name):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
-def _list_paths(value: Any) -> list[str]:
-    """Paths of the entries of nested mappings, such as `second_layer.scale`."""
+def default_number(structures: Mapping[str, Any], name: str) -> float | None:
+    """The value of a number that is not written, if it has a default."""
+    prefix, _, short = name.partition(".")
+    if prefix == "init":
+        kind = INITS.get(str(structures.get("init", {}).get("kind")))
+        return kind.parameters[short][0] if kind is not None and short in kind.parameters else None
+    return 1.0 if name in (SCALED_SECOND_LAYER, f"teacher.{SCALED_SECOND_LAYER}") else None
+
+
+def remove_number(structures: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Structures without the number of this name."""
+
+    def remove(value: Any, path: list[str]) -> Any:
+        if not path or not isinstance(value, Mapping) or path[0] not in value:
+            return value
+        rest = {key: entry for key, entry in value.items() if key != path[0]}
+        return rest if len(path) == 1 else {**rest, path[0]: remove(value[path[0]], path[1:])}
+
+    return dict(remove(structures, _find_path(structures, name)))
+
+
+def _find_path(structures: Mapping[str, Any], name: str) -> list[str]:
+    """Keys that lead to a number; those of a schedule are below its kind."""
+    prefix, *rest = name.split(".")
+    value = structures.get(prefix)
+    kind = [str(key) for key in value] if prefix == "schedule" and isinstance(value, Mapping) else []
+    return [prefix, *kind[:1], *rest]
+
+
+def split_teacher(value: Any) -> tuple[Any, dict[str, Any]]:
+    """The Gram matrix of a teacher as `init.teacher` is written, None if it is not given, and the rest."""
     if not isinstance(value, Mapping):
-        return []
-    below = {name: _list_paths(entry) for name, entry in value.items()}
-    return [
-        path for name, paths in below.items() for path in (str(name), *(f"{name}.{rest}" for rest in paths))
-    ]
+        return value, {}
+    gram = {name: entry for name, entry in value.items() if name != SECOND_LAYER}
+    rest = {name: entry for name, entry in value.items() if name == SECOND_LAYER}
+    return gram or None, rest
+
+
+def describe_structures(structures: Mapping[str, Any]) -> dict[str, float | str]:
+    """Structures as single values by name, such as `init.kind` and `schedule.alpha`.
+
+    Lists and matrices become JSON. Second layers of ones and a constant schedule are left out.
+    """
+    gram, rest = split_teacher(structures.get("teacher", {}))
+    init = structures.get("init", STRUCTURES["init"].default)
+    values = describe_init(init if gram is None else {**init, "teacher": gram})
+    result = {f"init.{name}": value for name, value in values.items()}
+    for name, layer in (
+        (SECOND_LAYER, structures.get(SECOND_LAYER)),
+        (f"teacher.{SECOND_LAYER}", rest.get(SECOND_LAYER)),
+    ):
+        if layer:
+            kind = layer.get("init", "ones")
+            result[f"{name}.init"] = kind if isinstance(kind, str) else json.dumps(canonicalise(kind))
+            if isinstance(kind, str):
+                result[f"{name}.{SCALE}"] = float(layer.get(SCALE, 1.0))
+    schedule = structures.get("schedule", "constant")
+    if isinstance(schedule, Mapping):
+        ((kind, numbers),) = schedule.items()
+        result["schedule.kind"] = str(kind)
+        if isinstance(numbers, Mapping):
+            result |= {f"schedule.{name}": float(number) for name, number in numbers.items()}
+        else:
+            result["schedule.steps"] = json.dumps(canonicalise(numbers))
+    return result
 
 
 def insert_numbers(structures: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:

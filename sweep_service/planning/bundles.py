@@ -68,7 +68,7 @@ class Bundle:
 
     jobs: tuple[Job, ...]
     cost: float = 0.0
-    work_class: str = ""  # the same for all jobs
+    work_class: str = ""  # and the regime; the same for all jobs
 
     @cached_property
     def key(self) -> str:
@@ -100,7 +100,11 @@ def make_bundles(
     calibration: Calibration,
     limits: BundleLimits = DEFAULT_LIMITS,
 ) -> list[Bundle]:
-    """Bundle the runs with these numbers, each run once, the most expensive bundles first."""
+    """Bundle the runs with these numbers, each run once.
+
+    A few bundles of each class of work come first, so that the rate of each class is known early. Of the
+    others, the most expensive ones come first.
+    """
     costs = [cost for kind in numbers for cost in _estimate_jobs(plan, kind, numbers[kind], calibration)]
     seconds = limits.seconds(sum(cost.seconds for cost in costs))
     max_runs = {kind: limits.runs(plan.schema, kind) for kind in numbers}
@@ -115,7 +119,19 @@ def make_bundles(
         for (work_class, _), jobs in classes.items()
         for bundle in _pack(jobs, work_class, seconds, max_runs)
     ]
-    return sorted(bundles, key=lambda bundle: -round(math.log2(max(bundle.cost, 1e-3))))
+    pilots = _choose_pilots(bundles)
+    return sorted(
+        bundles, key=lambda bundle: (bundle.key not in pilots, -round(math.log2(max(bundle.cost, 1e-3))))
+    )
+
+
+def _choose_pilots(bundles: Sequence[Bundle]) -> set[str]:
+    """Return the keys of some bundles of each class, from its beginning, its middle and its end."""
+    by_class: dict[str, list[Bundle]] = {}
+    for bundle in bundles:
+        by_class.setdefault(bundle.work_class, []).append(bundle)
+    places = (0.0, 0.5, 1.0)
+    return {group[round(place * (len(group) - 1))].key for group in by_class.values() for place in places}
 
 
 def _pack(
@@ -144,9 +160,10 @@ def _estimate_jobs(
         point, seeds = grid.points[index], runs.seed.tolist()
         if kind == "ode":
             name = grid.regimes[regime]
-            seconds = ode_seconds(point, name, last, samples, calibration, grid.options.qmc_points)
+            seconds = ode_seconds(point, name, last, samples, calibration, grid.options)
             job = Job("ode", index, regime, tuple(seeds), (0,))
-            yield JobCost(job, ode_work_class(point, name), partial(_constant, seconds))
+            work_class = f"{ode_work_class(point, name)}/{name}"  # rates are learned for each regime
+            yield JobCost(job, work_class, partial(_constant, seconds))
             continue
         cost = SgdCost(point, last / point.delta_t, samples, calibration)
         shares_lanes = cost.uses_lanes(LANES)

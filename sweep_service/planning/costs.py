@@ -11,33 +11,46 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sweep_service.dynamics.auto import MAX_ERROR, SAMPLING_ERROR
-from sweep_service.dynamics.prices import flow_class, seconds_to_ten
+from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.prices import DEFAULT_OPTIONS, flow_class, price_regime
 from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.dynamics.variance import QMC_POINTS
+from sweep_service.model.pair_prices import pair_price
 from sweep_service.model.point import Point
-from sweep_service.model.two_point import has_closed_forms
 from sweep_service.simulators.selection import choose_simulator
 
 MIN_MEASURED_SECONDS = 0.5  # shorter measurements do not change the calibration
 LANES = 8  # chains in a vector
 # Longer vectors of chains are computed chain by chain, because cores then help more than lanes.
 MAX_VECTOR_SECONDS = 20.0
-CALL_SECONDS = 3e-3  # overhead of a call of simulate or integrate
 SAMPLE_SECONDS = 3.5e-5  # to record a sample of a chain that is computed alone
 VECTOR_SAMPLE_SECONDS = 8e-6  # to record a sample of a chain that shares a vector
-PAIR_SECONDS = 1.2e-8  # per two-point function of a recorded risk
+COPY_SECONDS = 8e-9  # per recorded overlap
 # Recording has its own class of work: it dominates for wide students with many samples.
 RECORDING_WORK_CLASS = "sgd/recording"
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Factors by class of work; 1 for a class without measurements."""
+    """Factors by class of work: `sgd/S1` for a simulator, `ode/small/erf` for a form of flow and a student.
+
+    An activation without measurements has the mean factor of the others, and a class without any has 1.
+    """
 
     factors: Mapping[str, float] = field(default_factory=dict)
 
     def __call__(self, work_class: str) -> float:
-        return self.factors.get(work_class, 1.0)
+        if work_class in self.factors:
+            return self.factors[work_class]
+        return self._average_over_activations(work_class.rpartition("/")[0])
+
+    def _average_over_activations(self, form: str) -> float:
+        """Return the mean factor of a form of flow, for an activation without measurements."""
+        if "/" not in form:  # a simulator, whose factor holds for all activations
+            return 1.0
+        logarithms = [
+            math.log(factor) for name, factor in self.factors.items() if name.rpartition("/")[0] == form
+        ]
+        return math.exp(sum(logarithms) / len(logarithms)) if logarithms else 1.0
 
     def update(self, timings: Mapping[str, tuple[float, float]]) -> Calibration:
         """Return a calibration moved half way, in logarithms, to new timings.
@@ -86,11 +99,12 @@ class SgdCost:
         """Seconds to record the samples of one chain, without calibration."""
         rows = self.simulator.rows
         slowdown = min(max(1.0, rows / 120), 2.5)  # overlaps of wide students do not stay in the cache
-        closed = has_closed_forms(self.point.activation, self.point.teacher_activation)
-        pair = PAIR_SECONDS * slowdown * (1.0 if closed else 5.0)
+        student, teacher = self.point.activation, self.point.teacher_activation
+        own, mixed = pair_price(student, student), pair_price(student, teacher)
         sample = VECTOR_SAMPLE_SECONDS if self._has_lanes(chains) else SAMPLE_SECONDS
-        pairs = rows * rows / 2 + rows * self.point.k + 6 * self.point.p
-        return self.samples * (sample + pair * pairs)
+        pairs = rows * rows * own.values + rows * self.point.k * mixed.values + own.call + mixed.call
+        copies = COPY_SECONDS * slowdown * (rows * rows / 2 + rows * self.point.k + 6 * self.point.p)
+        return self.samples * (sample + pairs + copies)
 
     def uses_lanes(self, chains: int) -> bool:
         """Return whether chains share vectors, so that a few of them take as long as eight."""
@@ -120,12 +134,8 @@ def ode_seconds(
     last: float,
     samples: int,
     calibration: Calibration,
-    qmc_points: int = QMC_POINTS,
+    options: RegimeOptions = DEFAULT_OPTIONS,
 ) -> float:
     """Predict the seconds of one integration to t = last."""
-    regime = _usual_regime(point, regime)
-    to_ten, growth = seconds_to_ten(point, regime, qmc_points)
-    decades = min(max(math.log10(max(last, 1e-3)) - 1.0, -1.0), 4.0)
-    p, k = point.p, point.k
-    recording = 0.0 if REGIMES[regime].mean_field else samples * PAIR_SECONDS * (p * p / 2 + p * k)
-    return calibration(flow_class(point, regime)) * (to_ten * growth**decades + recording) + CALL_SECONDS
+    price = price_regime(point, _usual_regime(point, regime), options)
+    return calibration(price.work_class) * price.seconds(last, samples)

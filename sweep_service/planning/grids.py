@@ -15,6 +15,7 @@ from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Regime
 from sweep_service.errors import InvalidInput, LimitExceeded
 from sweep_service.identity import Key
+from sweep_service.model.fixed import fixed_values
 from sweep_service.model.parameters import PARAMETERS, Scalar, later_parameters
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.model.structures import insert_numbers, split_name
@@ -186,6 +187,11 @@ class Grid:
     @cached_property
     def key(self) -> Key:
         return Key.of(**self.content)
+
+    def single_values(self) -> dict[str, Scalar]:
+        """Return the parameters with one value at all points, and axes of a product with a single one."""
+        single = {name: axis[0] for name, axis in self.axes.items() if self.is_product and len(axis) == 1}
+        return single | fixed_values(self.axes, self.fixed, self.structures)
 
 
 def _fill_defaults(fixed: Mapping[str, Scalar], columns: Columns) -> dict[str, Scalar]:

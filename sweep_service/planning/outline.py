@@ -16,7 +16,7 @@ from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.parameters import PARAMETERS, Scalar
 from sweep_service.model.point import Point
-from sweep_service.model.structures import STRUCTURES, has_number, insert_numbers, number_names
+from sweep_service.model.structures import STRUCTURES, find_number, insert_numbers, number_names
 from sweep_service.numerics.types import Array
 from sweep_service.planning.axes import (
     CORE_AXES,
@@ -152,8 +152,12 @@ class Outline:
         """Whether the overlaps are stored."""
         if self.spec.observables is not None:
             return OVERLAPS in self.spec.observables
-        p, k = self.largest_p, self.largest_k
-        return p * k + p * (p + 1) // 2 <= MAX_DEFAULT_OVERLAPS
+        return count_overlaps(self.largest_p, self.largest_k) <= MAX_DEFAULT_OVERLAPS
+
+
+def count_overlaps(p: int, k: int) -> int:
+    """Count the different numbers of M and Q."""
+    return p * k + p * (p + 1) // 2
 
 
 def _split_axes(spec: SweepSpec) -> tuple[dict[str, list[Scalar]], dict[str, Scalar], dict[str, Any]]:
@@ -188,7 +192,7 @@ def _find_name_errors(spec: SweepSpec) -> Iterator[InvalidInput]:
         if name in spec.axes:
             yield InvalidInput(f"fixed.{name}", spec.fixed[name], "is already an axis")
     for name in (*spec.axes, *spec.fixed):
-        if has_number(spec.structures, name):
+        if find_number(spec.structures, name) is not None:
             yield InvalidInput(name, "given", f"is already in {name.partition('.')[0]}")
     zipped = {name for group in spec.zip or () for name in group}
     for name, axis in spec.axes.items():

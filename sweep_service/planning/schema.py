@@ -133,7 +133,6 @@ class Schema:
                 variables["orthogonal_norm"] = self._variable(kind, "orthogonal_norm", ("time", "student"))
         flags = {
             "long_name": f"how each run of the {KIND_TITLES[kind]} ended",
-            "units": "1",
             "flag_values": [status.value for status in Status],
             "flag_meanings": " ".join(status.label for status in Status),
         }
@@ -142,19 +141,17 @@ class Schema:
         )
         if kind == "sgd":
             variables["steps"] = self._variable(
-                kind, "steps", (), {"long_name": "steps taken by the end of a run", "units": "1"}, "int64"
+                kind, "steps", (), {"long_name": "steps taken by the end of a run"}, "int64"
             )
         if kind == "ode" and "auto" in grid.regimes:
             regime_attributes = {
                 "long_name": "the regime that auto chose",
-                "units": "1",
                 "flag_values": list(range(len(REGIMES))),
                 "flag_meanings": " ".join(REGIMES),
             }
             variables["regime"] = self._variable(kind, "regime", (), regime_attributes, "int8", fill=-1)
         quantity_attributes = {
             "long_name": "the quantity by which a run diverged",
-            "units": "1",
             "flag_values": [quantity.value for quantity in DivergedQuantity],
             "flag_meanings": " ".join(quantity.label for quantity in DivergedQuantity),
         }

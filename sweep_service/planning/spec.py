@@ -25,7 +25,6 @@ from sweep_service.planning.axes import (
     MAX_VALUES,
     Axis,
     join_path,
-    list_values,
     read_axes,
     read_axis,
     read_entries,
@@ -38,13 +37,15 @@ from sweep_service.planning.spec_text import locating_errors, parse_text, read_f
 from sweep_service.validation import describe_numbers, read_integer, read_seeds, reject_unknown_keys
 
 MIN_LAST_TIME = 1e-12
+MAX_NAME_LENGTH = 200
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def _read_name(value: Any) -> Any:
+def check_name(value: Any) -> Any:
+    """Return the name of a sweep; raise InvalidInput for a text that cannot be shown on one line."""
     if isinstance(value, str) and not value.isprintable():
         raise InvalidInput("name", value, "must be printable")
     if isinstance(value, str) and re.search(r"[/\\]", value):
@@ -52,7 +53,8 @@ def _read_name(value: Any) -> Any:
     return value
 
 
-def _read_points(value: Any) -> Any:
+def read_point_list(value: Any) -> Any:
+    """Read the field `points`: a list of points, or None."""
     if value is None:
         return None
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_VALUES:
@@ -93,7 +95,7 @@ def _read_schedule(value: Any) -> Any:
     return _read_text_or_mapping(value, "schedule")
 
 
-def _read_seed_list(name: str, value: Any, field: str) -> list[int]:
+def read_seed_list(name: str, value: Any, field: str) -> list[int]:
     """Return a list of seeds; a number n stands for 0, ..., n - 1."""
     path = f"{field}.{name}"
     if isinstance(value, (list, tuple)):
@@ -109,7 +111,7 @@ def _read_seeds(value: Any) -> Any:
     if not isinstance(value, Mapping):
         value = {"init": value}
     reject_unknown_keys(value, ("init", "repeat"), "seeds")
-    return Seeds(**read_entries({"init": 1, "repeat": 1, **value}, "seeds", _read_seed_list))
+    return Seeds(**read_entries({"init": 1, "repeat": 1, **value}, "seeds", read_seed_list))
 
 
 class Seeds(_Model):
@@ -183,7 +185,7 @@ class Triangle(_Model):
 class SweepSpec(_Model):
     """The points of a sweep, what is computed at each of them, and the recorded times."""
 
-    name: Annotated[str, BeforeValidator(_read_name)] = Field(default="", max_length=200)
+    name: Annotated[str, BeforeValidator(check_name)] = Field(default="", max_length=MAX_NAME_LENGTH)
     axes: Annotated[dict[str, Axis], BeforeValidator(read_axes)] = {}
     fixed: Annotated[dict[str, Scalar], BeforeValidator(read_fixed)] = {}
     init: dict[str, Any] = {"kind": "gaussian"}
@@ -204,7 +206,7 @@ class SweepSpec(_Model):
     zip: list[list[str]] | None = None
     scaling: Annotated[Scaling | None, BeforeValidator(_read_scaling)] = None
     triangle: Annotated[Triangle | None, BeforeValidator(_read_triangle)] = None
-    points: Annotated[list[dict[str, Scalar]] | None, BeforeValidator(_read_points)] = None
+    points: Annotated[list[dict[str, Scalar]] | None, BeforeValidator(read_point_list)] = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
@@ -267,52 +269,6 @@ class SweepSpec(_Model):
                 except InvalidInput:
                     left_out.add(name)
         return cls.parse(fields), left_out
-
-    def extend(self, change: str | bytes) -> SweepSpec:
-        """Return a spec with the values of axes, points and seeds of `change` (JSON or YAML) added.
-
-        Everything else stays as it is, because a change would make the stored runs useless.
-        """
-        with locating_errors(change):
-            return self._add(parse_text(change, "change"))
-
-    def _add(self, more: Any) -> SweepSpec:
-        known = ("name", "axes", "points", "seeds")
-        if not isinstance(more, Mapping):
-            raise InvalidInput("change", more, f"must be a mapping with keys from {', '.join(known)}")
-        content = {**json.loads(self.model_dump_json()), "name": more.get("name", self.name)}
-        errors = ErrorCollector()
-        with errors.catch():
-            reject_unknown_keys(more, known, "change")
-        with errors.catch():
-            content |= self._add_axes(read_axes(more.get("axes", {})))
-        with errors.catch():
-            content["seeds"] = self._add_seeds(more.get("seeds", {}))
-        with errors.catch():
-            content["points"] = self._add_points(_read_points(more.get("points")))
-        errors.raise_errors()
-        return SweepSpec.parse(content)
-
-    def _add_axes(self, new: Mapping[str, Axis]) -> dict[str, Any]:
-        """Return the fields `axes` and `fixed` with more values."""
-        axes = dict(self.axes)
-        for name, axis in new.items():
-            old_values = list_values(name, axes.get(name, self.fixed.get(name, [])))
-            axes[name] = list(dict.fromkeys([*old_values, *list_values(name, axis)]))
-        return {"axes": axes, "fixed": {name: v for name, v in self.fixed.items() if name not in axes}}
-
-    def _add_seeds(self, new: Any) -> dict[str, list[int]]:
-        new = new if isinstance(new, Mapping) else {"init": new}
-        reject_unknown_keys(new, ("init", "repeat"), "seeds")
-        added = {"init": [], "repeat": [], **read_entries(new, "seeds", _read_seed_list)}
-        return {name: list(dict.fromkeys([*getattr(self.seeds, name), *added[name]])) for name in added}
-
-    def _add_points(self, new: list[dict[str, Scalar]] | None) -> list[dict[str, Scalar]] | None:
-        if new is None:
-            return self.points
-        if self.points is None:
-            raise InvalidInput("points", "given", "can only be added to a sweep whose design is points")
-        return list({tuple(sorted(point.items())): point for point in [*self.points, *new]}.values())
 
     @property
     def structures(self) -> dict[str, Any]:

@@ -12,7 +12,12 @@ import xarray as xr
 
 from sweep_service.errors import InvalidInput
 from sweep_service.identity import Key
-from sweep_service.model.labels import MAX_WIDTH_WITH_OVERLAPS, label_dataset, variable_attributes
+from sweep_service.model.labels import (
+    LEFT_OUT_OVERLAPS,
+    MAX_WIDTH_WITH_OVERLAPS,
+    label_dataset,
+    label_variable,
+)
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.point import Point
 from sweep_service.model.risk import teacher_power
@@ -82,8 +87,9 @@ def simulate(
     Returns
     -------
     xarray.Dataset
-        Observables and overlaps over `time`. Attributes record the parameters, the simulator, the status
-        (`done` or `diverged`), the number of steps and any warnings.
+        Observables and overlaps over `time`, with the parameters and the `status` of each run (`done` or
+        `diverged`) as coordinates; `ds.sweep` has its analyses. Attributes record the parameters, the
+        simulator, the status, the number of steps and any warnings.
 
     Raises
     ------
@@ -95,6 +101,9 @@ def simulate(
     point = Point.parse(point)
     keep = point.p <= MAX_WIDTH_WITH_OVERLAPS if overlaps is None else read_bool(overlaps, "overlaps")
     record_times = read_times(times)
+    if record_times[-1] > 0.0 and _count_steps(point, record_times)[-1] == 0:
+        allowed = f"must include one of more than half a step, δt = {point.delta_t:.3g}, as SGD takes no step"
+        raise InvalidInput("times", float(record_times[-1]), allowed)
     start_seeds, repeats = read_seeds(seed), read_seeds(repeat, "repeat")
     simulation = run_chains(
         point, times=record_times, seeds=start_seeds, repeats=repeats, engine=engine,
@@ -105,13 +114,13 @@ def simulate(
     dataset = _build_dataset(point, record_times, start_seeds, repeats, simulation, teachers)
     for name, value in (("seed", seed), ("repeat", repeat)):
         if isinstance(value, numbers.Real):
-            dataset = dataset.isel({name: 0}, drop=True)
+            dataset = dataset.isel({name: 0})
             dataset.attrs[name] = dataset.attrs[name][0]
     if isinstance(seed, numbers.Real) and isinstance(repeat, numbers.Real):
         dataset.attrs |= {
             name: dataset.attrs[name][0] for name in ("status", "diverged_quantity", "steps", "seconds")
         }
-    return dataset
+    return dataset if keep or overlaps is not None else dataset.assign_attrs(LEFT_OUT_OVERLAPS)
 
 
 @dataclass(frozen=True)
@@ -255,7 +264,11 @@ def _build_dataset(
     }
     coordinates = {"seed": list(start_seeds), "repeat": list(repeats), "time": times}
     dataset = label_dataset(variables, coordinates, point, attributes)
-    return dataset.assign_coords(step=xr.Variable("time", simulation.steps, variable_attributes("step")))
+    status = np.reshape(attributes["status"], (len(start_seeds), len(repeats)))
+    return dataset.assign_coords(
+        step=label_variable("step", ("time",), simulation.steps),
+        status=label_variable("status", ("seed", "repeat"), status),
+    )
 
 
 def _collect_warnings(point: Point, simulation: Simulation, P: Array) -> list[str]:

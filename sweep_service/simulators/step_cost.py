@@ -15,7 +15,7 @@ def step_loop(p: int, k: int, d: int, costly: bool, lanes: bool) -> float:
     """Cost of S1; `costly` activations compute an exponential, `lanes` means that chains share vectors."""
     if lanes:
         n = p + k
-        return 2.0 + (1.75 if costly else 0.4) * n + 2.0 * d + 0.185 * n * d
+        return 1.6 + (1.4 if costly else 0.32) * n + 1.6 * d + 0.148 * n * d
     wide = round_up_to_lanes(p) + round_up_to_lanes(k)
     return 32.0 + (2.2 if costly else 0.4) * wide + 3.1 * d + 0.176 * wide * d
 

@@ -15,9 +15,12 @@ from zarr.core.sync import sync
 
 from sweep_service.errors import Damaged, reading
 from sweep_service.faults import fault_point
+from sweep_service.model.fixed import fixed_values
 from sweep_service.model.labels import variable_attributes
+from sweep_service.model.parameters import Scalar
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.axes import POINT
+from sweep_service.planning.grids import Grid
 from sweep_service.planning.jobs import empty_values
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind, run_name
@@ -200,8 +203,8 @@ class SweepDataset:
     def restore_labels(self) -> None:
         """Write coordinates again of which a chunk is damaged."""
         for name, label in make_coordinates(self.plan.schema).variables.items():
-            keys = self.metadata.arrays[str(name)].chunk_keys()
-            if not all(self.is_intact(key) for key in keys):
+            array = self.metadata.arrays.get(str(name))  # older versions stored no fixed parameters
+            if array is not None and not all(self.is_intact(key) for key in array.chunk_keys()):
                 self._open_array(str(name))[...] = label.values
         self.store.sync()
 
@@ -254,9 +257,20 @@ def group_by_chunk(
         yield runs, chunk, tuple(axis[runs] - start for axis, start in zip(positions, corner, strict=True))
 
 
+def fixed_coordinate(name: str, value: Scalar) -> xr.Variable:
+    """Make a scalar coordinate; text has the type in which it is read, as Zarr 3 has none of fixed width."""
+    text_type = np.dtypes.StringDType() if isinstance(value, str) else None
+    return xr.Variable((), np.array(value, dtype=text_type), variable_attributes(name))
+
+
 def make_coordinates(schema: Schema) -> xr.Dataset:
-    """Make the coordinates of a dataset: labels of the dimensions, delta_t and gamma/p at every point."""
+    """Make the coordinates of a dataset.
+
+    These are the labels of the dimensions, delta_t and gamma/p at every point, and a scalar for each
+    parameter that does not vary.
+    """
     grid = schema.grid
+    assert isinstance(grid, Grid)  # an outline has no points
     dims = {dim for kind in schema.variables.values() for variable in kind.values() for dim in variable.dims}
     labels: dict[str, Any] = {"seed": list(grid.seeds), "repeat": list(grid.repeats), "time": grid.times}
     labels["regime"] = np.array(grid.regimes, dtype=object)
@@ -277,4 +291,6 @@ def make_coordinates(schema: Schema) -> xr.Dataset:
         coordinates[name] = xr.Variable(dim, column, variable_attributes(name))
     for name, column in (("delta_t", schema.delta_t), ("gamma_over_p", schema.gamma_over_p)):
         coordinates[name] = xr.Variable(grid.dims, column, variable_attributes(name))
+    for name, value in fixed_values(grid.axes, grid.fixed, grid.structures).items():
+        coordinates[name] = fixed_coordinate(name, value)
     return xr.Dataset(coords=coordinates)

@@ -2,6 +2,7 @@
 
 <data>/lock                     held by the one process that writes
 <data>/sweeps/<id>.json         the spec as it was submitted
+<data>/sweeps/<id>.notes.json   its current name and a note, once they have been changed
 <data>/sweeps/<id>.keys         the run keys, by which later sweeps find runs to reuse
 <data>/sweeps/<id>.zarr/        the dataset
 <data>/sweeps/<id>.parts/       parts that are not merged yet, checkpoints and crash markers
@@ -51,6 +52,7 @@ from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
 from sweep_service.store.locks import file_lock
 from sweep_service.store.metadata import DatasetMetadata
+from sweep_service.store.notes import NOTES_SUFFIX, Notes
 from sweep_service.store.objects import ROOT, Objects, no_guard
 from sweep_service.validation import read_number
 
@@ -185,9 +187,11 @@ class DataFolder:
         """Open the dataset read-only in its current state; values are read lazily."""
         import xarray as xr
 
+        from sweep_service.store.migration import complete_dataset
+
         with reading(f"{sweep_id}.zarr"):
             store = self.objects.chunks(f"{sweep_id}.zarr")
-            dataset = xr.open_zarr(store, chunks=None, consolidated=True)
+            dataset = complete_dataset(xr.open_zarr(store, chunks=None, consolidated=True))
         dataset.encoding["source"] = self.address(sweep_id)
         return dataset
 
@@ -217,6 +221,16 @@ class DataFolder:
     def put_spec(self, sweep_id: str, spec: SweepSpec) -> None:
         self.objects.put(f"{sweep_id}.json", spec.model_dump_json().encode())
 
+    def notes(self, sweep_id: str) -> Notes:
+        """Return the notes of a sweep; its name is that of the spec until it is changed."""
+        try:
+            return Notes.load(self.objects, sweep_id)
+        except NotFound:
+            return Notes(self.spec(sweep_id).name)
+
+    def put_notes(self, sweep_id: str, notes: Notes) -> None:
+        notes.save(self.objects, sweep_id)
+
     def put_keys(self, sweep_id: str, keys: Mapping[Kind, AnyArray]) -> None:
         file = io.BytesIO()
         np.savez(file, **dict(keys))  # type: ignore[arg-type]
@@ -243,7 +257,8 @@ class DataFolder:
         """Remove all files of a sweep, the dataset first and the mark last."""
         self.key_index.forget(sweep_id)
         self.objects.clear(f"{sweep_id}.zarr")
-        self.objects.delete(f"{sweep_id}.json", f"{sweep_id}.keys", f"{sweep_id}{RESTART_SUFFIX}")
+        names = (".json", NOTES_SUFFIX, ".keys", RESTART_SUFFIX)
+        self.objects.delete(*(f"{sweep_id}{name}" for name in names))
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
             self.objects.clear(folder)
         self.objects.delete(f"{sweep_id}{REPAIR_SUFFIX}")

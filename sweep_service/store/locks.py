@@ -40,5 +40,5 @@ def file_lock(path: Path, service_url: str) -> Iterator[Callable[[], None]]:
 
 
 def in_use_error(location: str, holder: str, url: str) -> InUse:
-    service = f", a service: add --url {url}" if url else ""
-    return InUse(f"{location} is in use by {holder}{service}")
+    service = f", a service at {url}" if url else ""
+    return InUse(f"{location} is in use by {holder}{service}", url)

@@ -27,9 +27,12 @@ class Part:
     values: dict[Kind, dict[str, AnyArray]]
     failures: tuple[Failure, ...]
     versions: dict[str, int] = field(default_factory=dict)  # empty in parts written before they were recorded
+    elapsed: float = 0.0  # seconds that a worker was busy with the bundle; 0 if unknown
 
     @classmethod
-    def of(cls, plan: SweepPlan, jobs: Sequence[Job], results: Sequence[Result]) -> Part:
+    def of(
+        cls, plan: SweepPlan, jobs: Sequence[Job], results: Sequence[Result], elapsed: float = 0.0
+    ) -> Part:
         numbers: dict[Kind, AnyArray] = {}
         values: dict[Kind, dict[str, AnyArray]] = {}
         for kind in KINDS:
@@ -41,7 +44,12 @@ class Part:
                     for name in plan.schema.variables[kind]
                 }
         failures = tuple(failure for result in results for failure in result.failures)
-        return cls(numbers, values, failures, job_versions(plan.grid, jobs))
+        return cls(numbers, values, failures, job_versions(plan.grid, jobs), elapsed)
+
+    @property
+    def seconds(self) -> float:
+        """Processor seconds of all runs."""
+        return sum(float(np.nansum(values["seconds"])) for values in self.values.values())
 
     @classmethod
     def failed(cls, plan: SweepPlan, jobs: Sequence[Job], error: str) -> Part:
@@ -52,6 +60,7 @@ class Part:
         arrays: dict[str, Any] = {
             "failures": _to_bytes([asdict(failure) for failure in self.failures]),
             "versions": _to_bytes(self.versions),
+            "elapsed": np.array(self.elapsed),
         }
         for kind, numbers in self.numbers.items():
             arrays[f"{kind}//numbers"] = numbers
@@ -90,6 +99,7 @@ class Part:
         versions = json.loads(arrays.pop("versions").tobytes()) if "versions" in arrays else {}
         if not isinstance(versions, dict):
             raise ValueError("its versions are not a mapping")
+        elapsed = float(arrays.pop("elapsed", 0.0))
         numbers: dict[Kind, AnyArray] = {}
         values: dict[Kind, dict[str, AnyArray]] = {}
         for kind in KINDS:
@@ -100,7 +110,7 @@ class Part:
                     for name, array in arrays.items()
                     if name.startswith(f"{kind}/")
                 }
-        return cls(numbers, values, failures, versions)
+        return cls(numbers, values, failures, versions, elapsed)
 
 
 def _to_bytes(value: Any) -> AnyArray:

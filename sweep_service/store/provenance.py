@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep_service.planning.grids import Grid
+from sweep_service.planning.notes import collect_notes
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.planning.versions import engine_versions, sweep_key
 from sweep_service.store.ledger import utc_now
@@ -27,6 +28,7 @@ def collect_provenance(spec: SweepSpec, grid: Grid, extends: str | None = None) 
         **collect_versions(grid),
         "created": utc_now(),
         **({"extends": extends} if extends else {}),
+        **({"notes": "; ".join(notes)} if (notes := collect_notes(spec, grid)) else {}),
     }
 
 

@@ -103,7 +103,7 @@ def time_average(values, times, start):
 
 
 def assert_described(variables):
-    """Check that every variable has a long name and units."""
+    """Check that every variable has a long name, and no unit, as all are dimensionless."""
     for name, variable in variables.data_vars.items():
         assert variable.attrs["long_name"], name
-        assert variable.attrs["units"], name
+        assert "units" not in variable.attrs, name

@@ -12,6 +12,7 @@ import xarray as xr
 
 import sweep_service  # noqa: F401  registers it
 from sweep_service.analysis.accessor import METHODS
+from sweep_service.analysis.view_plots import PLOTS
 from sweep_service.analysis.views import VIEWS
 from tests.analysis.synthetic import make_dataset
 from tests.stored import compute_dataset
@@ -52,6 +53,7 @@ def test_registration_does_not_import_xarray():
 
 def test_accessor_has_the_documented_methods():
     assert set(CONTRACT) <= set(METHODS)
+    assert list(PLOTS) == list(VIEWS)
     assert {f"plot_{name.replace('-', '_')}" for name in VIEWS} <= set(METHODS)
     text = PAGE.read_text("utf-8")
     assert [name for name in METHODS if not re.search(rf"`\.{name}\b", text)] == []

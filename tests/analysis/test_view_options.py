@@ -7,6 +7,7 @@ import random
 import pytest
 
 from sweep_service.analysis.plots.save import save
+from sweep_service.analysis.plots.style import use_style
 from sweep_service.analysis.views import VIEWS, view_to_json
 from sweep_service.errors import SweepError
 from sweep_service.text import replace_nonfinite
@@ -41,7 +42,7 @@ SPECS = {
     },
     "triangle": {"triangle": {"delta_t": 1e-2, "resolution": 2}, "axes": {"regime": BOTH}},
     "diverging": {
-        "axes": {"d": [5, 20], "p": [2, 4], "gamma": [2.0, 50.0], "regime": "high_dimensional"},
+        "axes": {"d": [5, 20], "p": [2, 4], "gamma": [2.0, 20.0], "regime": "high_dimensional"},
         "fixed": {"k": 2, "activation": "square"}, "seeds": 3,
     },
 }  # fmt: skip
@@ -60,9 +61,15 @@ OPTION_VALUES = {
     "x": AXES, "y": AXES, "along": AXES, "value": VALUES, "observable": OBSERVABLES, "source": SOURCES,
     "a": SOURCES, "b": SOURCES, "kind": ["overlay", "power", "logshift", "odd"],
     "of": ["discrepancy", "overlap_discrepancy", "final_risk", "odd"],
+    "time": ["t", "steps", "samples/d", "odd", "1"],
+}  # fmt: skip
+DRAWING_VALUES = {
+    "scale": ["log", "linear", "odd"], "time_scale": ["log", "linear", "odd"], "cmap": ["magma", "odd"],
+    "levels": ["3", "0", "0.1", "0.01,0.1", "nan", ""], "limits": ["0.1,1", "0,1", "-1,1", "1"],
+    "ratio_lines": ["true", "false", "odd"],
 }  # fmt: skip
 VIEW_OPTIONS = {
-    "curves": ["observable"], "phase-diagram": ["x", "y", "value"], "triangle": ["value"],
+    "curves": ["observable", "time"], "phase-diagram": ["x", "y", "value"], "triangle": ["value"],
     "plane": ["source"], "rates": ["of", "along", "a", "b", "source"],
     "collapse": ["kind", "along", "source"], "cosines": [], "histograms": ["source"],
 }  # fmt: skip
@@ -74,7 +81,7 @@ ODD_SELECTIONS = ["mean", "max", ":", "0:1", "1:", "0", "1", "0,1", "1e400", "",
 @pytest.fixture(scope="module")
 def sweeps(tmp_path_factory):
     return {
-        name: compute_dataset(tmp_path_factory.mktemp("asked"), {**BASE, **spec})
+        name: compute_dataset(tmp_path_factory.mktemp("asked"), {**BASE, **spec}).load()
         for name, spec in SPECS.items()
     }
 
@@ -89,6 +96,9 @@ def choose_options(rng, dataset, view):
             options[option] = rng.choice(
                 [axis for axis in POINTS if axis in axes] if fits else OPTION_VALUES[option]
             )
+    for option in VIEWS[view].drawing:
+        if rng.random() < 0.2:
+            options[option] = rng.choice(DRAWING_VALUES[option])
     probability = rng.choice([0.0, 0.3, 0.95])
     for axis in axes:
         if axis not in options.values() and rng.random() < (probability if axis in POINTS else 0.1):
@@ -97,6 +107,16 @@ def choose_options(rng, dataset, view):
                 values if rng.random() < 0.8 else [*ODD_SELECTIONS, ",".join(values[:2])]
             )
     return options
+
+
+def draw(view, result, drawing, to_file):
+    """Draw a view; all artists are laid out, and rendered only for a file, which takes twice as long."""
+    with use_style():
+        figure = VIEWS[view].draw(result, **drawing)
+        if to_file:
+            save(figure, io.BytesIO(), "svg")
+        else:
+            figure.draw_without_rendering()
 
 
 def try_random_options(sweeps, seed, number, drawings):
@@ -111,10 +131,11 @@ def try_random_options(sweeps, seed, number, drawings):
         )
         options = choose_options(rng, sweeps[name], view)
         try:
-            result = VIEWS[view].compute(sweeps[name], **options)
+            computing, drawing = VIEWS[view].split_options(options)
+            result = VIEWS[view].compute(sweeps[name], **computing)
             json.dumps(replace_nonfinite(view_to_json(view, result)), allow_nan=False, default=str)
             if at % drawings == 0:
-                save(VIEWS[view].draw(result), io.BytesIO(), "svg")
+                draw(view, result, drawing, to_file=at % (10 * drawings) == 0)
             successful.add(view)
         except SweepError:
             pass
@@ -129,7 +150,7 @@ def test_every_view_has_options():
 
 @pytest.mark.slow
 def test_plausible_options(sweeps):
-    assert try_random_options(sweeps, 0, 400, 9) == set(VIEWS)
+    assert try_random_options(sweeps, 0, 800, 9) == set(VIEWS)
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def test_suggested_view_can_be_drawn(tmp_path, name):
     dataset = compute_dataset(tmp_path, {**BASE, **spec})
     result, options = suggest_view(dataset)
     assert result == view
-    figure = VIEWS[result].plot(dataset, **options)
+    figure = VIEWS[result].plot(dataset, options)
     assert figure.axes
     if name == "many curves":
         assert len(options["gamma"]) == MAX_SUGGESTED_CURVES

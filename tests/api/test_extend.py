@@ -52,3 +52,28 @@ def test_extension_with_key_is_executed_once(held):
 def test_invalid_changes_are_rejected(service, sweep_id, change, field):
     answer = service.post(f"/v1/sweeps/{sweep_id}/extend", content=json.dumps(change), headers=JSON)
     assert_problem(answer, 422, field=field, without=["odd"])
+
+
+def test_price_of_an_extension_is_shown_without_creating_it(service, sweep_id):
+    before = service.get("/v1/sweeps").json()
+    url = f"/v1/sweeps/{sweep_id}/extend?dry_run=true"
+    cost = service.post(url, json={"axes": {"gamma": [0.07]}}).json()
+    assert (cost["runs"], cost["reused"], cost["refused"]) == (36, 20, None)  # and 6 copies
+    observed = service.post(url, json={"observables": ["cosines"]}).json()
+    assert (observed["runs"], observed["reused"]) == (24, 0)  # the stored runs lack the observable
+    assert service.get("/v1/sweeps").json() == before
+
+
+def test_name_and_observables_of_an_extension(service, sweep_id):
+    """The name in the query also makes another request of it, for the same key and body."""
+    url, key = f"/v1/sweeps/{sweep_id}/extend", {"Idempotency-Key": "with cosines"}
+    change = {"axes": {"gamma": [0.07]}, "observables": ["cosines"]}
+    answer = service.post(f"{url}?name=fine", json=change, headers=key)
+    assert (answer.status_code, answer.json()["name"]) == (202, "fine")
+    assert_problem(service.post(f"{url}?name=other", json=change, headers=key), 409)
+    extension = answer.json()["id"]
+    assert service.wait_until_ended(extension)["counts"] == {"done": 36}
+    dataset = service.load_dataset(extension)
+    assert "sgd_cosines" in dataset
+    assert list(dataset.gamma.values) == sorted(dataset.gamma.values)
+    assert dataset.sel(gamma=slice(0.05, 0.15)).sizes["gamma"] >= 1  # fails on an axis that is not sorted

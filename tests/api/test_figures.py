@@ -101,6 +101,53 @@ def test_every_view_in_every_format(get, sweep_id, view, format):
         assert len(answer.content) > 3000
 
 
+@pytest.mark.parametrize(
+    ("view", "options"),
+    [
+        ("curves", {"scale": "log"}), ("curves", {"time_scale": "linear"}), ("curves", {"cmap": "magma"}),
+        ("curves", {"time": "steps"}), ("curves", {"time": "samples/d"}),
+        ("phase-diagram", {"scale": "log"}), ("phase-diagram", {"levels": "3"}),
+        ("phase-diagram", {"levels": "0.01,0.02"}), ("phase-diagram", {"limits": "0.001,1"}),
+        ("phase-diagram", {"cmap": "Greys"}),
+    ],
+)  # fmt: skip
+def test_drawing_options_change_the_figure(get, view, options):
+    query = {"format": "svg", **({"d": "5"} if view == "curves" else GOOD)}
+    figure = get(view, **query, **options)
+    assert figure.status_code == 200, figure.text
+    assert figure.content != get(view, **query).content
+
+
+def test_curves_in_units_of_steps(get, stored):
+    plain, counted = (get("curves", gamma="0.1", **unit).json() for unit in ({}, {"time": "samples/d"}))
+    assert counted["time"] == plain["time"] == stored.time.values.tolist()
+    assert counted["time_axis"]["name"] == "samples/d"
+    assert "time_axis" not in plain
+    for curve, without in zip(counted["curves"], plain["curves"], strict=True):
+        d, p, gamma = (curve["at"][name] for name in ("d", "p", "gamma"))
+        steps = np.array(counted["time"]) * p * d / gamma
+        steps = np.rint(steps) if curve["source"] == "sgd" else steps
+        np.testing.assert_allclose(curve.pop("x"), steps / d, rtol=1e-12)
+        assert curve == without
+
+
+@pytest.mark.parametrize("format", ["json", "png"])
+@pytest.mark.parametrize(
+    ("part", "params", "field", "allowed"),
+    [
+        ("curves", {"scale": "odd"}, "scale", "linear, log"),
+        ("curves", {"time": "odd"}, "time", "samples/d"),
+        ("curves", {"levels": "3"}, "selection", "gamma"), ("curves", {"ax": "odd"}, "selection", "gamma"),
+        ("phase-diagram", {**GOOD, "levels": "odd"}, "levels", "number"),
+        ("phase-diagram", {**GOOD, "limits": "1"}, "limits", "two numbers"),
+        ("phase-diagram", {**GOOD, "cmap": "odd"}, "cmap", "viridis"),
+        ("phase-diagram", {**GOOD, "ratio_lines": "odd"}, "ratio_lines", "true"),
+    ],
+)  # fmt: skip
+def test_bad_drawing_options_are_rejected(get, part, params, field, allowed, format):
+    assert_problem(get(part, format=format, **params), 422, allowed, field=field, without=["odd"])
+
+
 def test_selected_neuron_is_shown(get):
     every = np.array(get("figures/histograms", **QUERIES["histograms"]).json()["data"])
     for name, axis in (("student", -2), ("teacher", -1)):

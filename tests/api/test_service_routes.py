@@ -15,6 +15,7 @@ from sweep_service.api.conductor_thread import MAX_SLOW_REQUESTS_PER_CLIENT
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.submission import Submission
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS
@@ -155,7 +156,7 @@ def test_openapi_examples_are_valid(service):
     spec = paths["/v1/sweeps"]["post"]["requestBody"]["content"]["application/json"]["example"]
     assert service.post("/v1/estimate", json=spec).status_code == 200
     change = paths["/v1/sweeps/{id}/extend"]["post"]["requestBody"]["content"]["application/yaml"]["example"]
-    assert SweepSpec.parse(spec).extend(json.dumps(change)) != SweepSpec.parse(spec)
+    assert extend_spec(SweepSpec.parse(spec), json.dumps(change)) != SweepSpec.parse(spec)
 
 
 # ---- presets and catalogue

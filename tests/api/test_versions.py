@@ -18,10 +18,14 @@ KEY = {"Idempotency-Key": "before the upgrade"}
 
 @pytest.fixture(autouse=True)
 def first_versions(monkeypatch):
+    set_first_versions(monkeypatch)
+
+
+def set_first_versions(patch):
     """Begin with first versions, whatever they are now."""
     for registry in (SIMULATORS, REGIMES):
         for name in registry:
-            monkeypatch.setitem(registry, name, replace(registry[name], version=1))
+            patch.setitem(registry, name, replace(registry[name], version=1))
 
 
 def one_bundle(folder, stopped):

@@ -225,6 +225,8 @@ COMMANDS = {
     "show": ["show", "ID"],
     "cancel": ["cancel", "ID"],
     "extend": ["extend", "ID", "-"],
+    "rename": ["rename", "ID", "a name"],
+    "note": ["note", "ID", "a note"],
     "rm": ["rm", "ID"],
     "estimate": ["estimate", "-"],
     "export": ["export", "ID", "out.csv"],

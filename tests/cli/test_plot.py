@@ -29,6 +29,8 @@ f.figure_of = lambda preset: failing
         ("out.svg", ["curves", "d=5"], "curves"),
         ("out.pdf", ["phase-diagram", "x=gamma", "y=d", "value=discrepancy"], "phase-diagram"),
         ("OUT.PNG", ["collapse", "gamma=0.1"], "collapse"),
+        ("out.png", ["curves", "d=5", "time=steps", "scale=linear", "cmap=magma"], "curves"),
+        ("out.png", ["phase-diagram", "x=gamma", "y=d", "levels=0.01,0.1", "limits=1e-3,1"], "phase-diagram"),
     ],
 )
 def test_view_is_written_to_a_file(stored_sweep, tmp_path, name, options, view):
@@ -51,6 +53,8 @@ def test_refused_view_leaves_no_files(stored_sweep, tmp_path):
         (["curves", "d=6"], "5, 8"),
         (["phase-diagram"], "is required"),
         (["phase-diagram", "x=gamma", "y=d", "axes=1"], "selection"),
+        (["curves", "time=epochs"], "t, steps, samples/d"),
+        (["phase-diagram", "x=gamma", "y=d", "scale=odd"], "one of linear, log"),
         (["plane"], "scaling"),
         (["triangle"], "triangle"),
     ):

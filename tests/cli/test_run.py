@@ -15,7 +15,7 @@ from sweep_service.client.progress import Bar
 from sweep_service.execution.summary import summarise_sweep
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
-from sweep_service.store.ledger import State, SweepRecord
+from sweep_service.store.ledger import EMPTY_QUEUE, State, SweepRecord, WorkTotals
 from tests.cli.commands import (
     COMMANDS,
     ENVIRONMENT,
@@ -166,10 +166,16 @@ def test_bar_starts_at_the_progress_of_a_continued_sweep(monkeypatch):
     sweep = SweepRecord("id", "", "slow", State.RUNNING, "", "", None, "", 1000, 0)
 
     def show(done, **changes):
-        costs = {"cost_done": done, "cost_left": 1000.0 - done, "cost_dropped": 0.0, "seconds": done}
-        bar.show(
-            summarise_sweep(sweep, {**costs, "bundles_left": 1, "counts": {Status.DONE: int(done)}}) | changes
-        )
+        work = WorkTotals(1, done, done, done, done, bundles_left=1, cost_left=1000.0 - done)
+        totals = {
+            "bundles_left": 1,
+            "counts": {Status.DONE: int(done)},
+            "seconds": done,
+            "merged": "",
+            "queue": EMPTY_QUEUE,
+            "stretch": None,
+        }
+        bar.show(summarise_sweep(sweep, {**totals, "work": {"sgd/S1": work}}) | changes)
         (task,) = bar.bar.tasks
         return task.percentage, task.time_remaining, task.fields["left"], task.fields["speed"]
 
@@ -185,3 +191,5 @@ def test_bar_starts_at_the_progress_of_a_continued_sweep(monkeypatch):
         # 300 seconds of work at 100 per minute; rich rounds up to whole seconds
         assert shown[-1][1:] == (pytest.approx(180, abs=1), "3 min left", "1.7 core-s/s")
         assert show(700.0, eta_seconds=7200.0)[2] == "2 h left"  # the service's own prediction is used
+        wide = {"eta_low_seconds": 3600.0, "eta_high_seconds": 10800.0}
+        assert show(700.0, eta_seconds=7200.0, **wide)[2] == "2 h left (1 h to 3 h)"

@@ -218,7 +218,8 @@ def test_folder_in_use_names_the_service(run_remote, sweep_id, service):
         argv = [sweep_id if word == "ID" else word for word in COMMANDS[name]]
         text = {"run": {**SMALL_SPEC, "seeds": 7}}.get(name, REMOTE_INPUT.get(name, ""))
         answer = run_remote(*argv, "--data", data, text=text)
-        assert_refused(answer, f"in use by process {service.process.pid}", f"--url {service.url}")
+        advice = "use sweep submit --url" if name == "run" else "add --url"  # run has no --url
+        assert_refused(answer, f"in use by process {service.process.pid}", f"{advice} {service.url}")
     assert_refused(
         run_remote("doctor", "--rebuild", "--data", data), f"in use by process {service.process.pid}"
     )

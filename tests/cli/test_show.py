@@ -81,3 +81,24 @@ def test_sweep_is_found_only_by_an_unambiguous_prefix(tmp_path):
     run_command(tmp_path, "rm", first)
     assert_refused(run_command(tmp_path, "rm", ""), "")  # the only one, but not named
     assert len(run_command(tmp_path, "list", "--json").json) == 1
+
+
+def test_fixed_parameters_are_shown_and_listed(stored_sweep):
+    cwd, sweep_id = stored_sweep
+    text = "p = 4, k = 2, noise = 0.001, erf, informed"
+    for command in (["show", sweep_id], ["list"]):
+        assert text in run_command(cwd, *command).out
+    assert run_command(cwd, "show", sweep_id, "--json").json["fixed"] == {
+        "p": 4, "k": 2, "noise": 0.001, "activation": "erf", "teacher_activation": "erf",
+        "init.kind": "informed", "init.teacher": "orthonormal",
+    }  # fmt: skip
+
+
+def test_extension_has_a_price_and_a_name(tmp_path):
+    sweep_id = run_command(tmp_path, "run", "-", "--json", text=SMALL_SPEC).json["id"]
+    change = {"axes": {"gamma": [0.2]}}
+    answer = run_command(tmp_path, "extend", sweep_id, "-", "--dry-run", text=change)
+    assert "36: 10 to compute, 20 already stored, 6 copies of others" in answer.out
+    assert len(run_command(tmp_path, "list", "--json").json) == 1
+    answer = run_command(tmp_path, "extend", sweep_id, "-", "--name", "finer", "--json", text=change)
+    assert (answer.json["name"], answer.json["extends"]) == ("finer", sweep_id)

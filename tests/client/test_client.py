@@ -137,6 +137,8 @@ def test_sweeps_are_listed_newest_first_over_several_pages(client, sweep_id):
     assert client.sweep(other["id"]) in sweeps
     assert sweep_id in {sweep["id"] for sweep in client.sweeps("completed")}
     assert list(client.sweeps(["queued", "running"])) == []
+    assert [sweep["id"] for sweep in client.sweeps(name="OTHE")] == [other["id"]]
+    assert [sweep["id"] for sweep in client.sweeps("completed", name=sweep_id)] == [sweep_id]
     with pytest.raises(InvalidInput) as error:
         list(client.sweeps("complete"))
     assert "state" in error.value.field
@@ -269,6 +271,10 @@ def test_extension_is_a_new_sweep(client, sweep_id):
     assert (new["extends"], new["reused"]) == (sweep_id, 24)
     assert client.wait(new["id"], timeout=60)["counts"] == {"done": 36}
     assert client.extend(sweep_id, "axes: {gamma: [0.9]}")["id"] == new["id"]
+    estimate = client.estimate_extension(sweep_id, {"axes": {"gamma": [0.2]}})
+    assert (estimate["runs"], estimate["reused"]) == (36, 20)  # 4 of the 24 stored runs are copies
+    renamed = client.extend(sweep_id, "axes: {gamma: [0.2]}", name="finer")
+    assert (renamed["name"], renamed["extends"]) == ("finer", sweep_id)
     with pytest.raises(InvalidInput, match="must be one of axes"):
         client.extend(sweep_id, {"time": {"max": 3}})
 

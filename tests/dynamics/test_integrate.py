@@ -21,6 +21,7 @@ from sweep_service.model.two_point import make_pairs
 POINT = {"d": 6, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
 TIMES = [0.0, 0.3, 1.0]
+POINT_COORDINATES = ("init.kind", "init.teacher", "delta_t", "gamma_over_p")
 FULL = [name for name, regime in REGIMES.items() if not regime.mean_field]
 regimes = pytest.mark.parametrize("regime", REGIMES)
 activations = pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -56,10 +57,19 @@ def test_names_dimensions_and_labels(regime):
     else:
         expected["overlap_student"] = ("time", "student", "student_other")
     assert {name: variable.dims for name, variable in result.data_vars.items()} == expected
-    assert set(result.coords) == set(result.sizes)
+    assert set(result.coords) == {
+        *result.sizes,
+        *PARAMETERS,
+        *POINT_COORDINATES,
+        "seed",
+        "regime",
+        "status",
+    } | ({"init.scale"} if result["init.kind"] == "gaussian" else set())
+    assert result.coords["gamma"] == POINT["gamma"]
+    assert result.coords["regime"] == regime
     for name, variable in result.variables.items():
         assert variable.attrs["long_name"], name
-        assert variable.attrs["units"] == "1", name
+        assert "units" not in variable.attrs, name  # dimensionless
     assert "without the label noise" in result.risk.attrs["long_name"]
     np.testing.assert_array_equal(result.time, TIMES)
     for name in ("d", "p", "k", "gamma", "noise"):

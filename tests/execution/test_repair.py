@@ -191,7 +191,8 @@ def test_rebuilt_sweep_has_the_progress_of_its_stored_runs(tmp_path, computed_jo
     delete_ledger(tmp_path)
     with open_conductor(tmp_path) as conductor:
         conductor.rebuild()
-        summary = summarise_sweep(conductor.ledger.sweep(sweep.id), conductor.ledger.totals(sweep.id), 1.0)
+        totals = conductor.ledger.progress_totals([sweep.id])[sweep.id]
+        summary = summarise_sweep(conductor.ledger.sweep(sweep.id), totals, 1.0)
         assert 0.01 < summary["progress"] < 0.99
         assert summary["core_seconds"] > 0.0
         assert summary["eta_seconds"] > 0.0

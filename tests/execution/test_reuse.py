@@ -5,6 +5,7 @@ import json
 import pytest
 import xarray as xr
 
+from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.merger import MAX_MERGE_BYTES
 from sweep_service.planning.keys import CopyGroups
 from sweep_service.status import Status
@@ -131,7 +132,8 @@ def test_extension_is_a_new_sweep_and_keeps_its_parent(conductor, computed_jobs)
     parent = run_sweep(conductor, make_spec(name="parent"))
     before = load_dataset(conductor, parent)
     computed_jobs.clear()
-    wider = conductor.folder.spec(parent.id).extend(json.dumps({"axes": {"gamma": [0.9]}, "seeds": 3}))
+    change = json.dumps({"axes": {"gamma": [0.9]}, "seeds": 3})
+    wider = extend_spec(conductor.folder.spec(parent.id), change)
     child = run_sweep(conductor, wider, extends=parent.id)
     assert child.extends == parent.id
     assert child.reused >= parent.runs

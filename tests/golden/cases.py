@@ -67,7 +67,7 @@ SIMULATOR_FORMS = {
     "wide overlap process": (point(d=300, p=80, k=3, gamma=4.0), {"engine": "S3"}),
     "collapsed to S2": (point(d=60, p=90, activation="square"), {"engine": "S4"}),
     "observables": (point(), {"observables": ["risk", "cosine", "cosine_histogram"], "overlaps": True}),
-    "diverging": (point(gamma=500.0, activation="square"), {}),
+    "diverging": (point(gamma=10.0, activation="square"), {"times": [0.0, 1.0, 20.0]}),
 }
 REGIME_FORMS = {
     "seeds": (point(), "classical_noise", {"seed": [3, 1]}),
@@ -130,8 +130,12 @@ def digest(arrays):
 
 
 def record(dataset):
-    """All of a dataset that is a number, and a few of them that can be read."""
-    arrays = {str(name): dataset[name].values for name in dataset.variables}
+    """All of a dataset that is a number, and a few of them that can be read.
+
+    Scalar coordinates repeat what was given, and `status` an attribute that is recorded apart.
+    """
+    names = [name for name in dataset.variables if dataset[name].ndim and name != "status"]
+    arrays = {str(name): dataset[name].values for name in names}
     risk = np.asarray(dataset["risk"].values)[..., -1]
     return {
         "digest": digest(arrays),
@@ -145,7 +149,7 @@ def record(dataset):
 def attempt(function, given, options):
     """The record of a call, or the field that it refuses."""
     try:
-        return record(function(given, times=TIMES, **options))
+        return record(function(given, **{"times": TIMES, **options}))
     except ss.RegimeUndefined as error:
         return {"undefined": error.field}
     except ss.InvalidInput as error:

@@ -87,7 +87,7 @@ INTERRUPTED = {
     "time": {"max": 150.0, "samples": 4},
 }
 # attributes that the kept folder does not have
-LATER = {"versions", "keys_sha256", "metadata_sha256"}
+LATER = {"versions", "keys_sha256", "metadata_sha256", "notes"}
 # variables that a sweep of the kept folder does not get when it is resumed
 LATER_VARIABLES = ("sgd_diverged_quantity", "ode_diverged_quantity")
 SECONDS = ("sgd_seconds", "ode_seconds")  # differ from run to run

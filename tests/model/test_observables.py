@@ -212,7 +212,7 @@ def test_integrate_labels_every_observable(regime):
     for name, observable in OBSERVABLES.items():
         unit = {"student": "particle"} if regime == "mean_field_pde" else {}
         assert result[name].dims == ("time", *(unit.get(dim, dim) for dim in observable.dims))
-        assert result[name].attrs == {"long_name": observable.about, "units": "1"}
+        assert result[name].attrs == {"long_name": observable.about}
         missing = REGIMES[regime].mean_field and observable.needs_all_overlaps
         assert np.all(np.isnan(result[name]) if missing else np.isfinite(result[name])), name
     middle = result.cosine_bin.values

@@ -96,7 +96,7 @@ def test_default_of_new_parameter_keeps_keys(new_parameter, monkeypatch):
 
 
 def test_new_parameter_has_labels(new_parameter):
-    assert variable_attributes("friction") == {"long_name": FRICTION.long_name, "units": "1"}
+    assert variable_attributes("friction") == {"long_name": FRICTION.long_name}
     assert style.axis_label("friction") == r"friction $\phi$"
     assert style.is_log("friction", [0.1, 10.0])
 

@@ -14,6 +14,7 @@ PAGES = [
     "/compose",
     "/compose?preset=veiga-phase-plane",
     "/cluster",
+    "/nowhere",
     "/sweeps/20200101-000000-00000000",
     *(f"/sweeps/GRID{page}" for page in SWEEP_PAGES),
     "/sweeps/CORNERS/triangle",

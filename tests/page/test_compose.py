@@ -80,7 +80,7 @@ def test_form_filled_by_hand_gives_the_expected_spec(page, service):
         "axes": {"d": [5, 8], "p": 4, "gamma": {"lin": [0.1, 0.5, 3]}, "regime": "classical_noise"},
         "fixed": {"k": 2, "noise": 1e-3, "activation": "square"},
         "init": {"kind": "informed", "shared": True},
-        "seeds": {"init": 2, "repeat": 3}, "time": {"max": 1.5, "samples": 5},
+        "seeds": {"init": 2, "repeat": 3}, "time": {"max": 1.5, "min": 0.03, "samples": 5},
     })  # fmt: skip
     expect(page.locator("#estimate")).to_contain_text("points6")
     expect(page.locator("#estimate")).to_contain_text("SGD steps")

@@ -91,23 +91,41 @@ def test_sweep_is_paused_resumed_cancelled_and_retried(held_page, held):
 
 
 def test_sweep_is_extended_and_deleted(browser, service):
-    with open_page(browser, service.url, expected_errors=["404"]) as page:
+    with open_page(browser, service.url, expected_errors=["404", "422"]) as page:
         check_extend_and_delete(page, service)
 
 
 def check_extend_and_delete(page, service):
     sweep = service.complete({**TINY_SPEC, "name": "small one"})
     page.goto(f"/sweeps/{sweep}")
+    fixed = "d = 5, p = 2, γ = 0.1, k = 1, Δ = 0, erf, informed start, orthonormal teacher"
+    expect(page.locator("#facts")).to_contain_text(fixed)
     page.get_by_role("button", name="extend small one").click()
-    page.get_by_label("Axis").select_option("gamma")
-    page.get_by_label("Additional values").fill("0.2, 0.3")
+    dialog, price = page.get_by_role("dialog"), page.locator(".extension .price")
+    expect(dialog.get_by_label("Name")).to_have_value("small one extended")
+    expect(price).to_contain_text("4 already stored")
+    page.get_by_label("Name").fill("larger one")
+    page.get_by_text("Parameters with one value").click()
+    page.get_by_label("Add to gamma").fill("0.2, 0.3")
     page.get_by_label("Initial conditions").fill("3")
+    expect(price).to_contain_text("18 runs: 14 to compute, 4 already stored")
+    page.get_by_label("Add to noise").fill("-1")
+    expect(price).to_contain_text("axes.noise[0]")
+    expect(page.get_by_role("button", name="Run extension")).to_be_disabled()
+    page.get_by_label("Add to noise").fill("")
+    expect(page.get_by_role("button", name="Run extension")).to_be_enabled()
+    page.get_by_text("Observables").click()
+    expect(page.get_by_label("risk", exact=True)).to_be_disabled()
+    page.get_by_label("mean norm").check()
+    expect(price).to_contain_text("0 already stored")
+    page.get_by_label("mean norm").uncheck()
+    expect(price).to_contain_text("4 already stored")
     page.get_by_role("button", name="Run extension").click()
     page.wait_for_url(lambda url: "/sweeps/" in url and sweep not in url)
     extension = page.url.rpartition("/")[2]
     assert service.wait_until_ended(extension)["extends"] == sweep
     assert service.sweep(extension)["runs"] == 3 * 3 * 2
-    assert service.sweep(extension)["reused"] == 4
+    assert (service.sweep(extension)["reused"], service.sweep(extension)["name"]) == (4, "larger one")
     page.get_by_role("link", name=sweep).click()
     page.get_by_role("button", name="delete small one").click()
     page.get_by_role("button", name="Delete sweep").click()

@@ -4,12 +4,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.api.served import serving
-from tests.api.test_versions import REASON, half_done, upgrade
+from tests.api.test_versions import REASON, half_done, set_first_versions, upgrade
 from tests.page.conftest import open_page
 
 
 @pytest.mark.slow
 def test_reason_is_shown_until_the_sweep_is_resumed(browser, tmp_path, monkeypatch):
+    set_first_versions(monkeypatch)
     sweep_id = half_done(tmp_path)
     upgrade(monkeypatch)
     with serving(tmp_path) as service, open_page(browser, service.url, locale="en") as page:

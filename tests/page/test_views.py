@@ -46,7 +46,7 @@ def test_curves_show_served_values_and_keep_options_in_the_address(page, service
     wait_for_chart(page, "#chart")
     lines, points = (
         [trace for trace in traces(page) if trace["mode"] == mode and trace["name"]]
-        for mode in ("lines", "markers")
+        for mode in ("lines", "lines+markers")
     )
     assert len(points) == 3  # SGD, for each d
     assert len(lines) == 6  # two regimes for each d
@@ -82,7 +82,7 @@ def test_click_on_phase_diagram_cell_shows_its_curves(page, service, grid):
     assert "at_d=20" in page.url
     answer = service.get(f"/v1/sweeps/{grid}/curves", params={"gamma": 0.9, "d": 20}).json()
     expected = next(curve for curve in answer["curves"] if curve["source"] == "sgd")["mean"]
-    points = next(trace for trace in traces(page, "#curves") if trace["mode"] == "markers")
+    points = next(trace for trace in traces(page, "#curves") if trace["mode"] == "lines+markers")
     assert points["y"] == expected[1:]
     page.locator("#cell").get_by_label("d").select_option("5")  # the same without a mouse
     expect(page.locator("#cell-caption")).to_contain_text("γ = 0.9, d = 5")

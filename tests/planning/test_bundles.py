@@ -107,7 +107,8 @@ def test_bundles_are_not_empty_nor_too_large_and_sorted_by_cost(drawn):
     bundles = make_bundles(*drawn)
     assert all(bundle.jobs for bundle in bundles)
     assert all(runs(bundle) <= DEFAULT_LIMITS.max_runs or len(bundle.jobs) == 1 for bundle in bundles)
-    for bundle, following in pairwise(bundles):
+    pilots = 3 * len({bundle.work_class for bundle in bundles})
+    for bundle, following in pairwise(bundles[pilots:]):
         assert following.cost <= 2.01 * max(
             bundle.cost, 1e-3
         )  # otherwise a more expensive bundle would come later
@@ -148,6 +149,16 @@ def test_bundle_keys_are_unique_and_survive_serialisation(drawn):
         assert again == bundle
         assert again.key == bundle.key
         assert asdict(again) == asdict(bundle)
+
+
+def test_first_bundles_are_of_every_class_of_work():
+    regimes = ["classical", "high_dimensional", "mean_field"]
+    sweep_plan = plan(axes={"d": [5, 300], "p": [4, 12], "gamma": [0.1, 0.2], "regime": regimes}, seeds=8)
+    bundles = make_bundles(sweep_plan, everything(sweep_plan), SlowMachine({"all": 1e4}))
+    classes = {bundle.work_class for bundle in bundles}
+    assert {name.rpartition("/")[2] for name in classes} >= {*regimes, "S1", "S3"}
+    assert len(bundles) > 6 * len(classes)
+    assert {bundle.work_class for bundle in bundles[: 3 * len(classes)]} == classes
 
 
 def test_bundle_key_depends_on_jobs_but_not_on_cost():

@@ -219,9 +219,61 @@ def test_point_warnings_do_not_depend_on_the_regimes(text, change, regime):
     assert any(text in message for message in estimate_spec(axes=written).warnings)
 
 
+# Parts of the cost, and cheaper alternatives
+
+
+def test_breakdown_shows_sgd_and_each_regime_apart():
+    result = estimate_spec()
+    assert [entry["name"] for entry in result.breakdown] == ["sgd", "classical", "high_dimensional"]
+    assert [entry["runs"] for entry in result.breakdown] == [24, 12, 12]
+    total = sum(entry["core_seconds"] for entry in result.breakdown)
+    assert total == pytest.approx(result.core_seconds, rel=1e-12)
+    alone = estimate_spec(simulate=False, axes={**BASE["axes"], "regime": "classical"})
+    assert alone.breakdown == (result.breakdown[1],)
+
+
+def advise(regime=None, activation="erf", init=None, **change):
+    """Alternatives of a sweep of hours, at one point."""
+    chosen = {"axes": {"d": 1000, "p": 8, "gamma": 0.4, **change} | ({"regime": regime} if regime else {})}
+    chosen |= {"fixed": {"k": 2, "activation": activation}, "time": {"max": 1e5, "samples": 50}}
+    return estimate_spec(**chosen, init=init or {"kind": "gaussian"}, seeds=20).alternatives
+
+
+def test_cheaper_regime_is_named_with_its_predicted_error():
+    (advice,) = advise()
+    assert (advice["instead_of"], advice["regime"]) == ("sgd", "classical")
+    assert advice["error"] == pytest.approx(0.075 * 0.4 / 8)  # of leaving out the sampling term
+    assert advice["run_seconds"] < 0.01 * advice["instead_of_run_seconds"]
+
+
+def test_accurate_regime_is_named_where_the_cheapest_one_is_not_accurate():
+    (advice,) = advise(gamma=40.0)
+    assert (advice["regime"], advice["error"]) == ("high_dimensional", 0.0)
+
+
+def test_regime_of_the_sweep_is_not_an_alternative():
+    advised = {advice["regime"] for advice in advise(regime=["classical", "high_dimensional"])}
+    assert advised == {"classical_noise"}
+
+
+def test_no_regime_is_advised_where_none_is_valid():
+    assert advise(d=20, p=2, gamma=8.0) == ()  # δt = 0.2
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("init", ["gaussian", "spherical", "informed"])
+@pytest.mark.parametrize("p", [2, 8, 24])
+@pytest.mark.parametrize("gamma_over_p", [0.01, 3.0])
+def test_mean_field_is_never_advised_for_small_p_and_large_d(activation, init, p, gamma_over_p):
+    kind = {"kind": init}
+    for advice in advise(activation=activation, init=kind, d=100_000, p=p, gamma=gamma_over_p * p):
+        assert "mean_field" not in advice["regime"]
+
+
 def test_runs_of_hours_give_a_warning():
     warnings = estimate_spec(axes={"d": 10**5, "p": 1000, "gamma": 0.1}, time={"max": 1e3}).warnings
     assert any("an SGD run takes" in message and "hours" in message for message in warnings)
+    assert not any("mean_field" in message for message in warnings)
 
 
 # Limits

@@ -1,4 +1,4 @@
-"""Specs: the documented form, defaults, and extensions."""
+"""Specs: the documented form, and defaults."""
 
 import json
 
@@ -14,7 +14,6 @@ from sweep_service.model.observables import OBSERVABLES
 from sweep_service.planning.axes import Spaced
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.spec import SweepSpec, Time
-from sweep_service.planning.spec_text import MAX_SPEC_BYTES
 from tests.planning.base_spec import BASE, make_grid, with_axes
 
 CORE_AXES = {"d": 6, "p": 4, "gamma": 0.1}
@@ -224,39 +223,3 @@ def test_arrays_in_a_start_survive_json():
     spec = SweepSpec.parse({**BASE, "axes": {"d": 6, "p": 1, "gamma": 0.1}, "fixed": {"k": 1}, "init": start})
     again = SweepSpec.read(spec.model_dump_json())
     assert Grid.of(again).key == Grid.of(spec).key
-
-
-def test_extension_adds_values_and_seeds_and_keeps_the_rest():
-    old = SweepSpec.parse({**BASE, "seeds": 2, "fixed": {"k": 2, "noise": 0.0}, "name": "old"})
-    new = old.extend('{"axes": {"d": [40, 20.0], "noise": [0.1]}, "seeds": 4}')
-    assert new.axes == {"d": [5, 20, 40], "p": 4, "gamma": 0.1, "noise": [0.0, 0.1]}
-    assert new.fixed == {"k": 2}
-    assert new.seeds.init == [0, 1, 2, 3]
-    assert (new.time, new.init, new.name) == (old.time, old.init, "old")
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [("[]", "change"), ('{"time": {"max": 1}}', "change (key)"), ('{"axes": 3}', "axes"), ("{", "spec")],
-)
-def test_extension_of_other_fields_is_rejected(change, field):
-    with pytest.raises(InvalidInput) as info:
-        SweepSpec.parse(BASE).extend(change)
-    assert info.value.field == field
-
-
-def test_extension_of_a_rounded_axis_keeps_its_values():
-    old = SweepSpec.parse({**BASE, **with_axes(d={"log": [5, 1000, 4]})})
-    new = Grid.of(old.extend('{"axes": {"d": [2000]}}'))
-    assert new.axes["d"] == [*Grid.of(old).axes["d"], 2000]
-
-
-def test_extension_of_repeats_adds_no_seed():
-    new = SweepSpec.parse({**BASE, "seeds": [5, 6]}).extend('{"seeds": {"repeat": 3}}')
-    assert new.seeds.init == [5, 6]
-    assert new.seeds.repeat == [0, 1, 2]
-
-
-def test_extension_has_the_size_limit_of_a_spec():
-    with pytest.raises(InvalidInput, match="at most"):
-        SweepSpec.parse(BASE).extend(" " * MAX_SPEC_BYTES + '{"seeds": 2}')

@@ -15,6 +15,7 @@ from sweep_service.model.activations import ACTIVATIONS, Activation
 from sweep_service.model.initial import EXPLICIT_KINDS, INITS
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.overlaps import Overlaps
+from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
 from sweep_service.model.two_point import make_pairs
@@ -23,6 +24,7 @@ from sweep_service.simulators.selection import SIMULATORS
 
 POINT = {"d": 9, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 STEPS = (0, 3, 40, 100)
+POINT_COORDINATES = ("init.kind", "init.teacher", "init.scale", "delta_t", "gamma_over_p")
 engines = pytest.mark.parametrize("engine", SIMULATORS)
 
 
@@ -64,10 +66,15 @@ def test_names_dimensions_and_labels(engine, seed, repeat):
         "overlap_student": (*lead, "time", "student", "student_other"),
         "overlap_teacher": (*by_seed, "teacher", "teacher_other"),
     }
-    assert set(result.coords) == {*result.sizes, "step"}
+    assert set(result.coords) == {
+        *result.sizes, *PARAMETERS, *POINT_COORDINATES, "seed", "repeat", "step", "status",
+    }  # fmt: skip
+    assert result.coords["gamma"] == POINT["gamma"]
+    assert result.status.dims == lead
+    assert (result.status == "done").all()
     for name, variable in result.variables.items():
         assert variable.attrs["long_name"], name
-        assert variable.attrs["units"] == "1", name
+        assert "units" not in variable.attrs, name  # dimensionless
     assert "without the label noise" in result.risk.attrs["long_name"]
     assert result.step.dims == ("time",)
     assert result.step.values.tolist() == list(STEPS)

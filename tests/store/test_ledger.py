@@ -275,7 +275,7 @@ def test_interrupted_migration_is_repeated(tmp_path, monkeypatch):
     path = tmp_path / "ledger"
     make_schema_2(path)
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
-        patch.setattr("sweep_service.store.ledger.SCHEMA_VERSION", BrokenNumber(SCHEMA_VERSION))
+        patch.setattr("sweep_service.store.ledger.tables.SCHEMA_VERSION", BrokenNumber(SCHEMA_VERSION))
         Ledger(path)
     with closing(sqlite3.connect(path)) as raw:
         assert raw.execute("SELECT value FROM about").fetchall() == [("2",)]

@@ -202,7 +202,7 @@ def make_lease(url):
 
 def test_lease_has_one_holder(url):
     times = LeaseTimes(renew_interval=0.2)
-    taken = r"process \d+ on .*a service: add --url http://host:8000"
+    taken = r"process \d+ on .*a service at http://host:8000"
     with hold_lease(url, "lock", "http://host:8000", times), pytest.raises(InUse, match=taken):
         Lease(Bucket(url), "lock", "", uuid.uuid4().hex, times).acquire()
     with hold_lease(url, "lock", "", times):  # free at once

@@ -5,6 +5,7 @@ import { copyToClipboard, notify } from "./common/notifications.js";
 import { formatErrors, getJson, post } from "./common/rest.js";
 import { debounce } from "./common/timing.js";
 import { showCostError, showEstimate, showPendingCost } from "./compose/cost-panel.js";
+import { suggestFirstTime } from "./compose/first-time.js";
 import { SpecForm } from "./compose/spec-form.js";
 import { EDITABLE_FORMATS, formatSpec } from "./compose/spec-text.js";
 
@@ -14,6 +15,7 @@ const START = {
   seeds: { init: 4, repeat: 2 },
   time: { max: 100 },
 };
+START.time.min = suggestFirstTime(START);
 const FULL_PRESET = "-full"; // in the name of a preset that takes hours
 const READ_MILLISECONDS = 400;
 const ESTIMATE_MILLISECONDS = 250;

@@ -4,7 +4,7 @@ import { drawChart } from "./charts/plotly.js";
 import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
 import { getDefaultSelection, getMiddleValue, getVaryingAxes, loadContents } from "./common/contents.js";
 import { $, createElement } from "./common/dom.js";
-import { formatExact, formatName, parseScalar } from "./common/format.js";
+import { formatExact, formatName, formatNumber, parseScalar } from "./common/format.js";
 import { formatCoordinates, getSymbol } from "./common/labels.js";
 import { getJson } from "./common/rest.js";
 import { debounce } from "./common/timing.js";
@@ -137,14 +137,14 @@ async function renderChart(isStale = false) {
     };
     await drawChart($("#chart"), () => buildCurveChart({ ...answer, curves }, options));
     showProblem(curves.some((curve) => curve.runs) ? "" : "None of these runs has finished yet.");
-    $("#caption").textContent = formatCaption(answer, parameters, colourAxis, options.hasBands);
+    $("#caption").textContent = formatCaption(answer, parameters, colourAxis, options.isLogTime);
     renderDownloads($("#links"), `/v1/sweeps/${sweepId}/curves`, formatQuery(parameters));
   } catch (error) {
     if (request === latestRequest) showProblem(error.message);
   }
 }
 
-function formatCaption(answer, parameters, colourAxis, hasBands) {
+function formatCaption(answer, parameters, colourAxis, isLogTime) {
   const coordinates = {};
   for (const { name } of axes) {
     const isSelected = name !== colourAxis?.name && parameters[name] !== undefined;
@@ -155,8 +155,18 @@ function formatCaption(answer, parameters, colourAxis, hasBands) {
     const symbol = getSymbol(colourAxis.name);
     parts.push(`${MAX_COLOURED_VALUES} of ${colourAxis.values.length} values of ${symbol}`);
   }
-  if (hasBands && hasSgd) parts.push("bands: 16 to 84 % of the runs");
+  if (isLogTime) parts.push(describeFirstTime(answer.time));
   return parts.filter(Boolean).join(" · ");
+}
+
+/** Say where the time axis begins if the chart leaves out earlier samples. */
+function describeFirstTime(times) {
+  const firstTime = times.find((time) => time > 0);
+  const axis = $("#chart").layout?.xaxis;
+  const shownFrom = axis?.range ? 10 ** axis.range[0] : 0;
+  if (!(shownFrom > firstTime)) return "";
+  const time = formatNumber(Number(shownFrom.toPrecision(2)));
+  return `nothing visible changes before t = ${time}; double-click the chart to see it`;
 }
 
 form.addEventListener("change", (event) => {

@@ -1,24 +1,34 @@
-// The overview of a sweep: the map of its points, its numbers, its failures.
+// The overview of a sweep: the map of its points, its parameters and numbers, small pictures, failures.
 import { formatQuery } from "./common/address.js";
 import { $, createElement, renderFacts } from "./common/dom.js";
+import { formatFixed } from "./common/fixed-parameters.js";
 import {
   formatBytes, formatDuration, formatExact, formatName, formatNumber, formatTimestamp,
 } from "./common/format.js";
 import { formatCoordinates, getSymbol } from "./common/labels.js";
 import { copyToClipboard } from "./common/notifications.js";
 import { getJson } from "./common/rest.js";
+import { throttleByDuration } from "./common/timing.js";
 import { onSweepUpdate, sweepId } from "./sweep/header.js";
+import { MapKeyboard } from "./sweep/map-keyboard.js";
+import { listParameters } from "./sweep/parameters.js";
+import { drawPreviews, loadPreviews } from "./sweep/previews.js";
 import { formatStatusCounts, STATUSES, StatusMap } from "./sweep/status-map.js";
 
 const FAILURES_PER_PAGE = 20;
 const MIN_PAUSE_MILLISECONDS = 500;
 const PAUSE_PER_REQUEST_TIME = 5; // a slow map is asked for less often
+const PAUSE_PER_PICTURE_TIME = 20;
+
+const MAP_HINT = "Click a point, or press Enter on it, to see its curves; arrow keys move over the map.";
 
 const canvas = $("#map canvas");
 const tip = $("#tip");
 const statusMap = new StatusMap(canvas);
+const keyboard = new MapKeyboard(statusMap, showSelected, openCurvesOf);
 let map = null;
 let contents = null;
+let description = null; // a promise of contents, spec and catalogue
 
 function renderLegend() {
   const items = STATUSES.map((status) => {
@@ -29,43 +39,48 @@ function renderLegend() {
   $("#legend").append(...items);
 }
 
-let isRefreshing = false;
-let isRefreshDue = false;
+/** Load what does not change, once. */
+function loadDescription() {
+  description ??= Promise.all([
+    getJson(`/v1/sweeps/${sweepId}/contents`),
+    getJson(`/v1/sweeps/${sweepId}/spec`),
+    getJson("/v1/catalogue"),
+  ]);
+  return description;
+}
 
-/** Load and draw the map, one request at a time, each followed by a pause that grows with its duration. */
-async function refreshMap() {
-  if (isRefreshing) {
-    isRefreshDue = true;
-    return;
-  }
-  isRefreshing = true;
-  isRefreshDue = false;
-  const start = performance.now();
+async function loadMap() {
   try {
-    contents ??= await getJson(`/v1/sweeps/${sweepId}/contents`);
+    [contents] = await loadDescription();
     map = await getJson(`/v1/sweeps/${sweepId}/map`);
     renderMap();
   } catch (error) {
+    description = contents ? description : null; // the next change tries again
     $("#map-about").textContent = error.message;
   }
-  const pause = PAUSE_PER_REQUEST_TIME * (performance.now() - start);
-  setTimeout(endRefresh, Math.max(MIN_PAUSE_MILLISECONDS, pause));
 }
 
-function endRefresh() {
-  isRefreshing = false;
-  if (isRefreshDue) refreshMap();
+async function loadPictures() {
+  await loadDescription().then(([loaded]) => loadPreviews(sweepId, loaded)).catch(() => {});
+}
+
+const refreshMap = throttleByDuration(loadMap, MIN_PAUSE_MILLISECONDS, PAUSE_PER_REQUEST_TIME);
+const refreshPictures = throttleByDuration(loadPictures, MIN_PAUSE_MILLISECONDS, PAUSE_PER_PICTURE_TIME);
+
+async function renderParameters() {
+  renderFacts($("#parameters"), listParameters(...await loadDescription()));
 }
 
 function renderMap() {
   statusMap.draw(map, getCoordinates);
   const runs = `${formatNumber(map.runs)} runs each`;
-  $("#map-about").textContent = `${describeArrangement()}; ${runs}. Click a point to see its curves.`;
+  $("#map-about").textContent = `${describeArrangement()}; ${runs}. ${MAP_HINT}`;
   canvas.setAttribute("aria-label", `Status of ${map.points} points: ${summarizeCounts()}`);
+  if (keyboard.point !== null) statusMap.drawFocus(keyboard.point);
 }
 
 function describeArrangement() {
-  const points = `${formatNumber(map.points)} points`;
+  const points = `${formatNumber(map.points)} ${map.points === 1 ? "point" : "points"}`;
   const { columnAxis } = statusMap;
   if (columnAxis === null) return `${points}, row by row`;
   const columns = `${getSymbol(map.dims[columnAxis])} from left to right`;
@@ -105,27 +120,46 @@ function unravelIndex(flatIndex, shape) {
   return indices;
 }
 
-function renderTip(event) {
-  const point = statusMap.getPointAt(event);
-  tip.hidden = point === null;
-  if (point === null) return;
+/** Describe a point by its coordinates and by how many of its runs have each status. */
+function describePoint(point, separator) {
   const coordinates = formatCoordinates(getCoordinates(point) ?? { point });
-  tip.textContent = `${coordinates}\n${formatStatusCounts(map, point)}`;
-  const box = canvas.parentElement.getBoundingClientRect();
-  tip.style.left = `${Math.min(event.clientX - box.left + 14, box.width - 190)}px`;
-  tip.style.top = `${Math.min(event.clientY - box.top + 14, box.height - 40)}px`;
+  return `${coordinates}${separator}${formatStatusCounts(map, point)}`;
 }
 
-function openCurves(event) {
+function renderTip(event) {
   const point = statusMap.getPointAt(event);
+  const box = canvas.parentElement.getBoundingClientRect();
+  showTip(point, event.clientX - box.left, event.clientY - box.top);
+}
+
+/** Show the tip of a point near a place within the map, or hide it if there is no point. */
+function showTip(point, x, y) {
+  tip.hidden = point === null;
+  if (point === null) return;
+  tip.textContent = describePoint(point, "\n");
+  const { clientWidth, clientHeight } = canvas.parentElement;
+  tip.style.left = `${Math.max(0, Math.min(x + 14, clientWidth - 190))}px`;
+  tip.style.top = `${Math.max(0, Math.min(y + 14, clientHeight - 40))}px`;
+}
+
+/** Show the point that the keyboard has selected, and announce it. */
+function showSelected(point) {
+  if (!map) return;
+  renderMap();
+  showTip(point, ...(point === null ? [0, 0] : statusMap.getCellCorner(point)));
+  $("#map-point").textContent = point === null ? "" : describePoint(point, ": ");
+}
+
+function openCurvesOf(point) {
   const coordinates = point === null ? null : getCoordinates(point);
   if (!coordinates) return;
   const entries = Object.entries(coordinates).map(([name, value]) => [name, formatExact(value)]);
   location.assign(`/sweeps/${sweepId}/curves${formatQuery(Object.fromEntries(entries))}`);
 }
 
-function redrawMap() {
+function redraw() {
   if (map) renderMap();
+  drawPreviews();
 }
 
 function renderNumbers(sweep) {
@@ -133,6 +167,7 @@ function renderNumbers(sweep) {
     ? `, ${formatDuration(sweep.core_seconds_left)} predicted to remain`
     : "";
   renderFacts($("#facts"), {
+    "same at all points": formatFixed(sweep.fixed),
     runs: formatNumber(sweep.runs),
     "copied from earlier sweeps": sweep.reused ? formatNumber(sweep.reused) : null,
     "core time": `${formatDuration(sweep.core_seconds)}${coreTimeLeft}`,
@@ -181,12 +216,14 @@ function updateFailures({ state, counts }) {
 
 canvas.addEventListener("mousemove", renderTip);
 canvas.addEventListener("mouseleave", () => { tip.hidden = true; });
-canvas.addEventListener("click", openCurves);
-addEventListener("resize", redrawMap);
-addEventListener("theme", redrawMap);
+canvas.addEventListener("click", (event) => openCurvesOf(statusMap.getPointAt(event)));
+addEventListener("resize", redraw);
+addEventListener("theme", redraw);
 renderLegend();
+renderParameters().catch(() => {}); // the map shows the error
 onSweepUpdate((sweep) => {
   renderNumbers(sweep);
   updateFailures(sweep);
   refreshMap();
+  refreshPictures();
 });

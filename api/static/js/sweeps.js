@@ -1,7 +1,8 @@
 // The list of sweeps: newest first, updated while the window is visible.
 import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
 import { $, createElement } from "./common/dom.js";
-import { formatBytes, formatDuration, formatNumber, formatTimestamp } from "./common/format.js";
+import { formatFixed } from "./common/fixed-parameters.js";
+import { formatBytes, formatDuration, formatNumber, formatRemaining, formatTimestamp } from "./common/format.js";
 import { notify } from "./common/notifications.js";
 import { getJson } from "./common/rest.js";
 import { debounce, poll } from "./common/timing.js";
@@ -77,19 +78,21 @@ function renderEmptyList() {
 }
 
 function createItem(sweep) {
-  const title = sweep.name || sweep.id;
   const parts = {
     state: createElement("span", { className: "badge" }),
-    bar: createElement("progress", { max: 1, "aria-label": `Progress of ${title}` }),
+    bar: createElement("progress", { max: 1 }),
     progressText: createElement("div", { className: "how" }),
+    name: createElement("a", { className: "name", href: `/sweeps/${sweep.id}` }),
+    note: createElement("div", { className: "how note-line" }),
     facts: createElement("div", { className: "how" }),
     actions: createElement("div", { className: "actions" }),
   };
   const element = createElement("article", { className: "item", dataset: { id: sweep.id } },
     parts.state,
     createElement("div", {},
-      createElement("a", { className: "name", href: `/sweeps/${sweep.id}` }, title),
-      parts.facts),
+      parts.name,
+      parts.facts,
+      parts.note),
     createElement("div", { className: "how-far" }, parts.bar, parts.progressText),
     parts.actions);
   return { element, ...parts, runRate: new RunRate() };
@@ -98,6 +101,9 @@ function createItem(sweep) {
 function updateItem(item, sweep) {
   item.state.textContent = sweep.state;
   item.state.className = `badge ${sweep.state}`;
+  item.name.textContent = sweep.name || sweep.id;
+  item.note.textContent = sweep.note ?? "";
+  item.bar.ariaLabel = `Progress of ${sweep.name || sweep.id}`;
   item.bar.value = sweep.progress;
   item.facts.textContent = formatFacts(sweep).join(" · ");
   const rate = item.runRate.measure(sweep);
@@ -105,18 +111,18 @@ function updateItem(item, sweep) {
   renderActions(item.actions, sweep, (action, answer) => handleAction(sweep, action, answer));
 }
 
-function formatFacts({ runs, created, owner, stored_bytes: storedBytes }) {
-  const facts = [`${formatNumber(runs)} runs`, formatTimestamp(created)];
+function formatFacts({ runs, created, owner, fixed, stored_bytes: storedBytes }) {
+  const facts = [formatFixed(fixed), `${formatNumber(runs)} runs`, formatTimestamp(created)].filter(Boolean);
   if (storedBytes !== null) facts.push(formatBytes(storedBytes));
   if (owner) facts.push(`by ${owner}`);
   return facts;
 }
 
 function formatProgress(sweep, rate) {
-  const { state, progress, counts, core_seconds: coreSeconds, eta_seconds: etaSeconds } = sweep;
+  const { state, progress, counts, core_seconds: coreSeconds } = sweep;
   const parts = [`${Math.floor(100 * progress)} %`];
   if (rate > 0 && !hasEnded(state)) parts.push(`${formatNumber(rate)} runs/s`);
-  if (state === "running" && etaSeconds !== null) parts.push(`${formatDuration(etaSeconds)} left`);
+  if (state === "running" && sweep.eta_seconds !== null) parts.push(formatRemaining(sweep));
   if (hasEnded(state)) parts.push(`${formatDuration(coreSeconds)} of core time`);
   for (const status of ["diverged", "failed"]) {
     if (counts[status]) parts.push(`${formatNumber(counts[status])} ${status}`);

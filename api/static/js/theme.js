@@ -22,6 +22,7 @@
 
   function applyTheme(theme) {
     root.dataset.theme = theme;
+    root.classList.toggle("dark-mode", theme === "dark"); // read by the style sheet of Swagger UI
     dispatchEvent(new Event("theme")); // charts and maps draw themselves again
   }
 

@@ -21,7 +21,8 @@ const form = $("#choose");
 const pointForm = $("#cell");
 const chart = $("#chart");
 const requested = readQuery();
-const contents = await loadContents(sweepId);
+const [contents, { regimes }] = await Promise.all([loadContents(sweepId), getJson("/v1/catalogue")]);
+const regimeOrder = regimes.map(({ name }) => name);
 const otherAxes = getVaryingAxes(contents).filter((axis) => !TRIANGLE_PARAMETERS.includes(axis.name));
 const suggestion = contents.suggestion.view === "triangle" ? contents.suggestion.words : {};
 let points = [];
@@ -44,7 +45,7 @@ async function renderTriangle() {
   try {
     const answer = await getJson(`/v1/sweeps/${sweepId}/figures/triangle${query}`);
     if (request !== latestRequest) return;
-    await drawChart(chart, () => buildTriangleChart(answer));
+    await drawChart(chart, () => buildTriangleChart(answer, regimeOrder, chart.clientWidth));
     showProblem("");
     $("#what").textContent = answer.value.long_name;
     $("#caption").textContent = formatCaption(answer);
@@ -64,9 +65,8 @@ function storeSelection() {
 function formatCaption(answer) {
   const parts = [
     formatCoordinates(answer.at),
-    `δt = γ/(pd) = ${formatNumber(answer.delta_t)} everywhere`,
-    "dotted: lines of equal γ/p",
-    "symbols: the theory that auto chooses",
+    `step δt = γ/(pd) = ${formatNumber(answer.delta_t)} at every point`,
+    "dashed: equal γ/p",
   ];
   return parts.filter(Boolean).join(" · ");
 }

@@ -3,88 +3,161 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 
-from sweep_service.analysis.curves import compute_curves
+from sweep_service.analysis.curves import DEFAULT_TIME_AXIS, TIME_AXES
 from sweep_service.analysis.plots import style
+from sweep_service.analysis.plots.options import Scale
+from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray, Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 MAX_MARKERS, MIN_MARKERS = 30, 12  # of SGD along one curve: alone, and among many
 LETTER_POINTS, HANDLE_POINTS = 3.6, 30.0  # widths in a legend, in points
+SGD = "sgd"
 MAX_LEGEND_ENTRIES = 6  # with more values there is a colour bar instead
 
 
-def plot_curves(
-    dataset: xr.Dataset, observable: str = "risk", axes: Axes | None = None, **where: Any
+def draw_curves(
+    result: dict[str, Any],
+    axes: Axes | None = None,
+    *,
+    scale: Scale | None = None,
+    time_scale: Scale | None = None,
+    cmap: Colormap | None = None,
 ) -> Figure:
-    """Draw the mean over the selected runs, with the band from the 16th to the 84th percentile of SGD."""
-    return draw_curves(compute_curves(dataset, observable, **where), axes)
-
-
-def draw_curves(result: dict[str, Any], axes: Axes | None = None) -> Figure:
     """Draw the result of `compute_curves`.
 
-    Colours show the axis that varies and line styles the regime; with one point, colours show the regime.
+    Colours, by default those of `style.sequential_colormap`, show the axis that varies and line styles the
+    regime; with one point, colours show the regime. Axes that show something already keep their scales,
+    unless others are given, and the entries of their legend.
     """
-    observable = result["observable"]
-    time, curve_list = np.array(result["time"], dtype=float), result["curves"]
+    observable, curve_list = result["observable"], result["curves"]
+    x_values = [np.array(curve.get("x", result["time"]), dtype=float) for curve in curve_list]
     key, constants = _find_varying_axis(curve_list)
     values = sorted({curve["at"][key] for curve in curve_list}) if key else []
-    regimes = list(dict.fromkeys(curve["regime"] for curve in curve_list if "regime" in curve))
-    colours = dict(zip(values, style.sequential_colours(len(values)), strict=True))
+    regimes = list(dict.fromkeys(_regime_name(curve) for curve in curve_list if curve["source"] != SGD))
+    colours = dict(zip(values, style.sequential_colours(len(values), cmap), strict=True))
     has_colour_bar = len(values) > MAX_LEGEND_ENTRIES
-    max_markers = min(MAX_MARKERS, max(MIN_MARKERS, 2 * MAX_MARKERS // max(len(values), 1)))
-    all_means = np.concatenate([np.asarray(curve["mean"], dtype=float) for curve in curve_list])
-    log_y = style.is_log(observable, all_means[all_means > 0])
-    log_x = style.is_log("time", time[time > 0])
+    log_x, log_y = _choose_log_axes(result, x_values, axes, time_scale, scale)
 
-    sources = _source_entries(regimes, any("regime" not in curve for curve in curve_list), bool(key))
+    sources = _source_entries(regimes, any(curve["source"] == SGD for curve in curve_list), bool(key))
     value_entries = (
         []
         if has_colour_bar
         else [style.colour_swatch(style.format_parameter(key, value), colours[value]) for value in values]
     )
+    if axes is not None:
+        sources = _add_earlier_entries(axes, sources)
     width_points = 72.0 * (style.SINGLE_COLUMN_INCHES if axes is None else style.get_width(axes))
     handles, columns = _arrange_legend(sources, value_entries, width_points)
 
     with style.canvas(axes, height=2.4 + 0.14 * len(handles) / columns) as (figure, axes):
-        for curve in curve_list:
-            regime = curve.get("regime")
-            regime_colour, line = style.regime_style(regime) if regime else (style.BLACK, "none")
-            colour = colours[curve["at"][key]] if key else regime_colour
-            mean, low, high = (
-                _mask_invisible(curve[statistic], time, log_x, log_y) for statistic in ("mean", "low", "high")
-            )
-            if regime is None:
-                at = thin_samples(
-                    time,
-                    mean,
-                    log_x,
-                    max_markers,
-                    values.index(curve["at"][key]) / len(values) if key else 0.0,
-                )
-                size = 2.0 if has_colour_bar else 3.5
-                axes.plot(time[at], mean[at], "o", ms=size, mfc="none", mec=colour, mew=0.7, zorder=2)
-                if curve["runs"] > 1 and not has_colour_bar:  # many bands would hide each other
-                    axes.fill_between(time, low, high, color=colour, alpha=0.2, lw=0, zorder=1)
-            else:
-                axes.plot(time, mean, color=colour, ls=line, lw=0.8 if has_colour_bar else 1.3, zorder=3)
+        look = Look(log_x, log_y, len(values), has_colour_bar)
+        for curve, x in zip(curve_list, x_values, strict=True):
+            position = values.index(curve["at"][key]) if key else 0
+            _draw_curve(axes, curve, x, look, colours[values[position]] if key else None, position)
         axes.set_xscale("log" if log_x else "linear")
         axes.set_yscale("log" if log_y else "linear")
+        if log_x:
+            _start_at_first_step(axes, curve_list)
         style.format_log_ticks(axes)
-        axes.set(xlabel=style.axis_label("time"), ylabel=style.axis_label(observable, result["units"]))
-        axes.set_title(style.format_title(constants), wrap=True)
+        axes.set(xlabel=_time_label(result), ylabel=style.axis_label(observable, result["units"]))
+        axes.set_title(style.format_title(constants, result.get("fixed")), wrap=True)
         if has_colour_bar:
-            style.add_ranked_bar(axes, key, values)
+            style.add_ranked_bar(axes, key, values, cmap=cmap)
         style.legend_below(axes, handles, columns)
     return figure
+
+
+class Look(NamedTuple):
+    """What the curves of a figure share: scales, the number of values with a colour, and thin lines."""
+
+    log_x: bool
+    log_y: bool
+    values: int
+    is_crowded: bool
+
+    @property
+    def max_markers(self) -> int:
+        return min(MAX_MARKERS, max(MIN_MARKERS, 2 * MAX_MARKERS // max(self.values, 1)))
+
+
+def _draw_curve(axes: Axes, curve: dict[str, Any], x: Array, look: Look, colour: Any, position: int) -> None:
+    """Draw SGD as points with a band, or a theory as a line; `position` is that among the values."""
+    mean, low, high = (
+        _mask_invisible(curve[statistic], x, look.log_x, look.log_y) for statistic in ("mean", "low", "high")
+    )
+    if curve["source"] != SGD:
+        regime_colour, line = style.regime_style(_regime_name(curve))
+        width = 0.8 if look.is_crowded else 1.3
+        axes.plot(x, mean, color=colour or regime_colour, ls=line, lw=width, zorder=3)
+        return
+    colour = colour or style.BLACK
+    at = thin_samples(x, mean, look.log_x, look.max_markers, position / max(look.values, 1))
+    size = 2.0 if look.is_crowded else 3.5
+    axes.plot(x[at], mean[at], "o", ms=size, mfc="none", mec=colour, mew=0.7, zorder=2)
+    if curve["runs"] > 1 and not look.is_crowded:  # many bands would hide each other
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0, zorder=1)
+
+
+def _start_at_first_step(axes: Axes, curve_list: list[dict[str, Any]]) -> None:
+    """Leave out the times of theories before the first step of SGD, if times are counted in steps."""
+    steps = [x for curve in curve_list if curve["source"] == SGD for x in curve.get("x", ()) if x > 0]
+    if steps:
+        axes.set_xlim(left=0.7 * min(steps))
+
+
+def _regime_name(curve: dict[str, Any]) -> str:
+    return curve.get("regime", "theory")
+
+
+def _time_label(result: dict[str, Any]) -> str:
+    axis = TIME_AXES[result["time_axis"]["name"] if "time_axis" in result else DEFAULT_TIME_AXIS]
+    return f"{axis.title} {axis.latex}"
+
+
+def _choose_log_axes(
+    result: dict[str, Any],
+    x_values: list[Array],
+    axes: Axes | None,
+    time_scale: Scale | None,
+    scale: Scale | None,
+) -> tuple[bool, bool]:
+    """Whether time and values have logarithmic axes: as given, as they are, or by their range."""
+    kept = ("", "") if axes is None or not axes.has_data() else (axes.get_xscale(), axes.get_yscale())
+    means = np.concatenate([np.asarray(curve["mean"], dtype=float) for curve in result["curves"]])
+    times = np.concatenate(x_values)
+    for field, wanted, values in (("time_scale", time_scale, times), ("scale", scale, means)):
+        if wanted == "log" and not np.any(values > 0):
+            raise InvalidInput(field, wanted, "must be linear, as no value is positive")
+    log_x, log_y = (
+        chosen == "log" if chosen else style.is_log(name, values[values > 0])
+        for name, values, chosen in (
+            ("time", times, time_scale or kept[0]),
+            (result["observable"], means, scale or kept[1]),
+        )
+    )
+    return log_x, log_y
+
+
+def _add_earlier_entries(axes: Axes, entries: list[Any]) -> list[Any]:
+    """The entries of the legend that the axes have, and then those that are new."""
+    legend = axes.get_legend()
+    if legend is None:
+        return entries
+    earlier = {}
+    for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+        if handle is not None and text.get_text().strip():
+            handle.set_label(text.get_text())
+            earlier[text.get_text()] = handle
+    return [*earlier.values(), *(entry for entry in entries if entry.get_label() not in earlier)]
 
 
 def _find_varying_axis(curve_list: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:

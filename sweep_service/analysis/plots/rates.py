@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MIN_LOG_SPAN = 1e-9  # of the parameter: below it, its values are equal up to rounding
 MAX_LEGEND_ENTRIES = 14  # a taller legend leaves no room for the axes
 
 
@@ -49,7 +50,9 @@ def plot_rates(
 
     with style.canvas(axes) as (figure, axes):
         axes.set(xscale="log", yscale="log", xlabel=_label(xlabel), ylabel=_label(ylabel))
-        is_single = len(x) == 1 and not axes.has_data()
+        is_single = len(x) > 0 and np.ptp(np.log(x)) < MIN_LOG_SPAN and not axes.has_data()
+        if is_single:
+            axes.set_autoscale_on(False)
         if len(x):
             lower = np.minimum(bars, 0.9 * y)  # a bar down to zero would have no end on this axis
             axes.errorbar(
@@ -72,8 +75,8 @@ def plot_rates(
                 axes.plot(
                     span, reference, ls=line, color="0.45", lw=0.9, label=f"slope {slope:g}".replace("-", "−")
                 )
-            if is_single:  # the limits that matplotlib chooses for one point are round-off
-                axes.set(xlim=span, ylim=y * [0.5, 2.0])
+            if is_single:  # the limits that matplotlib chooses for one value are round-off
+                axes.set(xlim=[0.5 * x.min(), 2.0 * x.max()], ylim=[0.5 * y.min(), 2.0 * y.max()])
             style.format_log_ticks(axes)
             handles, names = axes.get_legend_handles_labels()
             is_line = [not isinstance(handle, ErrorbarContainer) for handle in handles]

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.plots.style import finite_values, use_style
-from sweep_service.analysis.runs import parameter, read_spec
+from sweep_service.analysis.runs import parameter, read_structures
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.version import __version__
@@ -82,14 +82,13 @@ def metadata(format: str, dataset: xr.Dataset | None, caption: str, sweep_id: st
 
 def caption(dataset: xr.Dataset, sweep_id: str = "") -> str:
     """A sentence with the parameters, and one with the origin of the numbers."""
-    spec = read_spec(dataset)
     activation, teacher = (_format_values(dataset, name) for name in ("activation", "teacher_activation"))
     texts = [f"activation {activation}" if teacher == activation else f"activation {activation} of {teacher}"]
     for name, registered in PARAMETERS.items():
         values = "" if registered.kind == "text" else _format_values(dataset, name)
         if values and (registered.in_every_key or values != f"{registered.default:g}"):
             texts.append(f"{registered.symbol} = {values}")
-    if init_kind := spec.get("init", {}).get("kind"):
+    if init_kind := read_structures(dataset).get("init", {}).get("kind"):
         texts.append(f"{init_kind} start")
     if "seed" in dataset.sizes:
         texts.append(f"seeds {dataset.sizes['seed']} × {dataset.sizes.get('repeat', 1)} (init × repeat)")

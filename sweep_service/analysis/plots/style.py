@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, cycle, islice, repeat
@@ -20,10 +20,12 @@ import numpy as np
 
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.labels import find_label
+from sweep_service.model.parameters import PARAMETERS
 from sweep_service.numerics.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 SINGLE_COLUMN_INCHES, DOUBLE_COLUMN_INCHES = 3.4, 7.0  # of a journal page
@@ -168,6 +170,13 @@ def outline(texts: Iterable[Any]) -> None:
         artist.set(color="k", path_effects=[withStroke(linewidth=1.6, foreground="w")])
 
 
+def add_halo(lines: Any) -> None:
+    """Give lines a faint white outline, so that they are visible on dark colours."""
+    from matplotlib.patheffects import Normal, Stroke
+
+    lines.set_path_effects([Stroke(linewidth=1.6, foreground="w", alpha=0.6), Normal()])
+
+
 def colour_swatch(name: str, colour: Any) -> Any:
     """A legend entry that shows a colour."""
     from matplotlib.lines import Line2D
@@ -245,9 +254,17 @@ def format_parameter(name: str, value: Any) -> str:
     return f"{latex_symbol(name)} = {format_number(value)}"
 
 
-def format_title(at: dict[str, Any]) -> str:
-    """Coordinates with their values in one line."""
-    return ", ".join(format_parameter(name, value) for name, value in at.items())
+def format_title(at: dict[str, Any], fixed: Mapping[str, Any] | None = None) -> str:
+    """Coordinates with their values in one line, then fixed parameters, such as "$k$ = 2, erf".
+
+    The name of an activation says what it is, and a teacher like the student is left out.
+    """
+    fixed = {name: value for name, value in (fixed or {}).items() if name in PARAMETERS}
+    activation, teacher = fixed.pop("activation", ""), fixed.pop("teacher_activation", "")
+    texts = [format_parameter(name, value) for name, value in {**at, **fixed}.items()]
+    texts.append(activation)
+    texts.append(f"{teacher} teacher" if teacher not in ("", activation) else "")
+    return ", ".join(text for text in texts if text)
 
 
 # ---- scales and colours
@@ -320,20 +337,22 @@ def category_colours(names: Iterable[str]) -> dict[str, str]:
     return assigned | dict(zip(sorted(wanted - set(known)), list(islice(others, len(wanted))), strict=False))
 
 
-def sequential_colours(count: int) -> list[Any]:
-    """`count` colours from dark to light."""
-    return [
-        tuple(colour) for colour in islice(sequential_colormap()(np.linspace(0, 1, max(count, 2))), count)
-    ]
+def sequential_colours(count: int, cmap: Colormap | None = None) -> list[Any]:
+    """`count` colours from one end of a colour map to the other, by default from dark to light."""
+    colours = (sequential_colormap() if cmap is None else cmap)(np.linspace(0, 1, max(count, 2)))
+    return [tuple(colour) for colour in islice(colours, count)]
 
 
-def add_ranked_bar(axes: Axes, name: str, values: list[Any], max_ticks: int = 6) -> None:
+def add_ranked_bar(
+    axes: Axes, name: str, values: list[Any], max_ticks: int = 6, cmap: Colormap | None = None
+) -> None:
     """Add a colour bar of `sequential_colours`: one field for each value, some of them labelled."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
 
     count = len(values)
-    fields = ScalarMappable(Normalize(-0.5, count - 0.5), ListedColormap(sequential_colours(count)))
+    colours = ListedColormap(sequential_colours(count, cmap))
+    fields = ScalarMappable(Normalize(-0.5, count - 0.5), colours)
     bar = axes.figure.colorbar(fields, ax=axes, pad=0.02, fraction=0.06, aspect=30)
     ticks = np.unique(np.linspace(0, count - 1, min(count, max_ticks)).round().astype(int))
     bar.set_ticks(ticks.tolist(), labels=[format_number(values[at]) for at in ticks])

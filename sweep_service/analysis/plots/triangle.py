@@ -7,19 +7,21 @@ the sides and their ticks are drawn by hand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.plots import colormaps, style
+from sweep_service.analysis.plots.options import Limits, Scale
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
-    from matplotlib.tri import Triangulation
 
 HEIGHT = np.sqrt(0.75)
 CORNERS = np.array([[0.5, HEIGHT], [0.0, 0.0], [1.0, 0.0]])  # of u_d, u_p and u_gamma
@@ -44,8 +46,10 @@ def plot_triangle(
     triangle: xr.DataArray,
     axes: Axes | None = None,
     *,
-    limits: tuple[float, float] | None = None,
-    levels: Sequence[float] | None = None,
+    scale: Scale | None = None,
+    levels: int | Sequence[float] | None = None,
+    cmap: Colormap | None = None,
+    limits: Limits | None = None,
 ) -> Figure:
     """Draw colours and contours of a value, lines of equal γ/p, and the choice of `auto` as the markers.
 
@@ -61,24 +65,31 @@ def plot_triangle(
     valid = np.isfinite(values)
 
     with style.canvas(axes, height=4.0) as (figure, axes):
-        norm, cmap = colormaps.choose_scale(name, values if limits is None else limits)
+        norm, colours = colormaps.choose_scale(name, values, scale, cmap, limits)
         values = colormaps.clip(values, norm)
         triangulation = colormaps.triangulate(x[valid], y[valid])
         mappable: Any = None
         if triangulation is not None:
-            mappable = colormaps.draw_surface(axes, triangulation, values[valid], norm, cmap)
+            surface, heights = colormaps.refine_surface(triangulation, values[valid], norm)
+            mappable = colormaps.draw_surface(axes, surface, heights, norm, colours)
             even_levels = norm.inverse(np.linspace(0.0, 1.0, 7)[1:-1])
-            lines = np.asarray(even_levels if levels is None else levels, dtype=float)
-            _draw_contours(axes, triangulation, values[valid], norm, lines)
+            lines = colormaps.choose_levels(even_levels if levels is None else levels, norm)
+            draw = partial(axes.tricontour, triangulation, norm(values[valid]))
+            colormaps.draw_contours(axes, draw, norm(values[valid]), norm, lines, labelled=False)
             _draw_ratio_lines(axes, triangle, u, np.column_stack([x, y]))
         markers = _draw_points(
-            axes, triangle, x, y, values, None if triangulation is not None else {"norm": norm, "cmap": cmap}
+            axes,
+            triangle,
+            x,
+            y,
+            values,
+            None if triangulation is not None else {"norm": norm, "cmap": colours},
         )
         _draw_frame(axes, triangle, u)
         if mappable is None:
             from matplotlib.cm import ScalarMappable
 
-            mappable = ScalarMappable(norm, cmap)
+            mappable = ScalarMappable(norm, colours)
         bar = colormaps.add_colour_bar(
             axes, mappable, colormaps.value_label(triangle), location="bottom", shrink=0.9
         )
@@ -90,14 +101,6 @@ def plot_triangle(
         if "delta_t" in triangle.attrs:
             axes.text(-0.2, HEIGHT + 0.06, style.format_parameter("delta_t", triangle.attrs["delta_t"]))
     return figure
-
-
-def _draw_contours(axes: Axes, triangulation: Triangulation, values: Array, norm: Any, levels: Array) -> None:
-    """Draw lines of equal value, interpolated like the colours."""
-    heights, normed_levels = (np.asarray(norm(array), dtype=float) for array in (values, levels))
-    visible = normed_levels[(normed_levels > heights.min()) & (normed_levels < heights.max())]
-    if len(visible):
-        axes.tricontour(triangulation, heights, levels=visible, colors="k", linewidths=0.6, alpha=0.7)
 
 
 def _fit_log_line(triangle: xr.DataArray, u: Array, name: str) -> tuple[float, float] | None:

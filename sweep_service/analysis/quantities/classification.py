@@ -217,9 +217,9 @@ def scaling_phase(
         },
     )
     theory = -(np.array(axes["kappa"]) + np.array(axes["delta"]))
-    result["theory"] = ("case", theory, {"long_name": "-(kappa + delta)", "units": "1"})
+    result["theory"] = ("case", theory, {"long_name": "-(kappa + delta)"})
     regions = predict_region(np.array(axes["kappa"]), np.array(axes["delta"]))
-    result["region"] = ("case", regions, {"long_name": "region of the phase plane", "units": "1"})
+    result["region"] = ("case", regions, {"long_name": "region of the phase plane"})
     return result.drop_vars([name for name in coords if name in result.coords]).assign_coords(coords)
 
 

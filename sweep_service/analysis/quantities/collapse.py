@@ -17,7 +17,7 @@ from sweep_service.analysis.quantities.master_curve import (
 from sweep_service.analysis.quantities.overlay import collapse_overlay
 from sweep_service.analysis.quantities.specialisation import specialisation_time
 from sweep_service.analysis.runs import parse_source, read_runs
-from sweep_service.analysis.selection import format_values
+from sweep_service.analysis.selection import format_values, require_axis
 from sweep_service.analysis.statistics import finite_mean, group_by_draw, point_dims
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.numerics.types import Array
@@ -156,8 +156,7 @@ def _arrange_along(dataset: xr.Dataset, array: xr.DataArray, along: str) -> xr.D
     dims = point_dims(array)
     on_points = [str(name) for name in array.coords if array[name].dims == (POINT,)]
     axes = on_points if POINT in dims else list(dims)
-    if along not in axes:
-        raise unknown_name("along", along, axes)
+    require_axis("along", along, axes)
     for dim in dims:
         if dim not in (along, POINT):
             if array.sizes[dim] > 1:

@@ -27,6 +27,7 @@ from sweep_service.analysis.runs import (
 from sweep_service.analysis.statistics import build_dataset
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.numerics.types import Array
+from sweep_service.planning.schema import KIND_TITLES
 
 MIN_STEPS = 10  # of SGD: earlier, the difference is mostly the discreteness of the steps
 KINDS = ("fluctuation", "bias")
@@ -35,6 +36,7 @@ QUANTITIES = ("risk", "overlaps")
 MATRICES = ("overlap_student_teacher", "overlap_student", "orthogonal_norm")
 NEURON_DIMS = ("student", "student_other", "teacher")
 ENTRY, DRAW = "entry", "draw"
+SINGLE_POINT_FUNCTIONS = {"sgd": "ss.simulate", "ode": "ss.integrate"}
 NULL_TRIALS = 256  # of random signs: their mean maximum is known to some 3 %
 
 
@@ -173,8 +175,7 @@ def _estimate_null_level(deviations: xr.DataArray, dims: Sequence[str]) -> xr.Da
 
 def _iterate_differences(dataset: xr.Dataset, a: str, b: str, of: str) -> Iterator[xr.DataArray]:
     """X_s - X°_s of the risk, or of all entries of each matrix; NaN before 10 δt and for diverged runs."""
-    if parse_source(dataset, b)[0] == "sgd":
-        raise InvalidInput("b", b, "must be a theory; only a may be sgd")
+    _require_both_sides(dataset, a, b)
     dataset = sort_dataset(dataset)
     delta_t = parameter(dataset, "delta_t")
     first = int(np.searchsorted(dataset["time"].values, 0.0, side="right"))
@@ -191,6 +192,18 @@ def _iterate_differences(dataset: xr.Dataset, a: str, b: str, of: str) -> Iterat
     valid = converged & (dataset["time"] >= MIN_STEPS * delta_t * (1.0 - 1e-12))
     for name in names:
         yield (read_runs(dataset, a, name) - shift(read_runs(dataset, b, name))).where(valid)
+
+
+def _require_both_sides(dataset: xr.Dataset, a: str, b: str) -> None:
+    for field, source, kind, other in (("a", a, "sgd", "ode"), ("b", b, "ode", "sgd")):
+        if source == kind and f"{kind}_risk" not in dataset and f"{other}_risk" in dataset:
+            allowed = (
+                f"is missing: the dataset has no {KIND_TITLES[kind]}. Name two of its regimes, or merge a "
+                f"single point with a result of {SINGLE_POINT_FUNCTIONS[kind]} by ds.sweep.merge"
+            )
+            raise InvalidInput(field, source, allowed)
+    if parse_source(dataset, b)[0] == "sgd":
+        raise InvalidInput("b", b, "must be a theory; only a may be sgd")
 
 
 def _is_stored(dataset: xr.Dataset, source: str, observable: str) -> bool:

@@ -15,6 +15,7 @@ from sweep_service.analysis.quantities.discrepancy import largest_differences
 from sweep_service.analysis.quantities.final_risk import final_risk
 from sweep_service.analysis.quantities.line_fit import fit_lines
 from sweep_service.analysis.runs import DRAW_DIMS, late_means, parameter
+from sweep_service.analysis.selection import require_axis
 from sweep_service.analysis.statistics import average_over_draws, finite_mean, group_by_draw
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.labels import variable_attributes
@@ -98,6 +99,8 @@ def exponent(
             )
     values = quantity.compute(dataset, **options)
     dims = [str(dim) for dim in values.dims if dim not in DRAW_DIMS]
+    if not [dim for dim in dims if dim != "regime"]:
+        require_axis("along", along, ())
     table = group_by_draw(values)
     table = table.reshape(-1, *table.shape[-2:])
     columns = {along: _parameter_column(dataset, values, along, dims)}
@@ -134,7 +137,7 @@ def exponent(
     result = xr.Dataset(variables, coords, {"of": of, "along": along})
     for name, text in {**FIT_LONG_NAMES, **OTHER_LONG_NAMES}.items():
         text = text.format(of=of.replace("_", " "), along=along)
-        result[name].attrs = {"long_name": text, "units": "1"}
+        result[name].attrs = {"long_name": text}
     result[along].attrs = variable_attributes(along)
     if unsettled.any():
         text = (

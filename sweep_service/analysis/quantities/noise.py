@@ -14,7 +14,7 @@ from sweep_service.analysis.runs import (
     null_risk,
     parameter,
     read_runs,
-    read_spec,
+    read_structures,
 )
 from sweep_service.analysis.statistics import (
     align_to_points,
@@ -51,7 +51,7 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
     """
     array = read_runs(dataset, source)
     dims, values, times = point_dims(array), group_by_draw(array), array["time"].values
-    if read_spec(dataset).get("init", {}).get("kind") == "planted":
+    if read_structures(dataset).get("init", {}).get("kind") == "planted":
         run_floors = mean_of_last_half(values, times)
     else:
         smallest = MIN_RELATIVE_RISK * align_to_points(null_risk(dataset), dims)[..., None]

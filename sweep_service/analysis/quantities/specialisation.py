@@ -117,7 +117,7 @@ def cosines(dataset: xr.Dataset, /, source: str = "sgd") -> xr.DataArray:
         length = norms.clip(min=0.0) ** 0.5 * teacher_norms**0.5
         result = M / length.where(length != 0, np.inf)
     result = result.transpose(*M.dims).rename("cosine")
-    return result.assign_attrs(long_name="cosine of a neuron with a teacher's, M_jr/√(Q_jj P_rr)", units="1")
+    return result.assign_attrs(long_name="cosine of a neuron with a teacher's, M_jr/√(Q_jj P_rr)")
 
 
 def _diagonal(matrix: xr.DataArray, dim: str) -> xr.DataArray:

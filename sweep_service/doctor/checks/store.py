@@ -162,21 +162,20 @@ def check_lock_holder(folder: DataFolder) -> Iterator[Check]:
             yield ok("in use", "no")
             return
     except InUse as error:
-        holder = str(error)
+        holder, url = str(error), error.url
     except (OSError, SweepError):  # reported by check_store
         return
-    url = re.search(r"--url (\S+)", holder)
-    if url is None:
+    if not url:
         yield ok("in use", holder)
         return
     try:
-        with _DIRECT.open(_ready_request(url[1]), timeout=SERVICE_TIMEOUT_SECONDS) as response:
+        with _DIRECT.open(_ready_request(url), timeout=SERVICE_TIMEOUT_SECONDS) as response:
             status = json.load(response)
     except (OSError, ValueError, urllib.error.URLError):
         advice = "read its log; if it hangs, kill and restart it: nothing is lost"
-        yield warning("service", f"{url[1]} does not answer from here", advice)
+        yield warning("service", f"{url} does not answer from here", advice)
         return
-    found = f"{url[1]} is {status.get('status')}"
+    found = f"{url} is {status.get('status')}"
     if "threads" in status:  # only with a token, if the service has tokens
         found += f", version {status.get('version')}, {status['threads']} threads"
     if status.get("waiting"):

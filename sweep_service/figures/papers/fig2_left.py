@@ -52,13 +52,13 @@ def check(datasets: Datasets) -> list[Check]:
 def draw(datasets: Datasets) -> matplotlib.figure.Figure:
     """Draw the cosines of the neurons from one start, and the risk over time."""
     from sweep_service.analysis.plots.cosines import plot_cosine_plane
-    from sweep_service.analysis.plots.curves import plot_curves
+    from sweep_service.analysis.view_plots import plot_curves
 
     dataset = select_small_starts(datasets[""])
     first = dataset.isel(seed=[0])
     with panels(1, 1.1, height=3.5) as (figure, (plane, risk)):
         plot_cosine_plane(first.sweep.cosines("sgd"), first.sweep.cosines(THEORY), plane)
-        plot_curves(dataset, "risk", risk)
+        plot_curves(dataset, "risk", ax=risk)
     return figure
 
 

@@ -35,7 +35,7 @@ def check(datasets: Datasets) -> list[Check]:
 def draw(datasets: Datasets) -> matplotlib.figure.Figure:
     """Draw the curves of every d with the theory, and their ratios to it."""
     from sweep_service.analysis.plots import style
-    from sweep_service.analysis.plots.curves import plot_curves
+    from sweep_service.analysis.view_plots import plot_curves
 
     dataset = datasets[""]
     sgd, theory = (
@@ -43,7 +43,7 @@ def draw(datasets: Datasets) -> matplotlib.figure.Figure:
         for source in ("sgd", THEORY)
     )
     with panels(1, 1, height=3.2) as (figure, (risk, ratios)):
-        plot_curves(dataset, "risk", risk)
+        plot_curves(dataset, "risk", ax=risk)
         for colour, d in zip(style.sequential_colours(sgd.sizes["d"]), sgd["d"].values, strict=True):
             ratio = (sgd.sel(d=d) / theory.sel(d=d)).where(sgd["time"] > 0.0)
             ratios.plot(sgd["time"], ratio, color=colour, lw=0.9)

@@ -27,11 +27,11 @@ def check(datasets: Datasets) -> list[Check]:
 
 def draw(datasets: Datasets) -> matplotlib.figure.Figure:
     """Draw the risk, and the small part of the weights outside the span."""
-    from sweep_service.analysis.plots.curves import plot_curves
+    from sweep_service.analysis.view_plots import plot_curves
 
     with panels(1, 1, height=3.1) as (figure, (risk, outside)):
-        plot_curves(datasets[""], "risk", risk)
-        plot_curves(datasets[""].drop_vars("ode_mean_orthogonal_norm"), "mean_orthogonal_norm", outside)
+        plot_curves(datasets[""], "risk", ax=risk)
+        plot_curves(datasets[""].drop_vars("ode_mean_orthogonal_norm"), "mean_orthogonal_norm", ax=outside)
     return figure
 
 

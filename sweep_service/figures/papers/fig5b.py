@@ -32,7 +32,8 @@ def check(datasets: Datasets) -> list[Check]:
 def draw(datasets: Datasets) -> matplotlib.figure.Figure:
     """Draw the risk, and its ratio to mean field, which shows the error of high-dimensional mean field."""
     from sweep_service.analysis.plots import style
-    from sweep_service.analysis.plots.curves import plot_curves, thin_samples
+    from sweep_service.analysis.plots.curves import thin_samples
+    from sweep_service.analysis.view_plots import plot_curves
 
     dataset = datasets[""].sel(time=slice(FIRST_TIME, None))
     sgd, mean_field, high_dimensional = (
@@ -40,7 +41,7 @@ def draw(datasets: Datasets) -> matplotlib.figure.Figure:
     )
     time = dataset["time"].values
     with panels(1, 1, height=3.2) as (figure, (risk, ratio)):
-        plot_curves(dataset, "risk", risk)
+        plot_curves(dataset, "risk", ax=risk)
         ratio.axhline(1.0, color="0.6", lw=0.8, ls=style.regime_style(SOURCES[1])[1])
         for position, (colour, p) in enumerate(
             zip(style.sequential_colours(sgd.sizes["p"]), sgd["p"].values, strict=True)

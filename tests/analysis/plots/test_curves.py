@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sweep_service.analysis.plots import style
-from sweep_service.analysis.plots.curves import MAX_MARKERS, plot_curves, thin_samples
+from sweep_service.analysis.plots.curves import MAX_MARKERS, thin_samples
+from sweep_service.analysis.view_plots import plot_curves
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
 from tests.analysis.plots.rendering import rendered
@@ -74,7 +75,7 @@ def test_selection_is_drawn_on_given_axes():
     with style.use_style():
         figure = style.new_figure(4, 2)
         left, right = figure.subplots(1, 2)
-    assert plot_curves(dataset, "risk", right, p=4) is figure
+    assert plot_curves(dataset, "risk", ax=right, p=4) is figure
     assert (len(left.lines), len(right.lines)) == (0, 1)
 
 

@@ -138,6 +138,8 @@ def test_legend_of_many_rates_leaves_room():
 
 def test_rates_of_one_point_and_of_none():
     rendered(plot_rates([1e-3], [1.0], np.nan))
+    rendered(plot_rates([0.01, 0.01 * (1 + 1e-15)], [0.08225, 0.09]))  # one value, up to rounding
+    rendered(plot_rates([0.01], [0.08225]))
     (axes,) = rendered(plot_rates([1.0, 2.0], [np.nan, 0.0])).axes  # nothing positive
     assert axes.get_legend() is None
     with pytest.raises(InvalidInput):

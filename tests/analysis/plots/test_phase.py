@@ -28,7 +28,7 @@ RISKS = 10 ** np.linspace(-4, 0, 20).reshape(4, 5)
 
 
 def test_grid_of_risks():
-    figure = plot_phase_diagram(grid(RISKS, at={"d": 50}), contours=True)
+    figure = plot_phase_diagram(grid(RISKS, at={"d": 50}), ratio_lines=True)
     rendered(figure)
     axes, bar = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")

@@ -8,10 +8,10 @@ import pytest
 import xarray as xr
 from PIL import Image
 
-from sweep_service.analysis.plots.curves import plot_curves
 from sweep_service.analysis.plots.phase import plot_phase_diagram
 from sweep_service.analysis.plots.rates import plot_rates
 from sweep_service.analysis.plots.save import FORMATS, caption, read_sweep_id, save
+from sweep_service.analysis.view_plots import plot_curves
 from sweep_service.errors import InvalidInput
 from tests.analysis.synthetic import make_dataset
 

@@ -1,5 +1,6 @@
 // Colours of curves and of values.
-import { formatName, formatNumber } from "../common/format.js";
+import { formatName } from "../common/format.js";
+import { createLogTicks } from "./log-ticks.js";
 import { getExtent, spansDecade } from "./scales.js";
 
 // Okabe and Ito's palette, which colour-blind readers can tell apart; without yellow, which is hard to see.
@@ -8,7 +9,10 @@ const VIRIDIS = [
   "#440154", "#482878", "#3e4a89", "#31688e", "#26828e",
   "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",
 ];
-const MAX_VIRIDIS_SHARE = 0.92; // its last colours are too light for lines
+// The parts of the scale that can be seen as lines on the background of each theme.
+const LINE_SHARES = { light: [0, 0.88], dark: [0.28, 1] };
+
+const MAX_COLOUR_BAR_LABELS = 8;
 
 // The same as in the figures for print.
 const PHASE_COLOURS = {
@@ -28,18 +32,31 @@ export function getThemeColour(name) {
 /** Return `count` colours: distinct ones if there are few, else along a scale. */
 export function getColours(count) {
   if (count <= PALETTE.length) return PALETTE.slice(0, count);
-  const shares = Array.from({ length: count }, (_, index) => (MAX_VIRIDIS_SHARE * index) / (count - 1));
-  return shares.map((share) => interpolate(VIRIDIS, share));
+  const [first, last] = LINE_SHARES[document.documentElement.dataset.theme] ?? LINE_SHARES.light;
+  const getShare = (index) => first + ((last - first) * index) / (count - 1);
+  return Array.from({ length: count }, (_, index) => interpolate(VIRIDIS, getShare(index)));
 }
 
 function interpolate(scale, share) {
   const position = share * (scale.length - 1);
   const index = Math.min(scale.length - 2, Math.floor(position));
   const weight = position - index;
-  const low = parseHex(scale[index]);
-  const high = parseHex(scale[index + 1]);
+  return mix(parseHex(scale[index]), parseHex(scale[index + 1]), weight);
+}
+
+function mix(low, high, weight) {
   const channels = low.map((value, channel) => Math.round(value * (1 - weight) + high[channel] * weight));
   return `#${channels.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** Return a colour of the scale of values, by its share from 0 to 1. */
+export function getValueColour(share) {
+  return interpolate(VIRIDIS, Math.max(0, Math.min(1, share)));
+}
+
+/** Return a mixture of two colours, `weight` of it the second. */
+export function mixColours(first, second, weight) {
+  return mix(parseHex(first), parseHex(second), weight);
 }
 
 /** Return a colour with transparency. */
@@ -87,14 +104,12 @@ function getLinearScale() {
 }
 
 function getLogScale(values) {
-  const [low, high] = getExtent(values).map(Math.log10);
-  const powers = [];
-  for (let power = Math.ceil(low - 1e-9); power <= high + 1e-9; power += 1) powers.push(power);
-  const ticks = powers.length >= 2 ? powers : [low, (low + high) / 2, high];
-  const colorbar = { ...createColourBar(), tickvals: ticks, ticktext: ticks.map(formatPower) };
+  const [low, high] = getExtent(values);
+  const ticks = createLogTicks(low, high, MAX_COLOUR_BAR_LABELS);
+  const colorbar = { ...createColourBar(), tickvals: ticks.values.map(Math.log10), ticktext: ticks.texts };
   return {
     toNumber: (value) => (value > 0 ? Math.log10(value) : null),
-    trace: { colorscale: "Viridis", ...getLimits(low, high), colorbar },
+    trace: { colorscale: "Viridis", ...getLimits(Math.log10(low), Math.log10(high)), colorbar },
   };
 }
 
@@ -105,8 +120,4 @@ function getLimits(low, high) {
 
 function createColourBar() {
   return { title: { text: "", side: "right" }, thickness: 14 };
-}
-
-function formatPower(power) {
-  return Number.isInteger(power) ? `10<sup>${power}</sup>` : formatNumber(10 ** power);
 }

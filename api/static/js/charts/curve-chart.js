@@ -1,12 +1,17 @@
-// Curves over time: SGD as points with a band over its runs, theories as lines.
+// Curves over time, as in the figures for print: SGD as circles with a band over its runs, theories as lines.
 import { formatDistinct, formatName } from "../common/format.js";
 import { formatCoordinates, getSymbol } from "../common/labels.js";
-import { fade, getColours, getThemeColour } from "./colours.js";
-import { createAxis, createLogTicks, TRANSPARENT } from "./plotly.js";
+import { fade, getColours, getThemeColour, mixColours } from "./colours.js";
+import { findFirstTime } from "./first-change.js";
+import { createAxis, createLogRange } from "./plotly.js";
+import { getExtent } from "./scales.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"]; // one for each theory
 const BAND_OPACITY = 0.18;
+const MAX_CIRCLES = 24; // along one curve
+const INK_WEIGHT = 0.3; // in the colour of a theory, so that it stands out against its circles
 const AXIS_TITLES = { risk: "excess risk R" };
+const BAND_TITLE = "SGD, 16 to 84 % of its runs";
 
 /**
  * Build the chart of an answer of `/curves`.
@@ -17,36 +22,48 @@ const AXIS_TITLES = { risk: "excess risk R" };
 export function buildCurveChart(answer, options = {}) {
   const { colourAxis = null, isLogTime = true, isLogValue = true, hasBands = true } = options;
   const style = createStyle(answer, colourAxis);
-  const data = answer.curves.flatMap((curve) => {
-    const samples = selectSamples(answer.time, curve, isLogTime, isLogValue);
-    return curve.source === "sgd"
-      ? createSgdTraces(curve, samples, style, hasBands, isLogValue)
-      : [createTheoryTrace(curve, samples, style)];
-  });
-  if (!data.some((trace) => trace.x.length)) return createEmptyChart();
-  return { data, layout: createLayout(answer, data, isLogTime, isLogValue) };
+  const curves = answer.curves.map((curve) => ({
+    curve,
+    ...selectSamples(answer.time, curve, isLogTime, isLogValue),
+  }));
+  const drawn = curves.filter(({ x }) => x.length);
+  if (!drawn.length) return createEmptyChart();
+  const data = drawn.flatMap(({ curve, ...samples }) => (curve.source === "sgd"
+    ? createSgdTraces(curve, samples, style, hasBands, isLogValue)
+    : [createTheoryTrace(curve, samples, style)]));
+  // Theories last, above the circles.
+  data.sort((a, b) => Number(a.meta.isTheory) - Number(b.meta.isTheory));
+  return {
+    data,
+    layout: createLayout(answer, drawn, isLogTime, isLogValue),
+    legend: createLegend(answer, style, hasBands),
+  };
 }
 
-/** Collect what the traces share: colours, labels, dashes, and which names are already in the legend. */
+/** Collect what the traces and the legend share: colours, labels and dashes. */
 function createStyle(answer, colourAxis) {
-  const values = [...new Set(answer.curves.map((curve) => curve.at[colourAxis]))];
+  const allValues = colourAxis === null ? [] : answer.curves.map((curve) => curve.at[colourAxis]);
+  const values = [...new Set(allValues)];
   const texts = formatDistinct(values);
-  const colours = getColours(Math.max(1, values.length));
   const regimes = [...new Set(answer.curves.map((curve) => curve.regime).filter(Boolean))];
-  const legendNames = new Set();
-  const getIndex = (curve) => (colourAxis === null ? 0 : values.indexOf(curve.at[colourAxis]));
+  const ink = getThemeColour("ink");
+  const colours = getColours(Math.max(1, values.length));
+  const regimeColours = getColours(Math.max(1, regimes.length));
+  const getIndex = (curve) => values.indexOf(curve.at[colourAxis]);
+  const getRegimeColour = (regime) => regimeColours[regimes.indexOf(regime)];
+  const getOwnColour = (curve) => (curve.regime ? getRegimeColour(curve.regime) : ink);
+  const getValueKeys = (curve) => (colourAxis === null ? [] : [texts[getIndex(curve)]]);
   return {
     colourAxis,
+    values,
+    texts,
     regimes,
-    hasSgd: answer.curves.some((curve) => curve.source === "sgd"),
-    getColour: (curve) => colours[getIndex(curve)],
-    getLabel: (curve) => (colourAxis === null ? "" : `${getSymbol(colourAxis)} = ${texts[getIndex(curve)]}`),
-    getDash: (curve) => DASHES[regimes.indexOf(curve.regime) % DASHES.length],
-    addToLegend(name) {
-      const isNew = !legendNames.has(name);
-      legendNames.add(name);
-      return isNew;
-    },
+    colours,
+    ink,
+    getColour: (curve) => (colourAxis === null ? getOwnColour(curve) : colours[getIndex(curve)]),
+    getDash: (regime) => DASHES[regimes.indexOf(regime) % DASHES.length],
+    getRegimeColour: (regime) => (colourAxis === null ? getRegimeColour(regime) : ink),
+    getKeys: (curve) => [curve.regime ?? curve.source, ...getValueKeys(curve)],
   };
 }
 
@@ -69,57 +86,69 @@ function createHoverTemplate(curve) {
 }
 
 function createSgdTraces(curve, { x, y, select }, style, hasBands, isLogValue) {
-  const label = style.getLabel(curve);
   const colour = style.getColour(curve);
-  const points = {
+  const meta = { keys: style.getKeys(curve), isTheory: false };
+  const mean = {
     x,
     y,
-    mode: "markers",
-    marker: { color: colour, size: 5 },
+    mode: "lines+markers",
+    line: { width: 0.8, color: fade(colour, 0.6) },
+    marker: { color: colour, size: 6, symbol: "circle-open", maxdisplayed: MAX_CIRCLES },
     hovertemplate: createHoverTemplate(curve),
-    legendgroup: label,
-    name: label ? `${label} (SGD)` : "SGD",
-    showlegend: style.addToLegend(label),
+    name: "SGD",
+    meta,
   };
-  if (!hasBands || curve.runs <= 1) return [points];
-  const edge = {
-    x,
-    mode: "lines",
-    line: { width: 0 },
-    hoverinfo: "skip",
-    showlegend: false,
-    legendgroup: label,
-  };
+  if (!hasBands || curve.runs <= 1) return [mean];
+  const edge = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip", meta };
   const low = select(curve.low).map((value) => (isDrawable(value, isLogValue) ? value : null));
   return [
     { ...edge, y: low },
     { ...edge, y: select(curve.high), fill: "tonexty", fillcolor: fade(colour, BAND_OPACITY) },
-    points,
+    mean,
   ];
 }
 
-/** Beside SGD, the points name the colours in the legend, and the lines only their theory. */
 function createTheoryTrace(curve, { x, y }, style) {
-  const label = style.getLabel(curve);
-  const regime = formatName(curve.regime);
-  const name = style.hasSgd ? regime : getStandaloneName(label, regime, style.regimes.length);
-  const isOnlyColour = style.colourAxis === null && style.hasSgd;
-  const colour = isOnlyColour ? getThemeColour("ink") : style.getColour(curve);
+  const colour = style.getColour(curve);
   return {
     x,
     y,
     mode: "lines",
-    line: { color: colour, width: 1.8, dash: style.getDash(curve) },
+    line: {
+      color: style.colourAxis === null ? colour : mixColours(colour, style.ink, INK_WEIGHT),
+      width: 2,
+      dash: style.getDash(curve.regime),
+    },
     hovertemplate: createHoverTemplate(curve),
-    name,
-    legendgroup: style.hasSgd ? label : name,
-    showlegend: style.addToLegend(style.hasSgd ? curve.regime : name),
+    name: formatName(curve.regime),
+    meta: { keys: style.getKeys(curve), isTheory: true },
   };
 }
 
-function getStandaloneName(label, regime, regimeCount) {
-  if (!label) return regime;
-  return regimeCount > 1 ? `${label}, ${regime}` : label;
+/** Return one group for the sources, by circle and dash, and one for the values, by colour. */
+function createLegend(answer, style, hasBands) {
+  const sgdCurves = answer.curves.filter((curve) => curve.source === "sgd");
+  const hasBand = hasBands && sgdCurves.some((curve) => curve.runs > 1);
+  const sgdItem = {
+    key: "sgd", label: hasBand ? BAND_TITLE : "SGD", colour: style.ink, symbol: "circle", hasBand,
+  };
+  const theoryItems = style.regimes.map((regime) => ({
+    key: regime,
+    label: formatName(regime),
+    colour: style.getRegimeColour(regime),
+    dash: style.getDash(regime),
+  }));
+  const valueItems = style.texts.map((text, index) => (
+    { key: text, label: text, colour: style.colours[index], dash: "solid" }));
+  const sources = [...(sgdCurves.length ? [sgdItem] : []), ...theoryItems];
+  return [
+    { title: getSourcesTitle(sgdCurves.length, theoryItems.length), items: sources },
+    { title: style.colourAxis === null ? "" : `${getSymbol(style.colourAxis)} =`, items: valueItems },
+  ];
+}
+
+function getSourcesTitle(hasSgd, hasTheory) {
+  return [hasSgd && "SGD", hasTheory && "theory"].filter(Boolean).join(" and ");
 }
 
 function createEmptyChart() {
@@ -130,14 +159,21 @@ function createEmptyChart() {
   };
 }
 
-function createLayout(answer, data, isLogTime, isLogValue) {
-  const times = data.flatMap((trace) => trace.x);
-  const values = data.flatMap((trace) => trace.y);
+function createLayout(answer, curves, isLogTime, isLogValue) {
   const title = AXIS_TITLES[answer.observable] ?? formatName(answer.observable);
+  const lastTime = Math.max(...curves.map(({ x }) => x.at(-1)));
+  const timeRange = isLogTime ? { range: createLogRange(findFirstTime(curves, isLogValue), lastTime) } : {};
+  const valueRange = isLogValue ? { range: createLogRange(...getExtent(listHeights(curves))) } : {};
   return {
-    xaxis: createAxis("time t", isLogTime, isLogTime ? createLogTicks(times) : {}),
-    yaxis: createAxis(title, isLogValue, isLogValue ? createLogTicks(values) : {}),
-    legend: { orientation: "h", y: -0.16, yanchor: "top", bgcolor: TRANSPARENT },
-    margin: { l: 66, r: 16, t: 12, b: 90 },
+    xaxis: createAxis("time t", isLogTime, timeRange),
+    yaxis: createAxis(title, isLogValue, valueRange),
   };
+}
+
+/** Return all values that a logarithmic axis shows, with those of the bands. */
+function listHeights(curves) {
+  return curves.flatMap(({ curve, y, select }) => {
+    const band = curve.source === "sgd" ? [...select(curve.low), ...select(curve.high)] : [];
+    return [...y, ...band.filter((value) => isDrawable(value, true))];
+  });
 }

@@ -2,8 +2,8 @@
 import { formatDistinct, formatName, formatNumber, formatResult } from "../common/format.js";
 import { getSymbol } from "../common/labels.js";
 import { getColourScale } from "./colours.js";
-import { createAxis, createLogTicks } from "./plotly.js";
-import { getCellEdges, isLogSpaced } from "./scales.js";
+import { createAxis, createLogRange } from "./plotly.js";
+import { getCellEdges, getExtent, isLogSpaced } from "./scales.js";
 
 const MAX_LABELLED_VALUES = 9;
 const MAX_CELLS_WITH_GAP = 40; // along one axis
@@ -109,5 +109,5 @@ function createValueAxis(axis, allValues, maxLabelled) {
   if (values.length <= maxLabelled) {
     return createAxis(title, isLog, { tickvals: values, ticktext: formatDistinct(values), minor: {} });
   }
-  return createAxis(title, isLog, isLog ? createLogTicks(values) : {});
+  return createAxis(title, isLog, isLog ? { range: createLogRange(...getExtent(values)) } : {});
 }

@@ -35,6 +35,12 @@ export function formatDuration(seconds) {
   return seconds >= 0.01 || seconds === 0 ? `${Number(seconds.toPrecision(2))} s` : "less than 0.01 s";
 }
 
+/** Format the time left of a sweep, with its range where that is wide. */
+export function formatRemaining({ eta_seconds: expected, eta_low_seconds: low, eta_high_seconds: high }) {
+  const left = `${formatDuration(expected)} left`;
+  return high < 1.25 * low ? left : `${left} (${formatDuration(low)} to ${formatDuration(high)})`;
+}
+
 /** Format a number of bytes in its largest unit. */
 export function formatBytes(bytes) {
   for (const [unit, length] of SIZE_UNITS) {

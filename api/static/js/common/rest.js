@@ -57,6 +57,12 @@ export function post(path, body, { signal, type = "application/json", key } = {}
   return sendForJson(path, { method: "POST", headers, body: text, signal });
 }
 
+/** Change some fields of a resource. */
+export function sendPatch(path, change) {
+  const headers = { "Content-Type": "application/json" };
+  return sendForJson(path, { method: "PATCH", headers, body: JSON.stringify(change) });
+}
+
 /** Delete a resource. */
 export function sendDelete(path) {
   return sendForJson(path, { method: "DELETE" });

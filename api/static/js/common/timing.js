@@ -11,6 +11,32 @@ export function debounce(action, milliseconds) {
 }
 
 /**
+ * Return a function that calls `action`, one call at a time. Each is followed by a pause that grows with its
+ * duration, so that what is slow is asked for less often; calls in between become one call after the pause.
+ */
+export function throttleByDuration(action, minPauseMilliseconds, pausePerDuration) {
+  let isBusy = false;
+  let isDue = false;
+
+  async function call() {
+    isDue = isBusy;
+    if (isBusy) return;
+    isBusy = true;
+    const start = performance.now();
+    await action();
+    const pause = pausePerDuration * (performance.now() - start);
+    setTimeout(end, Math.max(minPauseMilliseconds, pause));
+  }
+
+  function end() {
+    isBusy = false;
+    if (isDue) call();
+  }
+
+  return call;
+}
+
+/**
  * Call `load` and `render` in turn while the window is visible; each round starts after the last has ended.
  * Returns a function that starts a round at once. Answers to earlier rounds are dropped, and an error is
  * reported only if the round before it had none.

@@ -14,7 +14,7 @@ export function showPendingCost() {
 
 /** Show an estimate; the button is enabled if the service would accept the spec. */
 export function showEstimate(estimate, threads) {
-  const { points, runs, core_seconds: coreSeconds, warnings, refused } = estimate;
+  const { points, runs, core_seconds: coreSeconds, warnings, notes, refused } = estimate;
   const summary = [
     `${formatNumber(points)} points`,
     `${formatNumber(runs)} runs`,
@@ -22,7 +22,9 @@ export function showEstimate(estimate, threads) {
   ];
   renderFacts($("#estimate"), getEstimateRows(estimate, threads));
   $("#priced").textContent = summary.join(", ");
-  $("#warnings").replaceChildren(...warnings.map((warning) => createElement("li", {}, warning)));
+  const advice = estimate.alternatives.map(formatAlternative);
+  const items = [...advice, ...warnings, ...notes];
+  $("#warnings").replaceChildren(...items.map((text) => createElement("li", {}, text)));
   $("#refused").textContent = refused ? `This sweep would be refused: ${refused}` : "";
   submitButton.disabled = Boolean(refused);
   panel.removeAttribute("aria-busy");
@@ -47,10 +49,27 @@ function getEstimateRows(estimate, threads) {
     runs: formatRuns(estimate),
     "SGD steps": formatNumber(estimate.sgd_steps),
     "core time": formatCoreTime(estimate.core_seconds, threads),
+    ...formatBreakdown(estimate.breakdown),
     size: `${formatBytes(estimate.bytes)} at most`,
     "most expensive": newRuns ? mostExpensive : null,
   };
 }
+
+function formatBreakdown(breakdown) {
+  if (breakdown.length < 2) return {};
+  return Object.fromEntries(breakdown.map(({ name, runs, core_seconds: seconds }) => (
+    [formatMethod(name), `${formatDuration(seconds)}, ${formatNumber(runs)} runs`]
+  )));
+}
+
+function formatAlternative(alternative) {
+  const { regime, error, run_seconds: seconds, instead_of_run_seconds: otherSeconds } = alternative;
+  return `Cheaper: ${regime} instead of ${formatMethod(alternative.instead_of)}, `
+    + `${formatDuration(seconds)} instead of ${formatDuration(otherSeconds)} for its costliest run, `
+    + `with a predicted error of ${Number(error.toPrecision(2))} R(0)`;
+}
+
+const formatMethod = (name) => (name === "sgd" ? "SGD" : name);
 
 function formatRuns({ runs, reused, copies }) {
   const parts = [formatNumber(runs)];

@@ -1,6 +1,7 @@
 // The form of a spec. What a spec says beyond the fields of the form stays as it is.
 import { preventSubmit } from "../common/view-controls.js";
 import { changeDesign, changeSpacing, getDesign } from "./designs.js";
+import { suggestFirstTime } from "./first-time.js";
 import { showFieldErrors } from "./form-errors.js";
 import { renderSpecForm } from "./form-layout.js";
 import { readSpec } from "./form-reader.js";
@@ -24,6 +25,7 @@ export class SpecForm {
   /** Build the form from a spec. */
   show(spec) {
     this.spec = structuredClone(spec);
+    this.suggestedFirstTime = suggestFirstTime(spec);
     this.design = getDesign(spec);
     const removeParameter = (name) => this.removeParameter(name);
     renderSpecForm(this.element, spec, this.design, this.catalogue, removeParameter);
@@ -31,7 +33,19 @@ export class SpecForm {
 
   /** Return the spec that the form describes. */
   read() {
-    return readSpec(this.element, this.spec, this.design, this.catalogue);
+    const spec = readSpec(this.element, this.spec, this.design, this.catalogue);
+    this.updateFirstTime(spec);
+    return spec;
+  }
+
+  /** Let the first time follow other fields while it is the suggested one. */
+  updateFirstTime(spec) {
+    const suggestion = suggestFirstTime(spec);
+    const isFollowing = this.suggestedFirstTime !== undefined && spec.time.min === this.suggestedFirstTime;
+    if (suggestion === undefined || !isFollowing) return;
+    if (suggestion !== spec.time.min) this.element.elements["time.min"].value = String(suggestion);
+    spec.time.min = suggestion;
+    this.suggestedFirstTime = suggestion;
   }
 
   /** Show the errors of a refused request at their fields, or clear the last ones if there are none. */

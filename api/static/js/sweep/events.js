@@ -66,6 +66,7 @@ export function followSweep(sweepId, onUpdate, onConnectionChange) {
     }
     source.addEventListener("state", handleEvent);
     source.addEventListener("progress", handleEvent);
+    source.addEventListener("notes", handleEvent);
     source.addEventListener("removed", () => {
       source.close();
       onUpdate(null);

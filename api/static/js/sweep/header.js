@@ -1,9 +1,10 @@
 // The header of every page of a sweep: state, progress, remaining time and actions, updated live.
 import { $ } from "../common/dom.js";
-import { formatDuration, formatNumber } from "../common/format.js";
+import { formatDuration, formatNumber, formatRemaining } from "../common/format.js";
 import { notify } from "../common/notifications.js";
 import { renderActions } from "./actions.js";
 import { followSweep, hasEnded } from "./events.js";
+import { editNotes, renderNotes } from "./notes.js";
 import { RunRate } from "./run-rate.js";
 
 const MIN_RATE_SECONDS = 0.8;
@@ -39,6 +40,7 @@ function renderSweep(sweep) {
   const rate = runRate.measure(sweep, MIN_RATE_SECONDS);
   latestSweep = sweep;
   renderState(sweep);
+  renderNotes(sweep);
   $("#bar").value = sweep.progress;
   $("#counts").textContent = formatCounts(sweep.counts);
   $("#rest").textContent = formatProgress(sweep, rate).join(" · ");
@@ -63,7 +65,7 @@ function formatProgress(sweep, rate) {
   if (hasEnded(sweep.state)) return [`${formatDuration(sweep.core_seconds)} of core time`];
   const parts = [`${Math.floor(100 * sweep.progress)} %`];
   if (rate > 0 && sweep.state === "running") parts.push(`${formatNumber(rate)} runs/s`);
-  if (sweep.eta_seconds !== null) parts.push(`${formatDuration(sweep.eta_seconds)} left`);
+  if (sweep.eta_seconds !== null) parts.push(formatRemaining(sweep));
   return parts;
 }
 
@@ -81,4 +83,8 @@ function renderConnection(isLost) {
   if (isLost) $("#rest").textContent = "the service does not answer";
 }
 
+$(".tabs [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" }); // on a narrow screen
+$("#rename").addEventListener("click", () => {
+  if (latestSweep) editNotes(latestSweep, renderSweep);
+});
 const reconnect = followSweep(sweepId, renderSweep, renderConnection);

@@ -6,9 +6,12 @@ import { getSymbol } from "../common/labels.js";
 const MIN_CELL_FOR_GAP = 6;
 const MIN_CELL_FOR_CROSS = 10;
 const MIN_CELL_FOR_LABELS = 14;
-const MAX_CELL_WIDTH = 64;
-const MAX_CELL_HEIGHT = 26;
+const MAX_CELL_WIDTH = 110;
+const MAX_CELL_HEIGHT = 44;
+const MAX_CELL_HEIGHT_OF_MANY_ROWS = 26;
+const COMFORTABLE_HEIGHT = 300; // of a map with tall cells
 const MAX_MAP_HEIGHT = 900; // unless rows would be less than a pixel high
+const FOCUS_WIDTH = 3;
 const MAX_LABELLED_ROWS = 60;
 const ROW_LABEL_WIDTH = 130;
 const COLUMN_LABEL_WIDTH = 52;
@@ -67,6 +70,34 @@ export class StatusMap {
     Object.assign(this, { map, grid, layout });
   }
 
+  /** Draw a frame around the cell of a point. */
+  drawFocus(point) {
+    const context = this.canvas.getContext("2d");
+    const { x, y, width, height } = computeCell(this.layout, this.grid.getPosition(point));
+    const colours = readColours();
+    // Two lines, of which one can be seen on any colour of a cell.
+    for (const [colour, inset, lineWidth] of [[colours.ink, 0, FOCUS_WIDTH], [colours.paper, 2, 1]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = lineWidth;
+      context.strokeRect(x + inset, y + inset, width - 2 * inset, height - 2 * inset);
+    }
+  }
+
+  /** Return the point some columns and rows away from another, or that point itself at an edge. */
+  getNeighbour(point, columns, rows) {
+    const [column, row] = this.grid.getPosition(point);
+    const neighbourColumn = clamp(column + columns, 0, this.grid.columns - 1);
+    const neighbourRow = clamp(row + rows, 0, this.grid.rows - 1);
+    const neighbour = this.grid.getPoint(neighbourColumn, neighbourRow);
+    return neighbour < this.map.points ? neighbour : point;
+  }
+
+  /** Return the lower right corner of the cell of a point, in pixels of the page from that of the canvas. */
+  getCellCorner(point) {
+    const { x, y, width, height } = computeCell(this.layout, this.grid.getPosition(point));
+    return [(x + width) * this.layout.shrinkage, (y + height) * this.layout.shrinkage];
+  }
+
   /** Return the index of the axis along the columns, or null if points have no axes. */
   get columnAxis() {
     return this.grid.columnAxis;
@@ -122,9 +153,11 @@ function computeLayout({ columns, rows, columnAxis }, availableWidth) {
   const hasLabels = columnAxis !== null && hasRoomForLabels && rows <= MAX_LABELLED_ROWS;
   const left = hasLabels ? Math.min(ROW_LABEL_WIDTH, availableWidth / 3) : 0;
   const cellWidth = clamp(Math.floor((availableWidth - left) / columns), 1, MAX_CELL_WIDTH);
+  const tallCell = clamp(COMFORTABLE_HEIGHT / rows, MAX_CELL_HEIGHT_OF_MANY_ROWS, MAX_CELL_HEIGHT);
+  const maxCellHeight = Math.floor(tallCell);
   const cellHeight = hasLabels
-    ? clamp(cellWidth, MIN_CELL_FOR_LABELS, MAX_CELL_HEIGHT)
-    : clamp(Math.min(cellWidth, Math.floor(MAX_MAP_HEIGHT / rows)), 1, MAX_CELL_HEIGHT);
+    ? clamp(cellWidth, MIN_CELL_FOR_LABELS, maxCellHeight)
+    : clamp(Math.min(cellWidth, Math.floor(MAX_MAP_HEIGHT / rows)), 1, maxCellHeight);
   const cellSize = Math.min(cellWidth, cellHeight);
   const width = left + cellWidth * columns;
   return {
@@ -158,7 +191,8 @@ function readColours() {
   const style = getComputedStyle(document.documentElement);
   const readColour = (name) => style.getPropertyValue(`--${name}`).trim();
   const colours = Object.fromEntries(STATUSES.map((status) => [status, readColour(status)]));
-  return { ...colours, label: readColour("faint") };
+  const others = { label: readColour("faint"), ink: readColour("ink"), paper: readColour("paper") };
+  return { ...colours, ...others };
 }
 
 function computeCell({ left, cellWidth, cellHeight, gap }, [column, row]) {

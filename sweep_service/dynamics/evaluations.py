@@ -1,0 +1,110 @@
+"""Predicted numbers of evaluations of a flow, as functions of time: fits to measurements.
+
+Each law holds for one integrator and one kind of student. LSODA takes steps that grow with time and needs
+Jacobians once it is implicit. DOP853 is limited by accuracy, N ~ √t, except where x² makes the flow stiff.
+The kink of relu makes a sampled term rough, the more so the larger γ/p is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from sweep_service.dynamics.integrators import STIFF_TIME
+from sweep_service.model.activations import Activation
+from sweep_service.model.closed_forms import SQUARE_CODE
+
+Effort = Callable[[float], tuple[float, float]]  # time -> evaluations, Jacobians
+UNCORRELATED_SHARE = 0.75  # of the evaluations, where student and teacher are uncorrelated
+MAX_ROUGH_RATE = 1.2  # γ/p above which a rough sampling term needs no more steps
+# Sampled relu students diverge for larger γ/p, at about this time over γ/p.
+MIN_DIVERGING_RATE, DIVERGENCE_TIME = 2.5, 150.0
+
+
+def predict_effort(
+    student: Activation,
+    teacher: Activation,
+    gamma_over_p: float,
+    *,
+    width: int,
+    implicit: bool,
+    precise: bool,
+    sampled: bool = False,
+    mean_field: bool = False,
+) -> Effort:
+    """Choose the law of a flow.
+
+    `implicit` means LSODA and otherwise DOP853; `precise` a relative tolerance of 1e-9 or less.
+    """
+    law = _choose_law(student, teacher, gamma_over_p, width, implicit, precise, sampled, mean_field)
+    learns_nothing = student.odd and teacher.code == SQUARE_CODE  # only its norms decay
+    return partial(_scale, UNCORRELATED_SHARE, law) if learns_nothing else law
+
+
+def _choose_law(
+    student: Activation,
+    teacher: Activation,
+    gamma_over_p: float,
+    width: int,
+    implicit: bool,
+    precise: bool,
+    sampled: bool,
+    mean_field: bool,
+) -> Effort:
+    is_square = student.code == SQUARE_CODE
+    if implicit:
+        if not is_square:
+            return partial(_lsoda, mean_field)
+        return partial(_square_lsoda, sampled, 1.0 if teacher.code == SQUARE_CODE else 0.65)
+    if not precise and sampled and student.curvature is None:
+        return partial(_rough, gamma_over_p, width)
+    if is_square and teacher.code == SQUARE_CODE:
+        return _stiff
+    if is_square:
+        return partial(_power_law, 105.0 if precise else 70.0, 0.42)
+    if precise:
+        factor = (60.0 if mean_field else 80.0) * (0.75 if student.curvature is None else 1.0)
+        return partial(_power_law, factor, 0.52)
+    if sampled:
+        return partial(_power_law, 32.0 * (1.0 + gamma_over_p) ** -0.35, 0.55)
+    return partial(_power_law, 35.0, 0.47)
+
+
+def _scale(factor: float, law: Effort, last: float) -> tuple[float, float]:
+    evaluations, jacobians = law(last)
+    return factor * evaluations, factor * jacobians
+
+
+def _power_law(factor: float, exponent: float, last: float) -> tuple[float, float]:
+    return 25.0 + factor * last**exponent, 0.0
+
+
+def _lsoda(mean_field: bool, last: float) -> tuple[float, float]:
+    evaluations = 20.0 + 85.0 * min(last, 300.0) ** 0.43 + 500.0 * _decades(last, 300.0)
+    if mean_field:  # stays explicit
+        return 0.85 * evaluations, 0.0
+    return evaluations, 33.0 * _decades(last, 180.0)
+
+
+def _square_lsoda(sampled: bool, factor: float, last: float) -> tuple[float, float]:
+    late, jacobians = (
+        (700.0, 70.0 * _decades(last, 40.0)) if sampled else (250.0, 35.0 * _decades(last, 70.0))
+    )
+    evaluations = 20.0 + 200.0 * min(last, 100.0) ** 0.43 + late * _decades(last, 100.0)
+    return factor * evaluations, factor * jacobians
+
+
+def _stiff(last: float) -> tuple[float, float]:
+    """Stability limits the steps, until the method changes to one that it does not limit."""
+    return 250.0 + 19.0 * min(last, STIFF_TIME) + 3.0 * max(last - STIFF_TIME, 0.0), 0.0
+
+
+def _rough(rate: float, width: int, last: float) -> tuple[float, float]:
+    if rate > MIN_DIVERGING_RATE:
+        last = min(last, DIVERGENCE_TIME / rate)
+    return 60.0 + 280.0 * width**0.38 * min(rate, MAX_ROUGH_RATE) ** 0.55 * last**0.42, 0.0
+
+
+def _decades(last: float, first: float) -> float:
+    return max(0.0, math.log10(last / first)) if last > 0.0 else 0.0

@@ -18,8 +18,8 @@ from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.regimes import cheapest_flow
 from sweep_service.model.activations import ERF
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.second_layer import Readout
-from sweep_service.model.two_point import make_pairs
 
 MIN_RATIO, MOST_ERROR = 300.0, 1e-6
 PAIR_NODES = 12  # nodes of ξ, as `cheapest_flow` uses for pairs at small D

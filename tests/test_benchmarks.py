@@ -26,8 +26,8 @@ from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.overlap_flow import pack
 from sweep_service.dynamics.variance import erf_variance
 from sweep_service.model.activations import ACTIVATIONS as PACKAGE_ACTIVATIONS
+from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, chain_key, fill_normals
 from sweep_service.simulators.simulate import simulate, stream_key
-from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill_normals
 
 # Two orders of summation of the same few hundred terms of order one.
 ROUNDING = {"rtol": 1e-12, "atol": 1e-14}

@@ -15,13 +15,13 @@ from sweep_service.analysis.selection import run_dims
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.errors import Damaged, InvalidInput, unknown_name
 from sweep_service.model.activations import find_activation
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.initial import Init, Shape
 from sweep_service.model.labels import find_label
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import read_start
 from sweep_service.model.risk import teacher_power
 from sweep_service.model.structures import STRUCTURES, insert_numbers, number_names, split_name
-from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.planning.axes import axis_sort_key
 from sweep_service.planning.runs import KINDS, Kind

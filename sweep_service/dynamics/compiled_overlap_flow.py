@@ -21,7 +21,7 @@ from sweep_service.dynamics.overlap_flow import (
     weight_decay,
 )
 from sweep_service.dynamics.state import pack
-from sweep_service.model.closed_forms import ClosedForm, slope_pair, value_pair
+from sweep_service.model.averages.closed_forms import ClosedForm, slope_pair, value_pair
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array

@@ -19,7 +19,7 @@ import numpy as np
 
 from sweep_service.dynamics.square_student import first_coefficients
 from sweep_service.model.activations import Activation
-from sweep_service.model.closed_forms import (
+from sweep_service.model.averages.closed_forms import (
     ERF_CODE,
     ERF_SQUARES,
     ERF_WEIGHTS,
@@ -28,7 +28,7 @@ from sweep_service.model.closed_forms import (
     TANH_CODE,
     TWO_OVER_PI,
 )
-from sweep_service.model.two_point import MIN_VARIANCE
+from sweep_service.model.averages.two_point import MIN_VARIANCE
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import REDUCTION

@@ -13,7 +13,7 @@ from functools import partial
 
 from sweep_service.dynamics.integrators import STIFF_TIME
 from sweep_service.model.activations import Activation
-from sweep_service.model.closed_forms import SQUARE_CODE
+from sweep_service.model.averages.closed_forms import SQUARE_CODE
 
 Effort = Callable[[float], tuple[float, float]]  # time -> evaluations, Jacobians
 UNCORRELATED_SHARE = 0.75  # of the evaluations, where student and teacher are uncorrelated

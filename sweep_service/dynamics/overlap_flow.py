@@ -19,11 +19,11 @@ import numpy as np
 from sweep_service.dynamics.full_model import FullModel, FullModelFlow
 from sweep_service.dynamics.state import State, pack, unpack
 from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
+from sweep_service.model.averages.two_point import Pairs
 from sweep_service.model.overlaps import Overlaps, coordinates
 from sweep_service.model.parameters import Scalar
 from sweep_service.model.risk import risk
 from sweep_service.model.second_layer import Readout
-from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.types import Array
 from sweep_service.status import DivergedQuantity
 

@@ -24,10 +24,10 @@ from sweep_service.dynamics.regimes import REGIMES, choose_mean_field_form, choo
 from sweep_service.dynamics.solve import MAX_COMPILED_JACOBIAN_SIZE, MAX_DIFFERENCED_JACOBIAN_SIZE
 from sweep_service.dynamics.variance import QMC_POINTS, Method, choose_method
 from sweep_service.model.activations import Activation
-from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
-from sweep_service.model.pair_prices import pair_price
+from sweep_service.model.averages.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
+from sweep_service.model.averages.pair_prices import pair_price
+from sweep_service.model.averages.two_point import has_closed_forms
 from sweep_service.model.point import Point
-from sweep_service.model.two_point import has_closed_forms
 
 DEFAULT_OPTIONS = RegimeOptions()
 PER_CALL = 7e-4  # to build a flow

@@ -34,11 +34,11 @@ from sweep_service.dynamics.state import State
 from sweep_service.dynamics.variance import choose_variance, sobol_points
 from sweep_service.errors import RegimeUndefined
 from sweep_service.model.activations import ERF, SQUARE, TANH, Activation
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.initial import INITS, Start
 from sweep_service.model.parameters import FIRST_PARAMETERS, later_parameters
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.model.second_layer import Readout
-from sweep_service.model.two_point import make_pairs
 from sweep_service.numerics.types import Array
 from sweep_service.status import DivergedQuantity
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from sweep_service.model.activations import Activation
-from sweep_service.model.two_point import MIN_VARIANCE, make_two_point
+from sweep_service.model.averages.two_point import MIN_VARIANCE, make_two_point
 from sweep_service.numerics.types import Array
 
 WINDOW = 10  # half-width of a Gaussian in standard deviations

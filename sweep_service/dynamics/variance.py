@@ -16,11 +16,11 @@ from scipy import special
 from sweep_service.dynamics.control_variate import ControlVariate
 from sweep_service.dynamics.square_student import SquareStudentVariance
 from sweep_service.model.activations import ERF, SQUARE, Activation
-from sweep_service.model.closed_forms import TWO_OVER_PI
+from sweep_service.model.averages.closed_forms import TWO_OVER_PI
+from sweep_service.model.averages.two_point import Pairs, make_pairs
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.second_layer import Readout
-from sweep_service.model.two_point import Pairs, make_pairs
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit

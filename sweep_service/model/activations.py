@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from sweep_service.errors import unknown_name
-from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
+from sweep_service.model.averages.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.numerics.types import Array
 
 Function = Callable[[Array], Array]
@@ -53,7 +53,9 @@ class Activation:
     smoothed: Callable[[Array, Array, int], SmoothedMoments] | None = None
     odd: bool = False
     kinks: tuple[Kink, ...] = ()  # where σ' jumps; `curvature` is σ'' elsewhere
-    code: int | None = None  # its branch in simulators/activate.py; None: simulated by the NumPy functions
+    code: int | None = (
+        None  # its branch in simulators/kernels/activate.py; None: by NumPy
+    )
     assumptions: str = ""  # the assumption of the theorems that does not hold
     costly: bool = False  # its kernel computes an exponential per step
     collapses: bool = False  # p > d neurons are equivalent to d rows

@@ -56,7 +56,8 @@ class States:
     @cached_property
     def a(self) -> Array:
         """The second layer (time, p)."""
-        return np.ones(self.M.shape[:2]) if self.second_layers is None else self.second_layers
+        ones = 1.0 + 0.0 * self.norms  # NaN of a sample that diverged stays NaN
+        return ones if self.second_layers is None else self.second_layers
 
     @cached_property
     def a_star(self) -> Array:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sweep_service.model.closed_forms import ClosedForm, value_pair
+from sweep_service.model.averages.closed_forms import ClosedForm, value_pair
+from sweep_service.model.averages.two_point import Pairs, TwoPoint
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.second_layer import Readout
-from sweep_service.model.two_point import Pairs, TwoPoint
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 

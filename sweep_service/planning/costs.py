@@ -14,7 +14,7 @@ from sweep_service.dynamics.auto import MAX_ERROR, SAMPLING_ERROR
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.prices import DEFAULT_OPTIONS, flow_class, price_regime
 from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.model.pair_prices import pair_price
+from sweep_service.model.averages.pair_prices import pair_price
 from sweep_service.model.point import Point
 from sweep_service.simulators.selection import choose_simulator
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, lane, load4, load8, store
-from sweep_service.simulators.activate import activate
-from sweep_service.simulators.coefficients import learn4, learn8, move_second_layer
-from sweep_service.simulators.optional import keep, shrinkage, take, times, weights8
-from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
-from sweep_service.simulators.vector_rows import add_rows, sum_activations
+from sweep_service.simulators.kernels.activate import activate
+from sweep_service.simulators.kernels.coefficients import learn4, learn8, move_second_layer
+from sweep_service.simulators.kernels.optional import keep, shrinkage, take, times, weights8
+from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
+from sweep_service.simulators.kernels.vector_rows import add_rows, sum_activations
 
 
 @kernel()

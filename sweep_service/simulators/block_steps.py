@@ -18,8 +18,8 @@ import numpy as np
 from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import Array
 from sweep_service.simulators.chain import Chain
-from sweep_service.simulators.coefficients import Moving
-from sweep_service.simulators.vector_rows import push_samples, take_steps
+from sweep_service.simulators.kernels.coefficients import Moving
+from sweep_service.simulators.kernels.vector_rows import push_samples, take_steps
 
 
 class BlockSteps(ABC):

@@ -12,7 +12,7 @@ from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
-from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, fill_normals
+from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_normals
 
 
 class Blocked(Simulator):

@@ -17,7 +17,7 @@ from sweep_service.model.point import CONSTANT, STRUCTURED_PARAMETERS
 from sweep_service.model.schedule import Schedule
 from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.simulators.coefficients import Coefficients, Moving, make_moving
+from sweep_service.simulators.kernels.coefficients import Coefficients, Moving, make_moving
 
 # The parameters of the full model, which every form of every simulator takes into account.
 FULL_MODEL = (*FIRST_PARAMETERS, "second_layer_rate", "batch", "weight_decay", *STRUCTURED_PARAMETERS)

@@ -19,11 +19,11 @@ from scipy.linalg.lapack import dpotrf
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.simulators.chain import Chain
-from sweep_service.simulators.coefficients import move_second_layer
-from sweep_service.simulators.optional import shrinkage, take, times
+from sweep_service.simulators.kernels.coefficients import move_second_layer
+from sweep_service.simulators.kernels.optional import shrinkage, take, times
+from sweep_service.simulators.kernels.streams import CHUNK, TRIANGLE, fill_normals, fill_radii, fill_steps
+from sweep_service.simulators.kernels.vector_rows import add_rows, push_sample
 from sweep_service.simulators.overlap_process import OverlapProcess, draw_fields, factorise, trace_of
-from sweep_service.simulators.streams import CHUNK, TRIANGLE, fill_normals, fill_radii, fill_steps
-from sweep_service.simulators.vector_rows import add_rows, push_sample
 from sweep_service.simulators.wide_overlap_process import Draws, WideOverlapProcess
 
 PIECE = 16  # samples that the compiled form draws at once

@@ -23,10 +23,10 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, load4, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator
-from sweep_service.simulators.coefficients import reset_scale, scale_of
-from sweep_service.simulators.optional import times
-from sweep_service.simulators.streams import fill_radii, fill_steps
-from sweep_service.simulators.vector_rows import add_inside_batches, add_rows, copy_row, take_steps
+from sweep_service.simulators.kernels.coefficients import reset_scale, scale_of
+from sweep_service.simulators.kernels.optional import times
+from sweep_service.simulators.kernels.streams import fill_radii, fill_steps
+from sweep_service.simulators.kernels.vector_rows import add_inside_batches, add_rows, copy_row, take_steps
 
 # A pivot below this fraction of p max Q_ii counts as zero up to rounding.
 PIVOT_TOLERANCE = 1e-14

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sweep_service.model.averages.two_point import Pairs
 from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES, States, observe
 from sweep_service.model.overlaps import orthogonal_part
 from sweep_service.model.risk import risks
-from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.types import Array
 
 # Observables are computed for a buffer of samples of a chain. A larger one would save little, and would

@@ -12,6 +12,7 @@ import xarray as xr
 
 from sweep_service.errors import InvalidInput
 from sweep_service.identity import Key
+from sweep_service.model.averages.two_point import Pairs, make_pairs
 from sweep_service.model.labels import (
     LEFT_OUT_OVERLAPS,
     MAX_WIDTH_WITH_OVERLAPS,
@@ -21,16 +22,15 @@ from sweep_service.model.labels import (
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.point import Point
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.two_point import Pairs, make_pairs
 from sweep_service.numerics.blas import one_blas_thread
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.checkpoint import Checkpoint, parse_checkpoint
 from sweep_service.simulators.collapse import collapse_chain
+from sweep_service.simulators.kernels.streams import chain_key
 from sweep_service.simulators.records import RecordingContext, Records
 from sweep_service.simulators.run import ChainLoop, ChainOutcomes
 from sweep_service.simulators.selection import SimulatorChoice, choose_simulator
-from sweep_service.simulators.streams import chain_key
 from sweep_service.status import DivergedQuantity, Status
 from sweep_service.validation import read_bool, read_seeds, read_times
 

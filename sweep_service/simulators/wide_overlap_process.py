@@ -12,9 +12,9 @@ from scipy.linalg.lapack import dpotrf
 from sweep_service.numerics.types import Array
 from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import Chain
+from sweep_service.simulators.kernels.streams import fill_radii, fill_steps
+from sweep_service.simulators.kernels.vector_rows import add_inside_batches
 from sweep_service.simulators.overlap_process import PIVOT_TOLERANCE, OverlapProcess, factorise, fill_triangle
-from sweep_service.simulators.streams import fill_radii, fill_steps
-from sweep_service.simulators.vector_rows import add_inside_batches
 
 # For wider students, LAPACK's factorisation is faster than `factorise`.
 MIN_LAPACK_WIDTH = 220

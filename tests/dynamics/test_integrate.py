@@ -11,12 +11,12 @@ from sweep_service.dynamics.overlap_flow import drift
 from sweep_service.dynamics.regimes import REGIMES, overlap_regime
 from sweep_service.errors import Stopped
 from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.observables import select_observables
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS, Parameter
 from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import make_pairs
 
 POINT = {"d": 6, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}

@@ -10,8 +10,8 @@ from sweep_service.dynamics.integrate import integrate
 from sweep_service.dynamics.prices import price_regime
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.activations import ACTIVATIONS, TANH, Activation
-from sweep_service.model.closed_forms import PAIR_CODES
-from sweep_service.model.pair_prices import CLOSED_FORMS, MEHLER_SUM, TABLES, pair_price
+from sweep_service.model.averages.closed_forms import PAIR_CODES
+from sweep_service.model.averages.pair_prices import CLOSED_FORMS, MEHLER_SUM, TABLES, pair_price
 from sweep_service.model.point import Point
 
 FORMS = {

@@ -1,5 +1,6 @@
 """The observables, each against its plain definition, for all sources of states."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,10 +10,10 @@ from sweep_service import integrate, simulate
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES, States, observe, select_observables
 from sweep_service.model.overlaps import Overlaps, orthogonal_part
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import make_pairs
 
 ALL = tuple(OBSERVABLES)
 regimes = pytest.mark.parametrize("regime", REGIMES)
@@ -54,6 +55,16 @@ def cosine_histogram(M, norms, P, q, Q_perp):
     return np.array([np.histogram(c, HISTOGRAM_BINS, (-1.0, 1.0))[0] / len(M) for c in columns])
 
 
+def second_layer_overlap(M, norms, P, a, a_star):
+    """Cosine of a with the a* of the nearest teachers, with the sign of the cosine."""
+    targets = []
+    for row in cosines(M, norms, P):
+        r = max(range(len(row)), key=lambda r: abs(row[r]))
+        targets.append(np.sign(row[r]) * a_star[r])
+    length = np.linalg.norm(a) * np.linalg.norm(targets)
+    return a @ np.array(targets) / length if length else 0.0
+
+
 # name -> slow definition from M, diag Q, P, diag Q⊥, Q⊥ of one sample; the risk has its own tests
 PLAIN = {
     "specialisation": specialisation,
@@ -65,6 +76,13 @@ PLAIN = {
     "mean_norm": lambda M, norms, P, q, Q_perp: sum(norms) / len(norms),
     "cosines": lambda M, norms, P, q, Q_perp: cosines(M, norms, P),
     "cosine_histogram": cosine_histogram,
+    # second layers of ones
+    "second_layer": lambda M, norms, P, q, Q_perp: np.ones(len(M)),
+    "second_layer_mean": lambda M, norms, P, q, Q_perp: 1.0,
+    "second_layer_spread": lambda M, norms, P, q, Q_perp: 0.0,
+    "second_layer_overlap": lambda M, norms, P, q, Q_perp: second_layer_overlap(
+        M, norms, P, np.ones(len(M)), np.ones(len(P))
+    ),
 }
 plain = pytest.mark.parametrize("name", PLAIN)
 
@@ -100,6 +118,20 @@ def test_observable_agrees_with_definition(name, p, k, d):
     np.testing.assert_allclose(
         observed(name, M, Q, P), expected(name, M, Q, P), rtol=1e-12, atol=1e-7 if p == 1 else 1e-13
     )
+
+
+def test_second_layers_are_observed():
+    M, Q, P = samples(3, 5, 2, 9)
+    a, a_star = np.random.default_rng(1).standard_normal((3, 5)), np.array([0.5, -2.0])
+    states = replace(States.of(np.zeros(3), M, Q, P), second_layers=a, teacher_second_layer=a_star)
+    names = ["second_layer", "second_layer_mean", "second_layer_spread", "second_layer_overlap"]
+    values = observe(states, names)
+    np.testing.assert_array_equal(values["second_layer"], a)
+    np.testing.assert_allclose(values["second_layer_mean"], [sum(row) / 5 for row in a], rtol=1e-12)
+    spread = [(sum((x - sum(row) / 5) ** 2 for x in row) / 5) ** 0.5 for row in a]
+    np.testing.assert_allclose(values["second_layer_spread"], spread, rtol=1e-12)
+    overlap = [second_layer_overlap(m, np.diag(q), P, row, a_star) for m, q, row in zip(M, Q, a, strict=True)]
+    np.testing.assert_allclose(values["second_layer_overlap"], overlap, rtol=1e-12)
 
 
 @plain

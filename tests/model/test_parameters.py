@@ -12,7 +12,7 @@ from sweep_service.dynamics.integrate import integrate
 from sweep_service.errors import InvalidInput
 from sweep_service.model.labels import variable_attributes
 from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS, Parameter
-from sweep_service.model.point import Point
+from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
@@ -154,6 +154,6 @@ def test_only_supporting_simulators_and_regimes_are_chosen(supported):
 
 def test_simulators_and_regimes_have_versions_and_support_first_parameters():
     for entry in (*SIMULATORS.values(), *regimes.REGIMES.values()):
-        assert set(FIRST_PARAMETERS) <= set(entry.supports) <= set(PARAMETERS)
+        assert set(FIRST_PARAMETERS) <= set(entry.supports) <= {*PARAMETERS, *STRUCTURED_PARAMETERS}
         assert entry.version >= 1
     assert set(selection.PREFERENCE) <= set(SIMULATORS)

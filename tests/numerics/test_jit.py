@@ -42,7 +42,7 @@ def copy(tmp_path):
 @pytest.mark.parametrize(
     "module",
     [
-        "model/closed_forms.py",
+        "model/averages/closed_forms.py",
         "numerics/simd.py",  # intrinsics, which are not decorated by `kernel`
         "numerics/vector_math.py",
         "simulators/step_loop.py",
@@ -69,7 +69,7 @@ def test_cache_folder_can_be_set(tmp_path):
     code = (
         "import numpy as np, numba\n"
         "before = numba.config.CACHE_DIR\n"
-        "from sweep_service.model.closed_forms import value_pair\n"
+        "from sweep_service.model.averages.closed_forms import value_pair\n"
         "assert numba.config.CACHE_DIR == before, 'the setting of other users of numba changed'\n"
         "print(value_pair(1, 2.0, 3.0, 0.5))"
     )

@@ -10,8 +10,8 @@ from scipy.stats import qmc
 from sweep_service.dynamics.overlap_flow import System
 from sweep_service.dynamics.variance import choose_variance
 from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.overlaps import Overlaps
-from sweep_service.model.two_point import make_pairs
 
 # Every ordered pair (student, teacher), equal ones included; MIXED without them.
 ALL_PAIRS = list(product(ACTIVATIONS.values(), repeat=2))

@@ -5,8 +5,8 @@ from scipy import stats
 
 import sweep_service as ss
 from sweep_service.model.point import Point
+from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, chain_key, fill_normals
 from sweep_service.simulators.simulate import stream_key
-from sweep_service.simulators.streams import CHUNK, INPUT, NOISE, chain_key, fill_normals
 
 GAUSSIAN = {"kind": "gaussian", "orthonormal_teacher": True}
 LOST = 1e300  # replaces values of diverged chains: larger than all others, and equal to each other

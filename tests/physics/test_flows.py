@@ -21,9 +21,9 @@ from sweep_service.dynamics.overlap_flow import (
 from sweep_service.dynamics.solve import solve
 from sweep_service.dynamics.variance import choose_variance
 from sweep_service.model.activations import ACTIVATIONS, SQUARE
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.overlaps import orthogonal_part
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import make_pairs
 from tests.physics.reference import (
     ALL_PAIRS,
     inputs,

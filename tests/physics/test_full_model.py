@@ -10,10 +10,10 @@ from sweep_service.dynamics.overlap_flow import OverlapFlow, WeightFlow, drift, 
 from sweep_service.dynamics.regimes import REGIMES, Setup, make_system
 from sweep_service.dynamics.state import pack
 from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
 from sweep_service.model.second_layer import Readout
-from sweep_service.model.two_point import make_pairs
 from tests.physics.reference import overlaps_of, random_weights
 
 PAIRS = [("erf", "erf"), ("tanh", "tanh"), ("relu", "relu"), ("square", "square"), ("erf", "relu"),

@@ -16,9 +16,9 @@ from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.overlap_flow import Moments, drift
 from sweep_service.dynamics.regimes import cheapest_flow
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE, TANH
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import make_pairs
 from tests.physics.reference import ALL_PAIRS, name, normal_rule, system_of, z_scores
 
 every_activation = pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=name)

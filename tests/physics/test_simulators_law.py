@@ -10,7 +10,7 @@ from sweep_service import simulate
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.point import Point
 from sweep_service.simulators import factored, selection, wide_overlap_process
-from sweep_service.simulators.streams import (
+from sweep_service.simulators.kernels.streams import (
     CHUNK,
     FIELD,
     INPUT,

@@ -5,7 +5,7 @@ import pytest
 
 from sweep_service.dynamics.mean_field.nodes import integrate_moments
 from sweep_service.model.activations import ACTIVATIONS
-from sweep_service.model.two_point import MEHLER_TERMS, Mehler, coefficients, make_two_point
+from sweep_service.model.averages.two_point import MEHLER_TERMS, Mehler, coefficients, make_two_point
 from tests.physics.reference import ALL_PAIRS, AROUND_ZERO, conditional, name, normal_rule, panels
 
 every_activation = pytest.mark.parametrize("act", ACTIVATIONS.values(), ids=name)

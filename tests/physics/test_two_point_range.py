@@ -14,8 +14,8 @@ from scipy import special
 
 from sweep_service.errors import InvalidInput, OutOfRange
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, TANH, Activation, Kink
-from sweep_service.model.closed_forms import TANH_SQUARES, TANH_WEIGHTS
-from sweep_service.model.two_point import NumericalPair, make_two_point
+from sweep_service.model.averages.closed_forms import TANH_SQUARES, TANH_WEIGHTS
+from sweep_service.model.averages.two_point import NumericalPair, make_two_point
 from tests.physics.reference import ALL_PAIRS, name, panels
 
 

@@ -18,7 +18,7 @@ from sweep_service.dynamics.variance import (
     square_variance,
 )
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE, TANH
-from sweep_service.model.two_point import make_pairs
+from sweep_service.model.averages.two_point import make_pairs
 from tests.physics.reference import (
     ALL_PAIRS,
     inputs,

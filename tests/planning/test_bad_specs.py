@@ -224,7 +224,7 @@ def test_error_names_the_field_and_what_is_allowed(change, field, allowed):
     with pytest.raises(InvalidInput) as info:
         Grid.of(SweepSpec.parse(written))
     assert (info.value.field, allowed in info.value.allowed) == (field, True), str(info.value)
-    assert len(str(info.value)) < 400
+    assert len(str(info.value)) < 600  # most of it lists the names that are allowed
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ LONG = "x" * 10**6
 def test_long_name_gives_a_short_error(change):
     with pytest.raises(InvalidInput) as info:
         make_grid(**change)
-    assert len(str(info.value)) < 400
+    assert len(str(info.value)) < 600  # most of it lists the names that are allowed
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,7 @@ ONCE = {
     "mean_field_high_dimensional": ({"d"}, {"gamma", "noise"}),
     "mean_field_projected": ({"d"}, set()),  # q ≡ 0: no D, and noise has no effect
     "mean_field_pde": (set(), {"d"}),
+    "high_dimensional_map": (set(), {"d", "gamma", "noise"}),
     "auto": (set(), {"d", "gamma", "noise"}),
 }
 OTHER = {"d": 12, "gamma": 0.2, "noise": 0.2}

@@ -12,13 +12,13 @@ import pytest
 
 from sweep_service import InvalidInput, integrate, simulate
 from sweep_service.model.activations import ACTIVATIONS, Activation
+from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.initial import EXPLICIT_KINDS, INITS
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
-from sweep_service.model.two_point import make_pairs
 from sweep_service.simulators.batch_loop import samples_per_draw
 from sweep_service.simulators.selection import SIMULATORS
 

@@ -20,8 +20,8 @@ from sweep_service.dynamics.full_model import FullModel, FullModelFlow
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.state import State
 from sweep_service.model.activations import Activation
+from sweep_service.model.averages.two_point import Pairs
 from sweep_service.model.overlaps import invert_gram
-from sweep_service.model.two_point import Pairs
 from sweep_service.numerics.types import Array
 from sweep_service.status import DivergedQuantity
 

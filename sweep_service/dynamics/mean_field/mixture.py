@@ -24,7 +24,7 @@ from sweep_service.dynamics.mean_field.nodes import NodeFlow
 from sweep_service.dynamics.mean_field.pair_sums import MIXTURES, HalfRule
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.mean_field.xi import Xi
-from sweep_service.model.closed_forms import ERF_CODE, TANH_CODE
+from sweep_service.model.averages.closed_forms import ERF_CODE, TANH_CODE
 from sweep_service.numerics.types import Array
 
 PAIR_NODES = 24  # of ξ, where a sum over pairs replaces nodes of λ*

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sweep_service.dynamics.mean_field.pair_sums import sum_angles
-from sweep_service.model.closed_forms import TWO_OVER_PI, slope_pair, value_pair
+from sweep_service.model.averages.closed_forms import TWO_OVER_PI, slope_pair, value_pair
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit, erf_and_gauss, gauss
 

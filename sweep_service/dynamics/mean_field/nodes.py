@@ -19,9 +19,9 @@ from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, Me
 from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.variance import normal_points
 from sweep_service.model.activations import Activation, SmoothedMoments
+from sweep_service.model.averages.two_point import hermite_rule
 from sweep_service.model.overlaps import factor_gram
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.two_point import hermite_rule
 from sweep_service.numerics.types import Array
 
 

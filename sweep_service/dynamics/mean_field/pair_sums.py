@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sweep_service.dynamics.mean_field.xi import Xi
-from sweep_service.model.closed_forms import (
+from sweep_service.model.averages.closed_forms import (
     ERF_CODE,
     ERF_SQUARES,
     ERF_WEIGHTS,

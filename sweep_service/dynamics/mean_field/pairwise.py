@@ -7,7 +7,7 @@ import numpy as np
 from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, MeanFieldSystem, average, weigh
 from sweep_service.dynamics.mean_field.pair_sums import HalfRule, add_teachers, closed_pairs, weighted_pairs
 from sweep_service.dynamics.mean_field.xi import Xi
-from sweep_service.model.closed_forms import ClosedForm
+from sweep_service.model.averages.closed_forms import ClosedForm
 from sweep_service.model.risk import teacher_power
 from sweep_service.numerics.types import Array
 

@@ -15,7 +15,7 @@ import numpy as np
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, load4, load8, store
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.simulators.optional import shrinkage
+from sweep_service.simulators.kernels.optional import shrinkage
 
 # Kernels address the fields by their order. This file contains kernels, so an edit of it starts a new cache.
 

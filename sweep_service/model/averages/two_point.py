@@ -17,8 +17,8 @@ from scipy import special
 
 from sweep_service.errors import OutOfRange
 from sweep_service.model.activations import Activation
-from sweep_service.model.closed_forms import PAIR_CODES, ClosedForm
-from sweep_service.model.tabulated_pairs import average_matrix, tabulate
+from sweep_service.model.averages.closed_forms import PAIR_CODES, ClosedForm
+from sweep_service.model.averages.tabulated_pairs import average_matrix, tabulate
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import AnyArray, Array
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sweep_service.model.activations import Activation
-from sweep_service.model.closed_forms import (
+from sweep_service.model.averages.closed_forms import (
     ERF_CODE,
     ERF_RELU,
     ERF_TANH,
@@ -28,7 +28,7 @@ from sweep_service.model.closed_forms import (
     TANH_ERF,
     TANH_RELU,
 )
-from sweep_service.model.two_point import Mehler
+from sweep_service.model.averages.two_point import Mehler
 
 
 class PairPrice(NamedTuple):

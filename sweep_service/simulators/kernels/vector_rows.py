@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, lane, load4, store
-from sweep_service.simulators.activate import activate
-from sweep_service.simulators.coefficients import (
+from sweep_service.simulators.kernels.activate import activate
+from sweep_service.simulators.kernels.coefficients import (
     divide_by_next_scale,
     learn4,
     move_second_layer,
     scale_of,
     shrink_scale,
 )
-from sweep_service.simulators.optional import (
+from sweep_service.simulators.kernels.optional import (
     ends_batch,
     first_of_batch,
     keep,

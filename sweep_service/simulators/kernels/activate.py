@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from sweep_service.model.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
+from sweep_service.model.averages.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import where_less
 from sweep_service.numerics.vector_math import erf_and_gauss, tanh

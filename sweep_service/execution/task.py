@@ -10,14 +10,13 @@ example with its machine: a run that has since finished, or has reached a new ch
 from __future__ import annotations
 
 import hashlib
-import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sweep_service.errors import NotFound
 from sweep_service.execution.compute import compute
 from sweep_service.faults import fault_point, run_fault_point
-from sweep_service.numerics.jit import thread_work_seconds
+from sweep_service.numerics.jit import elapsed_work_seconds
 from sweep_service.planning.bundles import Bundle
 from sweep_service.planning.jobs import Job, Result, failed_result
 from sweep_service.planning.plan import SweepPlan
@@ -127,21 +126,6 @@ class CrashMarker:
             self.end()
 
 
-class Stopwatch:
-    """Measures how long this thread is busy, without compilation, which is not repeated."""
-
-    def __init__(self) -> None:
-        self.began = clock.perf_counter() - self._compilation_seconds
-
-    @property
-    def elapsed(self) -> float:
-        return clock.perf_counter() - self._compilation_seconds - self.began
-
-    @property
-    def _compilation_seconds(self) -> float:
-        return clock.thread_time() - thread_work_seconds()
-
-
 # A part that could not be written because the disk was full, kept so that it need not be computed again.
 _unwritten: dict[str, bytes] = {}
 
@@ -168,12 +152,12 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
     content, keep = _unwritten.pop(stem, None), True
     try:
         if content is None:
-            jobs, results, stopwatch = list[Job](), list[Result](), Stopwatch()
+            jobs, results, began = list[Job](), list[Result](), elapsed_work_seconds()
             for job in task.bundle.split_runs() if marker.is_careful else task.bundle.jobs:
                 checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{len(jobs)}.checkpoint")
                 jobs.append(job)
                 results.append(_compute_job(plan, job, marker, stopped, checkpoint))
-            part = Part.of(plan, jobs, results, stopwatch.elapsed)
+            part = Part.of(plan, jobs, results, elapsed_work_seconds() - began)
             content, keep = part.pack(), not part.failures  # a new attempt may cure failures
         fault_point("task:computed")
         folder.objects.put(f"{stem}.npz", content)

@@ -79,7 +79,7 @@ def kernel(
 
 
 class _CompilationTimer(event.Listener):
-    """Seconds that each thread has spent on compiling kernels or loading compiled ones."""
+    """Processor time and elapsed time of each thread for compiling kernels or loading compiled ones."""
 
     def __init__(self) -> None:
         self.local = threading.local()
@@ -87,17 +87,23 @@ class _CompilationTimer(event.Listener):
     def on_start(self, event: event.Event) -> None:
         depth = getattr(self.local, "depth", 0)
         if depth == 0:
-            self.local.began = clock.thread_time()
+            self.local.began = clock.thread_time(), clock.perf_counter()
         self.local.depth = depth + 1
 
     def on_end(self, event: event.Event) -> None:
         self.local.depth -= 1
         if self.local.depth == 0:
-            self.local.seconds = self.seconds + clock.thread_time() - self.local.began
+            seconds, elapsed = self.local.began
+            self.local.seconds = self.seconds + clock.thread_time() - seconds
+            self.local.elapsed = self.elapsed + clock.perf_counter() - elapsed
 
     @property
     def seconds(self) -> float:
         return getattr(self.local, "seconds", 0.0)
+
+    @property
+    def elapsed(self) -> float:
+        return getattr(self.local, "elapsed", 0.0)
 
 
 _compilation_timer = _CompilationTimer()
@@ -107,3 +113,8 @@ event.register("numba:compiler_lock", _compilation_timer)
 def thread_work_seconds() -> float:
     """Processor seconds of this thread without compilation, that is the cost of the same work next time."""
     return clock.thread_time() - _compilation_timer.seconds
+
+
+def elapsed_work_seconds() -> float:
+    """A clock that stands still while this thread compiles."""
+    return clock.perf_counter() - _compilation_timer.elapsed

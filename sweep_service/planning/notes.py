@@ -25,7 +25,8 @@ def check_steps(grid: Grid) -> None:
     """
     if not grid.simulate:
         return
-    steps = np.rint(grid.times[-1] / _step_times(grid))
+    with np.errstate(over="ignore"):  # infinitely many steps are refused by their price
+        steps = np.rint(grid.times[-1] / _step_times(grid))
     if steps.all():
         return
     index = int(np.argmin(steps))

@@ -48,7 +48,7 @@ def points(tmp_path_factory):
 @pytest.fixture(scope="module")
 def half(tmp_path_factory):
     """A sweep that was stopped when some of its runs were done."""
-    executor, outcome = StoppingExecutor(9), pytest.raises(Stopped)
+    executor, outcome = StoppingExecutor(6), pytest.raises(Stopped)
     result = compute_dataset(tmp_path_factory.mktemp("half"), SMALL, executor, outcome, ONE_RUN_PER_BUNDLE)
     runs = (result.sgd_status > Status.PENDING).sum(["seed", "repeat"]).values
     assert runs.min() == 0

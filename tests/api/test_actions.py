@@ -74,15 +74,22 @@ def test_actions_change_state(held, monkeypatch, state, action):
         assert held.sweep(sweep_id)["counts"] == {"cancelled": 4}
 
 
+def without_remaining_time(sweep):
+    """A sweep without the predictions that change as time passes."""
+    return {name: value for name, value in sweep.items() if not name.startswith("eta_")}
+
+
 @pytest.mark.parametrize("state", [state.value for state in State])
 def test_other_actions_have_no_effect(held, monkeypatch, state):
     sweep_id = in_state(held, state, 150 + list(State).index(State(state)), monkeypatch)
-    before, events = held.sweep(sweep_id), held.conductor_thread.ledger.events(sweep_id)
+    before = without_remaining_time(held.sweep(sweep_id))
+    events = held.conductor_thread.ledger.events(sweep_id)
     for action in ACTIONS:
         if (state, action) not in LEADS and (state, action) != ("cancelled", "cancel"):
-            assert held.act(sweep_id, action) == before
+            assert without_remaining_time(held.act(sweep_id, action)) == before
     held.run_steps()
-    assert (held.sweep(sweep_id), held.conductor_thread.ledger.events(sweep_id)) == (before, events)
+    assert without_remaining_time(held.sweep(sweep_id)) == before
+    assert held.conductor_thread.ledger.events(sweep_id) == events
     if state == "cancelled":
         assert held.act(sweep_id, "cancel")["counts"] == before["counts"]
 

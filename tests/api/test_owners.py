@@ -11,6 +11,7 @@ from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import LEDGER, DataFolder
+from sweep_service.store.ledger import SCHEMA_VERSION
 from tests.api.served import serving
 from tests.specs import TINY_SPEC, distinct_spec
 
@@ -96,7 +97,9 @@ def test_ledger_without_owners_and_sizes_is_migrated(tmp_path, monkeypatch):
         assert sorted(size is None for size in sizes.values()) == [False, True]
         assert {sweep.owner for sweep in second.ledger.sweeps()} == {None}
         with second.ledger.engine.connect() as rows:
-            assert rows.scalar(sa.text("SELECT value FROM about WHERE name = 'schema'")) == "3"
+            assert rows.scalar(sa.text("SELECT value FROM about WHERE name = 'schema'")) == str(
+                SCHEMA_VERSION
+            )
     with Conductor(folder, SerialExecutor(lambda: False)) as third:
         sizes = {sweep.id: sweep.stored_bytes for sweep in third.ledger.sweeps()}
         assert sizes == {sweep_id: dataset_bytes(folder, sweep_id) for sweep_id in ids}

@@ -2,7 +2,9 @@
 import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
 import { $, createElement } from "./common/dom.js";
 import { formatFixed } from "./common/fixed-parameters.js";
-import { formatBytes, formatDuration, formatNumber, formatRemaining, formatTimestamp } from "./common/format.js";
+import {
+  formatBytes, formatDuration, formatNumber, formatRemaining, formatTimestamp,
+} from "./common/format.js";
 import { notify } from "./common/notifications.js";
 import { getJson } from "./common/rest.js";
 import { debounce, poll } from "./common/timing.js";

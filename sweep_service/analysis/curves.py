@@ -89,7 +89,9 @@ def _count_steps(dataset: xr.Dataset, kind: str, time_axis: str) -> xr.DataArray
     """
     steps = dataset["time"] / parameter(dataset, "delta_t")
     steps = steps.round() if kind == "sgd" else steps
-    return steps / parameter(dataset, "d") if TIME_AXES[time_axis].per_dimension else steps
+    if not TIME_AXES[time_axis].per_dimension:
+        return steps
+    return steps * parameter(dataset, "batch") / parameter(dataset, "d")
 
 
 def scalar_observables(dataset: xr.Dataset) -> list[str]:

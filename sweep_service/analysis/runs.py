@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import PurePath
@@ -21,7 +22,16 @@ from sweep_service.model.labels import find_label
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import read_start
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.structures import STRUCTURES, insert_numbers, number_names, split_name
+from sweep_service.model.schedule import Schedule
+from sweep_service.model.second_layer import SecondLayer
+from sweep_service.model.structures import (
+    SECOND_LAYER,
+    STRUCTURES,
+    insert_numbers,
+    number_names,
+    split_name,
+    split_teacher,
+)
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.planning.axes import axis_sort_key
 from sweep_service.planning.runs import KINDS, Kind
@@ -319,15 +329,71 @@ def teacher_overlap(dataset: xr.Dataset) -> xr.DataArray:
 def null_risk(dataset: xr.Dataset) -> xr.DataArray:
     """R_null = ½ E[f*²]: the risk of a student that answers zero."""
 
-    def half_power(P: Array, name: str) -> float:
-        act = find_activation(name)
-        return 0.5 * teacher_power(_drop_padding(P), make_pairs(act, act).teachers)
+    def half_power(P: Array, name: str, weights: Array | None = None) -> float:
+        act, P = find_activation(name), _drop_padding(P)
+        own = None if weights is None else weights[: len(P)]
+        return 0.5 * teacher_power(P, make_pairs(act, act).teachers, own)
 
-    return _evaluate_on_teachers(dataset, half_power, parameter(dataset, "teacher_activation"))
+    weights = teacher_second_layer(dataset)
+    activation = parameter(dataset, "teacher_activation")
+    if weights is None:
+        return _evaluate_on_teachers(dataset, half_power, activation)
+    return xr.apply_ufunc(
+        half_power,
+        teacher_overlap(dataset),
+        activation,
+        weights,
+        input_core_dims=[["teacher", "teacher_other"], [], ["teacher"]],
+        vectorize=True,
+        output_dtypes=[float],
+    )
+
+
+def teacher_second_layer(dataset: xr.Dataset) -> xr.DataArray | None:
+    """a* (…, teacher), with the dimensions it depends on; None for ones."""
+    structures = {"init": {"kind": "planted"}, **read_structures(dataset)}
+    if SECOND_LAYER not in split_teacher(structures.get("teacher", {}))[1]:
+        return None
+    largest = int(parameter(dataset, "k").max())
+
+    def draw(k: int, d: int, seed: int = 0, **numbers: float) -> Array:
+        init = structures["init"]
+        shape = Shape(d, len(init["M"]) if "M" in init else k, k)
+        start, layer = read_start(insert_numbers(structures, numbers), shape)
+        weights = np.full(largest, np.nan)
+        weights[:k] = layer.draw(k, start.second_layer_streams(shape, seed)[1])
+        return weights
+
+    return evaluate_at_points(dataset, ["k", "d", "seed", *number_coordinates(dataset)], draw, ("teacher",))
+
+
+def _full_model_factor(dataset: xr.Dataset) -> xr.DataArray | float:
+    """a² u/b at the end; NaN where the noise floor has no law.
+
+    It is known for fixed second layers of one magnitude that is also that of the teacher, without decay.
+    """
+    structures = read_structures(dataset)
+    last = float(dataset["time"].max())
+
+    def factor(
+        k: int, p: int, batch: int, weight_decay: float, second_layer_rate: float, **numbers: float
+    ) -> float:
+        given = insert_numbers(structures, numbers)
+        rest = split_teacher(given.get("teacher", {}))[1]
+        student = SecondLayer.parse(given.get(SECOND_LAYER, {}), SECOND_LAYER, p, "p")
+        teacher = SecondLayer.parse(rest.get(SECOND_LAYER, {}), f"teacher.{SECOND_LAYER}", k, "k")
+        schedule = Schedule.parse(given.get("schedule", "constant"))
+        has_law = not weight_decay and not second_layer_rate and student.magnitude == teacher.magnitude
+        if not has_law or student.magnitude is None:
+            return math.nan
+        return student.magnitude**2 * float(schedule.factor(np.asarray(last))) / batch
+
+    names = ["k", "p", "batch", "weight_decay", "second_layer_rate", *number_coordinates(dataset)]
+    return evaluate_at_points(dataset, names, factor)
 
 
 def noise_coefficient(dataset: xr.Dataset) -> xr.DataArray:
-    """c of the law R∞ = c γΔ/p: ¼ E[σ'(λ)² ‖x‖²] at the solution; NaN where σ is not the teacher's."""
+    """c of the law R∞ = c γΔ/p: ¼ E[σ'(λ)² ‖x‖²] a²u/b at the solution; NaN where no law is known."""
 
     def squared_slopes(P: Array, name: str, s: float = 1.0) -> Array:
         act, a = find_activation(name), s * np.diag(_drop_padding(P))
@@ -343,7 +409,7 @@ def noise_coefficient(dataset: xr.Dataset) -> xr.DataArray:
     activations = [parameter(dataset, name) for name in ("activation", "teacher_activation")]
     leading = _evaluate_on_teachers(dataset, leading_term, *activations)
     correction = _evaluate_on_teachers(dataset, norm_correction, *activations)
-    return leading + correction / parameter(dataset, "d")
+    return (leading + correction / parameter(dataset, "d")) * _full_model_factor(dataset)
 
 
 def _drop_padding(P: Array) -> Array:

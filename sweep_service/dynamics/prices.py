@@ -8,7 +8,7 @@ of activations. `planning/costs.py` applies the calibration of this machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -92,10 +92,11 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
     """The price of a flow of (M, Q), compiled or not, with or without the sampling term."""
     p, k, student, teacher = point.p, point.k, point.activation, point.teacher_activation
     own, mixed = pair_price(student, student), pair_price(student, teacher)
-    size, averages = p * k + p * (p + 1) // 2, FINITE_D_EVALUATIONS if options.finite_d_factor else 1.0
+    keeps_norm = options.finite_d_factor or REGIMES[regime].is_map
+    size, averages = p * k + p * (p + 1) // 2, FINITE_D_EVALUATIONS if keeps_norm else 1.0
     pairs = p * p * own.slopes + p * k * mixed.slopes + own.call + mixed.call
     closed = has_closed_forms(student, teacher)
-    compiled = closed and p <= MAX_COMPILED_WIDTH and not options.finite_d_factor
+    compiled = closed and p <= MAX_COMPILED_WIDTH and not keeps_norm
     evaluation = 1.2e-6 + 3e-10 * p * p * (p + k) if compiled else 2.5e-5 + 3e-9 * p * p + 4e-11 * p**3
     jacobian = size * (evaluation + pairs) + LU_SECONDS * size**3 if compiled else 0.0
     form, precise = "small" if compiled else "wide" if closed else "numerical", True
@@ -109,8 +110,14 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
         student, teacher, point.gamma_over_p,
         width=p, implicit=precise and size <= limit, precise=precise, sampled=REGIMES[regime].sampled,
     )  # fmt: skip
+    if REGIMES[regime].is_map:
+        effort = partial(_count_steps, point.delta_t)
     sample = PER_SAMPLE + 1e-5 + p * p * own.values + p * k * mixed.values + own.call
     return Price(f"ode/{form}/{student.name}", evaluation, sample, jacobian, size, effort)
+
+
+def _count_steps(delta_t: float, last: float) -> tuple[float, float]:
+    return last / delta_t, 0.0
 
 
 def _price_sampling(method: Method, point: Point, qmc_points: int) -> float:

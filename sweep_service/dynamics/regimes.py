@@ -109,6 +109,7 @@ class Regime:
     sampled: bool = False  # has the sampling term, the most expensive one
     infinite_d: bool = False  # mean field with Ξ = I, which is cheaper
     particles: bool = False  # evolves points of the p = ∞ law instead of neurons
+    is_map: bool = False  # takes steps of SGD's size, instead of those of an integrator
     cautions: tuple[Callable[[Point], str], ...] = ()
     supports: tuple[str, ...] = FIRST_PARAMETERS
     version: int = 1
@@ -417,7 +418,7 @@ REGIMES = {
         Regime(
             "high_dimensional_map", "SS map", "M' = M + δt Ψ_M, Q' = Q + δt (Ψ_GF + (γ/p) Ψ_Var/b + …)",
             "steps of any size δt: batches b of the order of d, p and k fixed", build_map, sampled=True,
-            supports=FULL_MODEL,
+            is_map=True, supports=FULL_MODEL,
         ),
     )
 }  # fmt: skip

@@ -14,7 +14,7 @@ from sweep_service.identity import canonicalise
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import Point
-from sweep_service.model.structures import split_name
+from sweep_service.model.structures import describe_structures, split_name
 from sweep_service.version import __version__
 
 # Up to this student width, overlaps are kept by default.
@@ -44,6 +44,7 @@ COORDINATES = {
     "gamma_over_p": Label("γ/p", "", "γ/p", r"$\gamma/p$", logarithmic=True),
     "time": Label("time t = ν γ/(p d) after ν steps of SGD", "time", "t", "$t$", logarithmic=True),
     "seed": Label("seed of the initial condition"),
+    "schedule_factor": Label("factor u(t) of the learning rate", "rate factor", "u", "$u$"),
     "student": Label("hidden neuron of the student"),
     "student_other": Label("hidden neuron of the student"),
     "particle": Label("point of the law of (m, q) at p = ∞"),
@@ -84,6 +85,7 @@ def label_dataset(
     The parameters of the point are scalar coordinates with the names of axes, and attributes too.
     """
     coords = dict(coordinates)
+    scalars = _list_parameters(point)
     for dims, values in variables.values():
         for dim, size in zip(dims, np.shape(values), strict=True):
             if dim not in coords:
@@ -92,11 +94,15 @@ def label_dataset(
     dataset = xr.Dataset(  # all at once, because xarray realigns everything for each added coordinate
         {name: label_variable(name, dims, values) for name, (dims, values) in variables.items()},
         coords={name: label_variable(name, (name,), values) for name, values in coords.items()}
-        | {name: label_variable(name, (), value) for name, value in _list_parameters(point).items()},
+        | {name: label_variable(name, (), value) for name, value in scalars.items()},
     )
+    if not point.schedule.is_default:
+        factor = point.schedule.factor(np.asarray(coords["time"]))
+        dataset = dataset.assign_coords(schedule_factor=label_variable("schedule_factor", ("time",), factor))
     dataset.attrs = {
         **{name: point[name] for name in PARAMETERS},
         "init": _format_init(point),
+        **{name: json.dumps(canonicalise(value)) for name, value in _list_structures(point).items()},
         "delta_t": point.delta_t,
         "gamma_over_p": point.gamma_over_p,
         **attributes,
@@ -108,8 +114,19 @@ def label_dataset(
 def _list_parameters(point: Point) -> dict[str, Any]:
     """Everything that is the same for all runs of a point, by the names of axes."""
     start = {f"init.{name}": value for name, value in point.init.describe().items()}
+    others = describe_structures({"init": {"kind": "weights"}, **_list_structures(point)})
+    start |= {name: value for name, value in others.items() if not name.startswith("init.")}
     derived = {"delta_t": point.delta_t, "gamma_over_p": point.gamma_over_p}
     return {**{name: point[name] for name in PARAMETERS}, **start, **derived}
+
+
+def _list_structures(point: Point) -> dict[str, Any]:
+    """Structured parameters beside init that are not at their defaults, as they are written."""
+    given = point.non_default
+    structures: dict[str, Any] = {n: given[n] for n in ("second_layer", "schedule") if n in given}
+    if "teacher_second_layer" in given:
+        structures["teacher"] = {"second_layer": given["teacher_second_layer"]}
+    return structures
 
 
 def label_variable(name: str, dims: tuple[str, ...], values: Any) -> xr.Variable:

@@ -68,6 +68,11 @@ class SecondLayer:
     def is_random(self) -> bool:
         return self.kind in ("rademacher", "gaussian")
 
+    @property
+    def magnitude(self) -> float | None:
+        """|a_i| if it is the same for all neurons, otherwise None."""
+        return abs(self.scale) if self.kind in ("ones", "rademacher") else None
+
     def content(self) -> dict[str, Any]:
         """The content that identifies it, as plain JSON with one spelling."""
         if self.kind == "explicit":

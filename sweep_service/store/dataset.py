@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import product
 from types import EllipsisType
 from typing import Any
 
@@ -18,6 +19,8 @@ from sweep_service.faults import fault_point
 from sweep_service.model.fixed import fixed_values
 from sweep_service.model.labels import variable_attributes
 from sweep_service.model.parameters import Scalar
+from sweep_service.model.schedule import Schedule
+from sweep_service.model.structures import insert_numbers
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.axes import POINT
 from sweep_service.planning.grids import Grid
@@ -263,6 +266,23 @@ def fixed_coordinate(name: str, value: Scalar) -> xr.Variable:
     return xr.Variable((), np.array(value, dtype=text_type), variable_attributes(name))
 
 
+def _make_schedule_factor(grid: Grid) -> xr.Variable:
+    """u(t) over the axes that are numbers of the schedule, and time."""
+    axes = {name: values for name, values in grid.axes.items() if name.startswith("schedule.")}
+    dims: tuple[str, ...] = (tuple(axes) if grid.is_product else (POINT,)) if axes else ()
+    columns = zip(*axes.values(), strict=True)
+    rows = product(*axes.values()) if grid.is_product else columns if axes else [()]
+    factors = [
+        Schedule.parse(insert_numbers(grid.structures, dict(zip(axes, row, strict=True)))["schedule"]).factor(
+            grid.times
+        )
+        for row in rows
+    ]
+    shape = [len(values) for values in axes.values()] if grid.is_product else [len(factors)] if axes else []
+    values = np.array(factors).reshape(*shape, len(grid.times))
+    return xr.Variable((*dims, "time"), values, variable_attributes("schedule_factor"))
+
+
 def make_coordinates(schema: Schema) -> xr.Dataset:
     """Make the coordinates of a dataset.
 
@@ -293,4 +313,6 @@ def make_coordinates(schema: Schema) -> xr.Dataset:
         coordinates[name] = xr.Variable(grid.dims, column, variable_attributes(name))
     for name, value in fixed_values(grid.axes, grid.fixed, grid.structures).items():
         coordinates[name] = fixed_coordinate(name, value)
+    if "schedule" in grid.structures:
+        coordinates["schedule_factor"] = _make_schedule_factor(grid)
     return xr.Dataset(coords=coordinates)

@@ -25,8 +25,9 @@ def time_to(dataset: xr.Dataset, /, risk: float, source: str = "sgd") -> xr.Data
     Returns
     -------
     xr.Dataset
-        For each run `time_to`, `steps_to` (each step uses one sample), `samples_over_d`, and `reached`. A
-        run that has not fallen below the level is censored: `reached` is false and its times are NaN.
+        For each run `time_to`, `steps_to`, `samples_over_d` (each step uses a batch of samples), and
+        `reached`. A run that has not fallen below the level is censored: `reached` is false and its times
+        are NaN.
     """
     level = read_number(risk, "risk", above=0.0)
     array = read_runs(dataset, source)
@@ -45,13 +46,14 @@ def time_to(dataset: xr.Dataset, /, risk: float, source: str = "sgd") -> xr.Data
         crossing = np.where(after > 0, interpolate_time(times[before], times[after], share), times[0])
     crossing = np.where(reached, crossing, np.nan)
     steps = crossing / align_to_points(parameter(dataset, "delta_t"), dims)
-    samples_over_d = steps / align_to_points(parameter(dataset, "d"), dims)
+    batch, d = (align_to_points(parameter(dataset, name), dims) for name in ("batch", "d"))
+    samples_over_d = steps * batch / d
     return build_dataset(
         array,
         dims,
         {
             "time_to": (crossing, f"time at which the risk is first below {level:g}"),
-            "steps_to": (steps, "steps of SGD until then, one sample in each"),
+            "steps_to": (steps, "steps of SGD until then"),
             "samples_over_d": (samples_over_d, "samples until then, over d"),
             "reached": (reached, "whether the risk was ever below; else the run is censored"),
         },

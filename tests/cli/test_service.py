@@ -105,7 +105,7 @@ def test_service_and_folder_give_the_same_answers(run_remote, sweep_id, service)
     assert [sweep["id"] for sweep in sweeps] == [
         sweep["id"] for sweep in run_command(folder, "list", "--data", "data", "--json").json
     ]
-    row = rf"^{sweep_id} +completed +100 % +24 +[0-9.]+ kB +p = 4, k = 2, .* +small$"
+    row = rf"^{sweep_id} +completed +100 % +24 +[0-9.]+ kB +p = 4, k = 2, .* +\S.*$"
     assert re.search(row, run_remote("list").out, re.MULTILINE)
     assert re.search(
         rf"^url +{service.url}/v1/sweeps/{sweep_id}$", run_remote("show", sweep_id).out, re.MULTILINE

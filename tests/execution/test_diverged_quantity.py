@@ -46,14 +46,14 @@ def test_sgd():
 
 
 def test_undefined_derivative_differs_from_large_state():
-    def undefined(y):
+    def undefined(y, t):
         return np.full_like(y, np.nan)
 
-    assert np.all(np.isnan(diverge_or_raise(undefined, np.ones(2), "")))
-    large = diverge_or_raise(lambda y: y, np.array([1.0, 1e7]), "")
+    assert np.all(np.isnan(diverge_or_raise(undefined, np.ones(2), 0.0, "")))
+    large = diverge_or_raise(lambda y, t: y, np.array([1.0, 1e7]), 0.0, "")
     np.testing.assert_array_equal(large, [1.0, np.inf])
     with pytest.raises(IntegrationFailed):
-        diverge_or_raise(lambda y: y, np.ones(2), "stopped")
+        diverge_or_raise(lambda y, t: y, np.ones(2), 0.0, "stopped")
 
 
 @pytest.fixture(scope="module")

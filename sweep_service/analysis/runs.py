@@ -292,7 +292,7 @@ def evaluate_at_points(
     shape = columns[0].shape
     rows = list(zip(*(column.values.ravel().tolist() for column in columns), strict=True))
     by_row = {row: np.asarray(function(**dict(zip(names, row, strict=True)))) for row in dict.fromkeys(rows)}
-    values = np.array([by_row[row] for row in rows]).reshape(*shape, *next(iter(by_row.values())).shape)
+    values = np.array([by_row[row] for row in rows]).reshape((*shape, *next(iter(by_row.values())).shape))
     return xr.DataArray(values, columns[0].coords, (*columns[0].dims, *dims))
 
 
@@ -367,13 +367,14 @@ def teacher_second_layer(dataset: xr.Dataset) -> xr.DataArray | None:
     return evaluate_at_points(dataset, ["k", "d", "seed", *number_coordinates(dataset)], draw, ("teacher",))
 
 
-def _full_model_factor(dataset: xr.Dataset) -> xr.DataArray | float:
+def _full_model_factor(dataset: xr.Dataset) -> xr.DataArray:
     """a² u/b at the end; NaN where the noise floor has no law.
 
     It is known for fixed second layers of one magnitude that is also that of the teacher, without decay.
     """
     structures = read_structures(dataset)
-    last = float(dataset["time"].max())
+    is_constant = structures.get("schedule", "constant") == "constant"
+    last = 0.0 if is_constant else float(dataset["time"].max())
 
     def factor(
         k: int, p: int, batch: int, weight_decay: float, second_layer_rate: float, **numbers: float

@@ -85,6 +85,8 @@ PATTERNS = (
     "numerics/test_jit.py::test_editing_kernel_starts_new_cache[[][!n]*",
     "numerics/test_jit.py::test_editing_kernel_starts_new_cache[[]numerics/v*",
     # Further cases of mathematical tests.
+    "physics/test_full_model_law.py::*[[]compiled-everything, batch of 18]",
+    "simulators/test_full_model.py::test_bits_do_not_depend_on_other_chains[[]StepLoop, batch]",
     "physics/test_simulators_law.py::test_one_block_has_means_and_covariances_of_sgd[[]wide*",
     "physics/test_simulators_law.py::test_law_agrees_over_random_starts[[]wide*",
     "physics/test_simulators_law.py::test_simulators_diverge_with_same_probability[[]0*",

@@ -77,7 +77,14 @@ def test_four_point_sum_agrees_with_package(p, k):
     np.testing.assert_allclose(four_point_variance(o.M, o.Q, o.P), erf_variance(o.M, o.Q, o.P), rtol=1e-10)
 
 
-LONG = ("cluster", "service", "page", "estimates")  # start processes, or compute for many seconds
+LONG = (
+    "prices",
+    "full_model",
+    "cluster",
+    "service",
+    "page",
+    "estimates",
+)  # start processes, or compute for many seconds
 
 
 @pytest.mark.parametrize(

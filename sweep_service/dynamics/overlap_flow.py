@@ -10,6 +10,7 @@ a schedule multiplies the rate of every term by u(t).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -179,15 +180,16 @@ def radial_derivative(average: Callable[[float], Array], d: int) -> Array:
     return (average(1.0 + h) - average(1.0 - h)) / (h * d)
 
 
-class FlowOfOverlaps(FullModelFlow):
+class FlowOfOverlaps(FullModelFlow, ABC):
     """What the flows of the full state have in common."""
 
     system: System
     delta_t: float | None = None  # of a map, which takes steps of this size
     final_state_guess: Array | None = None
 
+    @abstractmethod
     def overlaps(self, y: Array) -> Overlaps:
-        raise NotImplementedError
+        """M, Q and P at a state."""
 
     def state(self, y: Array) -> State:
         overlaps = self.overlaps(y)

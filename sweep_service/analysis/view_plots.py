@@ -92,7 +92,7 @@ def plot_phase_diagram(
         except those that are between 0 and 1 by definition. On a logarithmic scale, values that are not
         positive have the colour of the smallest that is.
     levels
-        Labelled contour lines: their values, or an integer for about so many at round values. By default
+        Labelled contour lines: their values, or about how many to draw at round values. By default
         there are none.
     cmap
         Colour map of matplotlib, or its name. By default `viridis`, and `RdBu_r` for ratios.
@@ -136,7 +136,7 @@ def plot_triangle(
     scale, cmap, limits
         Scale, colour map and ends of the colours, as for `plot_phase_diagram`.
     levels
-        Contour lines: their values, or an integer for about so many at round values. By default five, evenly
+        Contour lines: their values, or about how many to draw at round values. By default five, evenly
         spaced in colour. The colour bar shows their values.
     ax
         Matplotlib axes to draw on, by default those of a new figure.

@@ -66,7 +66,7 @@ class Price:
         return self.seconds_of(evaluations, samples) + jacobians * self.jacobian
 
     def seconds_of(self, evaluations: float, samples: int) -> float:
-        """Return the seconds of an integration of so many evaluations, without Jacobians."""
+        """Return the seconds of an integration with this number of evaluations, without Jacobians."""
         step = self.evaluation + PER_EVALUATION + PER_COMPONENT * self.size
         return PER_CALL + (evaluations + self.extra_evaluations) * step + samples * self.sample
 

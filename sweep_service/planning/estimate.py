@@ -209,7 +209,7 @@ def _count_per_point(plan: SweepPlan, kind: Kind, numbers: AnyArray) -> AnyArray
 
 @dataclass(frozen=True)
 class Question:
-    """What an alternative must do: reach time `last` with so many samples, in less than `seconds` a run."""
+    """What an alternative must do: reach time `last`, record `samples`, and take less than `seconds`."""
 
     last: float
     samples: int

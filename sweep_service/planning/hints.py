@@ -24,6 +24,9 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "'noise', the variance of the label noise: the square of its standard deviation": (
         "sigma", "std", "noise_std", "sigma_noise", "noise_level",
     ),
+    "'batch', the samples of a step": ("batch", "batch_size", "batchsize", "minibatch", "mini_batch"),
+    "'weight_decay'": ("weight_decay", "decay", "wd", "l2", "regularisation", "regularization"),
+    "'second_layer_rate'": ("second_layer_rate", "readout_rate", "second_layer_learning_rate"),
     "'activation'": ("activation", "act", "nonlinearity", "activation_function"),
     "'regime'": ("regime", "regimes", "theory", "ode"),
     "'init.scale'": ("scale", "init_scale"),
@@ -37,6 +40,8 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "'seeds'": ("seed", "n_seeds"),
     "'seeds: {repeat: n}'": ("repeat", "repeats", "trials"),
     "'axes'": ("grid", "parameters", "params", "sweep"),
+    "'schedule'": ("lr_schedule", "scheduler", "learning_rate_schedule"),
+    "'second_layer'": ("readout", "output_weights", "a"),
     "'init'": ("initial", "initialisation", "initialization", "initial_condition"),
     "'observables'": ("metrics", "outputs"),
     "'name'": ("title", "label"),

@@ -178,7 +178,7 @@ def draw_surface(axes: Axes, surface: Triangulation, heights: Array, norm: Any, 
 
 
 def choose_levels(levels: int | Sequence[float], norm: Any) -> Array:
-    """The values of contour lines: those given, or for a number about so many round ones."""
+    """The values of contour lines: those given, or round ones, about as many as a given number."""
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 

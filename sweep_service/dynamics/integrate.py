@@ -15,7 +15,7 @@ from sweep_service.dynamics.auto import RegimeChoice, choose_regime, collect_reg
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
-from sweep_service.errors import unknown_name
+from sweep_service.errors import OutOfRange, unknown_name
 from sweep_service.model.initial import Start
 from sweep_service.model.labels import (
     LEFT_OUT_OVERLAPS,
@@ -35,6 +35,9 @@ from sweep_service.validation import read_bool, read_seeds, read_times
 # A mean-field quadrature is refined while its error exceeds this multiple of the flow's precision.
 MAX_QUADRATURE_ERROR = 100.0
 MAX_REFINEMENTS = 3
+# A larger error of the finest quadrature, relative to |f(y0)|, is refused: curves would visibly differ.
+MAX_UNRESOLVED_ERROR = 1e-4
+SLOW_RATE = 1e-3  # per unit of time: slower changes of a state are not resolved relative to their own rate
 # Attributes that become lists in the order of `seed`.
 PER_SEED_ATTRIBUTES = (
     "seed",
@@ -204,13 +207,40 @@ def _solve_refined(
     flow = REGIMES[regime].make_flow(setup)
     if flow.final_state_guess is None:
         return flow, solve(flow, times, stopped=stopped), 0.0
-    flow, _ = refine_quadrature(flow, [flow.y0, flow.final_state_guess])
+    flow, error = refine_quadrature(flow, [flow.y0, flow.final_state_guess])
+    _check_resolution(setup, regime, flow, error)
     path = solve(flow, times, stopped=stopped)
     finite = path.states[np.all(np.isfinite(path.states), axis=1)]
     finer, error = refine_quadrature(flow, [*finite[-1:]])
+    _check_resolution(setup, regime, finer, error)
     if finer is not flow:
         flow, path = finer, solve(finer, times, stopped=stopped)
     return flow, path, error
+
+
+def _check_resolution(setup: Setup, regime: str, flow: Flow, error: float) -> None:
+    """Refuse states that not even the finest quadrature resolves; `error` is relative to |f(y0)|.
+
+    At a start close to a fixed point f(y0) vanishes, and the size of the state is the scale instead.
+    """
+    rate = _initial_rate(flow)
+    relative = error * rate / max(rate, SLOW_RATE * float(np.max(np.abs(flow.y0))))
+    if relative > MAX_UNRESOLVED_ERROR:
+        point = setup.point
+        raise OutOfRange(
+            f"{regime} with p = {point.p} and the activation {point.activation.name} is not accurate at "
+            f"these norms: its quadrature errs by {relative:.1e}, at most {MAX_UNRESOLVED_ERROR:g} is "
+            "allowed; use smaller norms, or a smaller p, where averages over pairs of neurons are used"
+        )
+
+
+def _initial_rate(flow: Flow) -> float:
+    """|f(y0)| at the time of the largest learning rate, because a rate of zero would hide any error."""
+    return max(float(np.max(np.abs(flow(flow.y0, _busiest_time(flow))))), 1e-300)
+
+
+def _busiest_time(flow: Flow) -> float:
+    return max((0.0, *flow.breaks), key=flow.system.rate_factor)
 
 
 def refine_quadrature(flow: Flow, states: list[Array]) -> tuple[Flow, float]:
@@ -218,9 +248,7 @@ def refine_quadrature(flow: Flow, states: list[Array]) -> tuple[Flow, float]:
 
     Returns the flow and its remaining error relative to |f(y0)|.
     """
-    t = max((0.0, *flow.breaks), key=flow.system.rate_factor)  # a rate of zero would hide any error
-    scale = max(float(np.max(np.abs(flow(flow.y0, t)))), 1e-300)
-    error = 0.0
+    t, scale, error = _busiest_time(flow), _initial_rate(flow), 0.0
     for _ in range(MAX_REFINEMENTS):
         finer = flow.refine()
         if finer is None:

@@ -114,12 +114,12 @@ def holds_mean(diagram, seeds, truth):
     return (abs(diagram - truth) <= half_width).values.reshape(-1)
 
 
-def hold_noise_floors(random, sweeps, floor, a):
+def hold_noise_floors(random, sweeps, floor, a, **options):
     """R = F + a (t_max/t)², with 10 % noise."""
     times = np.concatenate([[0.0], np.geomspace(10.0, 100.0, 13)])
     dataset = make_dataset(
         lambda t: floor + a * (100.0 / np.maximum(t, 1.0)) ** 2, {"d": np.arange(sweeps) + 1000}, seeds=6,
-        times=times, noise=0.1,
+        times=times, noise=0.1, **options,
     )  # fmt: skip
     noise = random.standard_normal(dataset["sgd_risk"].shape)
     dataset["sgd_risk"] = dataset["sgd_risk"] * (1.0 + 0.1 * noise)
@@ -235,6 +235,9 @@ CASES |= {
     )
     for floor, a in ((1.0, 0.3), (1.0, 0.0), (0.0, 1.0), (0.02, 1.0))
 }
+CASES["noise floor, planted start"] = Case(
+    partial(hold_noise_floors, floor=1.0, a=0.0, init={"kind": "planted"})
+)
 CASES |= {
     f"{quantity}, {seeds} seeds": Case(partial(hold, seeds=seeds))
     for quantity, hold in (("specialisation time", hold_specialisation_times), ("delay", hold_delays))

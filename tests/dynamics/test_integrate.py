@@ -9,8 +9,8 @@ import pytest
 from sweep_service import integrate
 from sweep_service.dynamics.overlap_flow import drift
 from sweep_service.dynamics.regimes import REGIMES, overlap_regime
-from sweep_service.errors import Stopped
-from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.errors import OutOfRange, Stopped
+from sweep_service.model.activations import ACTIVATIONS, Activation
 from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.observables import select_observables
 from sweep_service.model.overlaps import Overlaps
@@ -348,3 +348,45 @@ def test_optional_term_is_left_out_at_its_default(monkeypatch):
     np.testing.assert_array_equal(after.risk, before.risk)
     damped = integrate({**wide, "damping": 1.0}, regime="classical", times=[0.0, 5.0])
     assert not np.array_equal(damped.risk, before.risk)
+
+
+def swish(x):
+    return 0.5 * x * (1.0 + np.tanh(0.5 * x))
+
+
+def swish_slope(x):
+    tanh = np.tanh(0.5 * x)
+    return 0.5 * (1.0 + tanh) + 0.25 * x * (1.0 - tanh**2)
+
+
+def swish_curvature(x):
+    tanh = np.tanh(0.5 * x)
+    return (0.5 - 0.25 * x * tanh) * (1.0 - tanh**2)
+
+
+@pytest.fixture
+def own_activation(monkeypatch):
+    act = Activation(
+        name="swish", formula="x/(1 + exp(-x))", value=swish, slope=swish_slope, curvature=swish_curvature
+    )
+    monkeypatch.setitem(ACTIVATIONS, act.name, act)
+    return act.name
+
+
+def test_norms_that_mean_field_cannot_resolve_are_refused(own_activation):
+    """The functions of wide neurons vary on scales that no affordable Gauss-Hermite rule resolves."""
+    point = {"d": 10, "p": 80, "k": 1, "gamma": 1.0, "activation": own_activation}
+    narrow = integrate(dict(point, init=GAUSSIAN), regime="mean_field", times=[0.0])
+    assert narrow.attrs["quadrature_error"] < 1e-6
+    wide = dict(point, init={"kind": "gaussian", "scale": 10.0})
+    with pytest.raises(OutOfRange, match=r"mean_field with p = 80 and the activation swish is not accurate"):
+        integrate(wide, regime="mean_field", times=[0.0])
+
+
+def test_start_at_a_fixed_point_is_not_refused():
+    """Its derivative vanishes, so that any error of a quadrature is large relative to it."""
+    point = {"d": 10, "p": 80, "k": 1, "gamma": 1.0, "activation": "square"}
+    planted = dict(point, init={"kind": "planted", "epsilon": 0.0}, teacher_activation="square")
+    assert integrate(planted, regime="mean_field", times=[0.0, 1.0]).risk[-1] < 1e-12
+    tanh = dict(point, activation="tanh", init={"kind": "planted", "epsilon": 0.0})
+    assert integrate(tanh, regime="mean_field", times=[0.0, 1.0]).risk[-1] < 1e-9

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sweep_service.dynamics.full_model import VANISHED_SHARE
 from sweep_service.dynamics.overlap_flow import (
     OverlapFlow,
     System,
@@ -41,6 +42,7 @@ class Coefficients(NamedTuple):
     second_layer_rate: float
     noise: float  # γΔ/(pb)
     decay: float
+    vanishing: Array  # squared norms at which neurons count as vanished; 0 for neurons that cannot vanish
 
 
 @kernel()
@@ -49,7 +51,7 @@ def closed_flow(coefficients, y, u, B, Q, out):
 
     If y is longer than M and the lower triangle of Q, its last p entries are a.
     """
-    students, mixed, P, a, a_star, rate, noise, decay = coefficients
+    students, mixed, P, a, a_star, rate, noise, decay, vanishing = coefficients
     p, k = a.size, a_star.size
     M = y[: p * k].reshape(p, k)
     at = p * k
@@ -97,6 +99,12 @@ def closed_flow(coefficients, y, u, B, Q, out):
                 dM[i, s] += b * P[r, s]
             for l in range(p):
                 half[i, l] += b * M[l, r]
+        if vanishing[i] > 0.0:  # `full_model.slow_down`
+            factor = 1.0 / (1.0 + (vanishing[i] / max(Q[i, i], 1e-300)) ** 4)
+            for s in range(k):
+                dM[i, s] *= factor
+            for l in range(p):
+                half[i, l] *= factor
     at = p * k
     for i in range(p):
         for j in range(i + 1):
@@ -141,6 +149,7 @@ class SmallFlow(OverlapFlow):
             system.second_layer_rate,
             system.noise_rate * system.noise if label_noise in terms else 0.0,
             system.weight_decay if weight_decay in terms else 0.0,
+            np.zeros(self.p) if system.first_norms is None else VANISHED_SHARE * system.first_norms,
         )
         compiled = (drift, label_noise, weight_decay)
         self.other_terms = tuple(term for term in terms if term not in compiled)

@@ -10,6 +10,19 @@ from sweep_service.model.schedule import Schedule
 from sweep_service.model.second_layer import Readout
 from sweep_service.numerics.types import Array
 
+VANISHED_SHARE = 1e-6  # of its squared norm at t = 0, at which a neuron with a kink counts as vanished
+
+
+def slow_down(norms: Array, first_norms: Array) -> Array:
+    """A factor of the rate of each neuron, which is 1 but for neurons that have nearly vanished.
+
+    A kink at zero with a weight of the wrong sign pulls a neuron to w = 0 in a finite time and holds it
+    there, as the pull has the same strength at any distance. Without the factor it would oscillate
+    around w = 0, in steps as small as numbers can be. Both arguments are squared norms.
+    """
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + (VANISHED_SHARE * first_norms / np.maximum(norms, 1e-300)) ** 4)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FullModel:

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.dynamics.full_model import FullModel, FullModelFlow
+from sweep_service.dynamics.full_model import FullModel, FullModelFlow, slow_down
 from sweep_service.dynamics.state import State, pack, unpack
 from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
 from sweep_service.model.averages.two_point import Pairs
@@ -44,6 +44,7 @@ class System(FullModel):
     variance_method: str = "none"
     finite_d: int | None = None  # d if the factor ‖x‖² is kept, None if it is replaced by 1
     batch: int = 1
+    first_norms: Array | None = None  # Q_ii(0) if neurons can vanish: a kink, and second layers of any sign
     others: Mapping[str, Scalar] = field(
         default_factory=dict
     )  # values of the parameters outside FIRST_PARAMETERS
@@ -124,6 +125,9 @@ def drift(system: System, now: Moments) -> tuple[Array, Array]:
         A, B, B_teacher = now.push
         dM = A[:, None] * now.M + B @ now.M + B_teacher @ system.P
         half = A[:, None] * now.Q + B @ now.Q + B_teacher @ now.M.T
+    if system.first_norms is not None:
+        factor = slow_down(now.norms, system.first_norms)[:, None]
+        dM, half = factor * dM, factor * half
     if now.u != 1.0:
         dM, half = now.u * dM, now.u * half
     return dM, half + half.T
@@ -276,6 +280,8 @@ class WeightFlow(FlowOfOverlaps):
         else:
             A, B, B_teacher = now.push
             dX = A[:, None] * X + B @ X + B_teacher @ T
+        if system.first_norms is not None:
+            dX = slow_down(now.norms, system.first_norms)[:, None] * dX
         if system.weight_decay:
             dX = dX - system.weight_decay * X
         if now.u != 1.0:

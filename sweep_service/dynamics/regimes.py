@@ -161,6 +161,7 @@ def make_system(setup: Setup, sampled: bool) -> System:
         if sampled
         else (None, "none")
     )
+    can_vanish = setup.start.readout is not None and point.activation.curvature is None
     return System(
         gamma_over_p=point.gamma_over_p,
         noise=point.noise,
@@ -172,6 +173,7 @@ def make_system(setup: Setup, sampled: bool) -> System:
         readout=setup.start.readout,
         second_layer_rate=point.second_layer_rate,
         batch=point.batch,
+        first_norms=np.diag(setup.start.overlaps.Q).copy() if can_vanish else None,
         weight_decay=point.weight_decay,
         schedule=point.schedule,
         others=point.others,

@@ -390,3 +390,22 @@ def test_start_at_a_fixed_point_is_not_refused():
     assert integrate(planted, regime="mean_field", times=[0.0, 1.0]).risk[-1] < 1e-12
     tanh = dict(point, activation="tanh", init={"kind": "planted", "epsilon": 0.0})
     assert integrate(tanh, regime="mean_field", times=[0.0, 1.0]).risk[-1] < 1e-9
+
+
+@pytest.mark.parametrize("regime", ["classical", "classical_noise"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_gradient_flow_continues_after_a_neuron_vanishes(regime, compiled, monkeypatch):
+    """A relu student of the wrong sign is pulled to w = 0, where the averages lose their derivatives."""
+    if not compiled:
+        monkeypatch.setattr("sweep_service.dynamics.compiled_overlap_flow.MAX_COMPILED_WIDTH", 0)
+    point = {"d": 20, "p": 3, "k": 1, "gamma": 0.1, "activation": "relu", "init": GAUSSIAN}
+    result = integrate(
+        {**point, "second_layer": {"init": [1.0, -1.0, -1.0]}},
+        regime=regime,
+        times=[0.0, 10.0, 100.0],
+        seed=1,
+    )
+    assert result.attrs["status"] == "done"
+    assert result.attrs["evaluations"] < 10_000
+    assert np.diag(result.overlap_student[-1]).min() < 1e-6
+    assert result.risk[-1] < 1e-3 * result.risk[0]

@@ -222,7 +222,7 @@ def test_neuron_with_a_kink_may_vanish(monkeypatch):
     norms = result.overlap_student_teacher.values[-1] ** 2 @ np.ones(2) + result.orthogonal_norm.values[-1]
     assert norms.min() < 1e-6
     assert result.attrs["evaluations"] < 10_000
-    monkeypatch.setattr("sweep_service.dynamics.mean_field.flow.VANISHED_SHARE", 1e-7)
+    monkeypatch.setattr("sweep_service.dynamics.full_model.VANISHED_SHARE", 1e-7)
     nearer = ss.integrate(point, **run)
     np.testing.assert_allclose(result.risk, nearer.risk, rtol=2e-3)  # a norm of 1e-3 in place of 0
 

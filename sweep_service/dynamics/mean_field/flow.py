@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweep_service.dynamics.full_model import FullModel, FullModelFlow
+from sweep_service.dynamics.full_model import FullModel, FullModelFlow, slow_down
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.state import State
 from sweep_service.model.activations import Activation
@@ -24,8 +24,6 @@ from sweep_service.model.averages.two_point import Pairs
 from sweep_service.model.overlaps import invert_gram
 from sweep_service.numerics.types import Array
 from sweep_service.status import DivergedQuantity
-
-VANISHED_SHARE = 1e-6  # of its squared norm at t = 0, at which a neuron with a kink counts as vanished
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,8 @@ class MeanFieldFlow(FullModelFlow, ABC):
         (M, q), a = self.unpack(y), self.second_layer(y)
         dM, dq, da = self.derivative(M, q, a)
         if a is not None:
-            own = a if self.system.student.curvature is not None else a * self.slow_down(M, q)
+            is_smooth = system.student.curvature is not None
+            own = a if is_smooth else a * slow_down(self.norms(M, q), self.first_norms)
             dM, dq = own[:, None] * dM, own * dq
         if system.weight_decay:
             dM, dq = dM - system.weight_decay * M, dq - 2.0 * system.weight_decay * q
@@ -119,17 +118,6 @@ class MeanFieldFlow(FullModelFlow, ABC):
         cut = self.p * self.k
         M = y[:cut].reshape(self.p, self.k)
         return M, np.zeros(self.p) if self.system.is_frozen else np.maximum(y[cut : cut + self.p], 0.0)
-
-    def slow_down(self, M: Array, q: Array) -> Array:
-        """A factor of the rate of each neuron, which is 1 but for neurons that have nearly vanished.
-
-        A kink at zero with a weight of the wrong sign pulls a neuron to w = 0 in a finite time and holds it
-        there, as the pull has the same strength at any distance. Without the factor it would oscillate
-        around w = 0, in steps as small as numbers can be.
-        """
-        norms = np.maximum(self.norms(M, q), 1e-300)
-        with np.errstate(over="ignore"):
-            return 1.0 / (1.0 + (VANISHED_SHARE * self.first_norms / norms) ** 4)
 
     def norms(self, M: Array, q: Array) -> Array:
         """Qd_i, the diagonal of Q."""

@@ -19,7 +19,6 @@ from sweep_service.dynamics.overlap_flow import (
     drift,
     label_noise,
     sampling,
-    weight_decay,
 )
 from sweep_service.dynamics.state import pack
 from sweep_service.model.averages.closed_forms import ClosedForm, slope_pair, value_pair
@@ -41,17 +40,16 @@ class Coefficients(NamedTuple):
     teacher: Array  # a*
     second_layer_rate: float
     noise: float  # γΔ/(pb)
-    decay: float
     vanishing: Array  # squared norms at which neurons count as vanished; 0 for neurons that cannot vanish
 
 
 @kernel()
 def closed_flow(coefficients, y, u, B, Q, out):
-    """Drift, noise · E[σ'σ'] and decay at the factor u of the rate, with work arrays B (p, p+k) and Q (p, p).
+    """Drift and noise · E[σ'σ'] at the factor u of the rate, with work arrays B (p, p+k) and Q (p, p).
 
     If y is longer than M and the lower triangle of Q, its last p entries are a.
     """
-    students, mixed, P, a, a_star, rate, noise, decay, vanishing = coefficients
+    students, mixed, P, a, a_star, rate, noise, vanishing = coefficients
     p, k = a.size, a_star.size
     M = y[: p * k].reshape(p, k)
     at = p * k
@@ -110,9 +108,9 @@ def closed_flow(coefficients, y, u, B, Q, out):
         for j in range(i + 1):
             out[at] = half[i, j] + half[j, i] - noise * u * p * B[i, j]
             at += 1
-    if u != 1.0 or decay != 0.0:
+    if u != 1.0:
         for n in range(at):
-            out[n] = u * (out[n] - (1.0 if n < p * k else 2.0) * decay * y[n])
+            out[n] *= u
 
 
 @kernel()
@@ -133,7 +131,7 @@ def closed_jacobian(coefficients, y, u, B, Q):
 
 
 class SmallFlow(OverlapFlow):
-    """`OverlapFlow` with compiled drift, label noise and decay, to which other terms are added."""
+    """`OverlapFlow` with compiled drift and label noise, to which other terms are added."""
 
     def __init__(self, system: System, terms: tuple[Term, ...], start: Overlaps) -> None:
         super().__init__(system, terms, start)
@@ -148,10 +146,9 @@ class SmallFlow(OverlapFlow):
             np.ones(self.k) if readout is None else readout.teacher,
             system.second_layer_rate,
             system.noise_rate * system.noise if label_noise in terms else 0.0,
-            system.weight_decay if weight_decay in terms else 0.0,
             np.zeros(self.p) if system.first_norms is None else VANISHED_SHARE * system.first_norms,
         )
-        compiled = (drift, label_noise, weight_decay)
+        compiled = (drift, label_noise)
         self.other_terms = tuple(term for term in terms if term not in compiled)
         self.work = np.empty((self.p, self.p + self.k)), np.empty((self.p, self.p))
 
@@ -166,7 +163,7 @@ class SmallFlow(OverlapFlow):
             and system.finite_d is None
         )
 
-    def __call__(self, y: Array, t: float = 0.0) -> Array:
+    def change(self, y: Array, t: float) -> Array:
         out = np.empty_like(y)
         closed_flow(self.coefficients, y, self.system.rate_factor(t), *self.work, out)
         if self.other_terms:
@@ -187,4 +184,5 @@ class SmallFlow(OverlapFlow):
         return self._differentiate
 
     def _differentiate(self, y: Array, t: float = 0.0) -> Array:
-        return np.asarray(closed_jacobian(self.coefficients, y, self.system.rate_factor(t), *self.work))
+        J = np.asarray(closed_jacobian(self.coefficients, y, self.system.rate_factor(t), *self.work))
+        return self.damp_jacobian(J, t)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from sweep_service.model.point import Point
 from sweep_service.model.schedule import Schedule
 from sweep_service.model.second_layer import Readout
 from sweep_service.numerics.types import Array
@@ -48,10 +51,44 @@ class FullModel:
         return 1.0 if self.schedule.is_default else float(self.schedule.factor(np.asarray(t)))
 
 
-class FullModelFlow:
+def full_model_constants(point: Point, readout: Readout | None) -> dict[str, Any]:
+    """The fields of `FullModel` at a point."""
+    return {
+        "readout": readout,
+        "second_layer_rate": point.second_layer_rate,
+        "weight_decay": point.weight_decay,
+        "schedule": point.schedule,
+    }
+
+
+class FullModelFlow(ABC):
     """A flow whose state ends with the second layer if it is learned."""
 
     system: FullModel
+
+    @abstractmethod
+    def change(self, y: Array, t: float) -> Array:
+        """dy/dt without weight decay."""
+
+    @property
+    @abstractmethod
+    def degrees(self) -> Array:
+        """The degree of each entry of the state in the weights of the first layer."""
+
+    def __call__(self, y: Array, t: float = 0.0) -> Array:
+        """dy/dt: dw/dt = -u κ_w w changes an entry of degree n at the rate -n u κ_w."""
+        dy = self.change(y, t)
+        return dy - self.damping(t) * y if self.system.weight_decay else dy
+
+    def damping(self, t: float) -> Array:
+        """The rate at which weight decay reduces each entry of the state."""
+        return self.system.weight_decay * self.system.rate_factor(t) * self.degrees
+
+    def damp_jacobian(self, jacobian: Array, t: float) -> Array:
+        """Add weight decay to the Jacobian of `change`, in place."""
+        if self.system.weight_decay:
+            jacobian[np.diag_indices_from(jacobian)] -= self.damping(t)
+        return jacobian
 
     @property
     def breaks(self) -> tuple[float, ...]:

@@ -32,7 +32,7 @@ class MapFlow(OverlapFlow):
         super().__init__(system, (drift, label_noise, sampling), start)
         self.delta_t = self.step = delta_t
 
-    def __call__(self, y: Array, t: float = 0.0) -> Array:
+    def change(self, y: Array, t: float) -> Array:
         system, now = self.system, self.moments(y, t)
         shrink = system.weight_decay * now.u * self.step
         dM, dQ = drift(system, now)
@@ -40,9 +40,8 @@ class MapFlow(OverlapFlow):
         for term in (label_noise, sampling):
             dQ = dQ + term(system, now)[1]
         dQ = dQ + _square_of_mean(system, now)
-        if system.weight_decay:
-            rate = system.weight_decay * now.u
-            dM, dQ = dM - rate * now.M, dQ - rate * (2.0 - shrink) * now.Q
+        if shrink:  # s² = 1 - 2 κ_w h + (κ_w h)²
+            dQ = dQ + shrink**2 / self.step * now.Q
         return self.append_second_layer(
             pack(dM, dQ), learn_second_layer(system, now) if system.is_learned else None
         )

@@ -10,7 +10,7 @@ a schedule multiplies the rate of every term by u(t).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -155,12 +155,6 @@ def sampling(system: System, now: Moments) -> tuple[float, Array]:
     return 0.0, system.noise_rate * now.u**2 * now.weigh(average)
 
 
-def weight_decay(system: System, now: Moments) -> tuple[Array, Array]:
-    """-u κ_w M, -2 u κ_w Q."""
-    rate = now.u * system.weight_decay
-    return -rate * now.M, -2.0 * rate * now.Q
-
-
 def learn_second_layer(system: System, now: Moments) -> Array:
     """da_i/dt = u ρ Σ_β c_β E[σ_i σ_β]."""
     pairs, (student, teacher) = system.pairs, now.shares
@@ -184,7 +178,7 @@ def radial_derivative(average: Callable[[float], Array], d: int) -> Array:
     return (average(1.0 + h) - average(1.0 - h)) / (h * d)
 
 
-class FlowOfOverlaps(FullModelFlow, ABC):
+class FlowOfOverlaps(FullModelFlow):
     """What the flows of the full state have in common."""
 
     system: System
@@ -221,7 +215,7 @@ class OverlapFlow(FlowOfOverlaps):
             pack(start.M, start.Q), None if system.readout is None else system.readout.student
         )
 
-    def __call__(self, y: Array, t: float = 0.0) -> Array:
+    def change(self, y: Array, t: float) -> Array:
         system, now = self.system, self.moments(y, t)
         dM, dQ = np.zeros_like(now.M), np.zeros_like(now.Q)
         for term in self.terms:
@@ -230,6 +224,11 @@ class OverlapFlow(FlowOfOverlaps):
         return self.append_second_layer(
             pack(dM, dQ), learn_second_layer(system, now) if system.is_learned else None
         )
+
+    @cached_property
+    def degrees(self) -> Array:
+        p, mixed = self.p, self.p * self.k
+        return np.repeat([1.0, 2.0, 0.0], [mixed, p * (p + 1) // 2, len(self.y0) - mixed - p * (p + 1) // 2])
 
     def moments(self, y: Array, t: float) -> Moments:
         M, Q = unpack(y, self.p, self.k)
@@ -270,7 +269,7 @@ class WeightFlow(FlowOfOverlaps):
             students.ravel(), None if system.readout is None else system.readout.student
         )
 
-    def __call__(self, y: Array, t: float = 0.0) -> Array:
+    def change(self, y: Array, t: float) -> Array:
         X, T, system = self.weights(y), self.teachers, self.system
         now = Moments(system, X @ T.T, X @ X.T, self.second_layer(y), system.rate_factor(t))
         if now.second_layer is None:
@@ -282,8 +281,6 @@ class WeightFlow(FlowOfOverlaps):
             dX = A[:, None] * X + B @ X + B_teacher @ T
         if system.first_norms is not None:
             dX = slow_down(now.norms, system.first_norms)[:, None] * dX
-        if system.weight_decay:
-            dX = dX - system.weight_decay * X
         if now.u != 1.0:
             dX = now.u * dX
         return self.append_second_layer(
@@ -291,6 +288,11 @@ class WeightFlow(FlowOfOverlaps):
         )
 
     jacobian: Callable[[Array, float], Array] | None = None
+
+    @cached_property
+    def degrees(self) -> Array:
+        size = self.shape[0] * self.shape[1]
+        return np.repeat([1.0, 0.0], [size, len(self.y0) - size])
 
     def weights(self, y: Array) -> Array:
         """Coordinates of the students."""

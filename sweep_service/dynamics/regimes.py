@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH, SmallFlow
+from sweep_service.dynamics.full_model import full_model_constants
 from sweep_service.dynamics.map_flow import MapFlow
 from sweep_service.dynamics.mean_field.flow import MeanFieldFlow, MeanFieldSystem
 from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
@@ -28,7 +29,6 @@ from sweep_service.dynamics.overlap_flow import (
     drift,
     label_noise,
     sampling,
-    weight_decay,
 )
 from sweep_service.dynamics.state import State
 from sweep_service.dynamics.variance import choose_variance, sobol_points
@@ -141,11 +141,10 @@ def overlap_regime(
 
     def build(setup: Setup) -> OverlapFlow | WeightFlow:
         point, start = setup.point, setup.start.overlaps
-        terms_of_parameters = {"weight_decay": weight_decay, **(optional or {})}
-        extra = tuple(term for name, term in terms_of_parameters.items() if name in point.non_default)
+        extra = tuple(term for name, term in (optional or {}).items() if name in point.non_default)
         terms = (*always, *extra)
         system = make_system(setup, sampled=sampling in terms)
-        if set(terms) <= {drift, weight_decay} and point.p > MAX_COMPILED_WIDTH and start.rank < point.p:
+        if terms == (drift,) and point.p > MAX_COMPILED_WIDTH and start.rank < point.p:
             return WeightFlow(system, start)
         small = drift in terms and SmallFlow.is_applicable(system, point.p)  # SmallFlow includes the drift
         return (SmallFlow if small else OverlapFlow)(system, terms, start)
@@ -170,13 +169,10 @@ def make_system(setup: Setup, sampled: bool) -> System:
         variance=average,
         variance_method=method,
         finite_d=point.d if options.finite_d_factor else None,
-        readout=setup.start.readout,
-        second_layer_rate=point.second_layer_rate,
         batch=point.batch,
         first_norms=np.diag(setup.start.overlaps.Q).copy() if can_vanish else None,
-        weight_decay=point.weight_decay,
-        schedule=point.schedule,
         others=point.others,
+        **full_model_constants(point, setup.start.readout),
     )
 
 
@@ -211,10 +207,7 @@ def mean_field_regime(
             projected=projected,
             finite_d=point.d if options.finite_d_factor else None,
             precision=1e-6 if pde else 1e-9,  # the law is sampled: R errs by 1e-3
-            readout=readout,
-            second_layer_rate=point.second_layer_rate,
-            weight_decay=point.weight_decay,
-            schedule=point.schedule,
+            **full_model_constants(point, readout),
         )
         return cheapest_flow(system, M, q)
 

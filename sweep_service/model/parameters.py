@@ -28,7 +28,8 @@ class Parameter:
 
     `default_from` names another parameter whose value is the default. `title` labels the axis of a plot,
     `long_name` the variable of a dataset. A number is bounded by `above`, `least` and `most`; a text is one
-    of `choices`. `logarithmic` is the usual scale of its axis.
+    of `choices`. `logarithmic` is the usual scale of its axis. `other_names`, in lower case, are those that
+    people know it by, for hints in errors.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Parameter:
     choices: Callable[[], Collection[str]] = tuple
     logarithmic: bool = False
     in_every_key: bool = False
+    other_names: tuple[str, ...] = ()
 
     @property
     def is_required(self) -> bool:
@@ -76,27 +78,35 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "d", "integer", "d", "$d$", "input dimension", "input dimension",
             least=1, most=10**12, logarithmic=True, in_every_key=True,
+            other_names=("dim", "dimension", "input_dim", "input_dimension", "n", "features", "n_features"),
         ),
         Parameter(
             "p", "integer", "p", "$p$", "student width", "width of the student",
             least=1, most=20_000,  # a start holds Q, p by p: 3 GB at the largest p
             logarithmic=True, in_every_key=True,
+            other_names=(
+                "width", "hidden", "hidden_units", "hidden_size", "n_hidden", "neurons", "student_width", "m",
+            ),
         ),
         Parameter(
             "gamma", "number", "γ", r"$\gamma$", "learning rate", "learning rate",
             above=0.0, most=1e12, logarithmic=True, in_every_key=True,
+            other_names=("learning_rate", "lr", "eta", "rate", "step_size", "stepsize"),
         ),
         Parameter(
             "k", "integer", "k", "$k$", "teacher width", "width of the teacher",
             least=1, most=1_000, in_every_key=True,
+            other_names=("teacher_width", "teacher_neurons", "teachers", "n_teacher"),
         ),
         Parameter(
             "noise", "number", "Δ", r"$\Delta$", "label noise", "variance Δ of the label noise",
             default=0.0, least=0.0, most=1e12, logarithmic=True, in_every_key=True,
+            other_names=("variance", "sigma2", "noise_variance", "label_noise"),
         ),
         Parameter(
             "activation", "text", "activation", "", "activation", "activation of the student",
             default="erf", choices=ACTIVATIONS.keys, in_every_key=True,
+            other_names=("act", "nonlinearity", "activation_function"),
         ),
         Parameter(
             "teacher_activation", "text", "teacher_activation", "", "teacher activation",
@@ -107,15 +117,17 @@ PARAMETERS: dict[str, Parameter] = {
             "second_layer_rate", "number", "ρ", r"$\rho$", "rate of the second layer",
             "learning rate of the second layer, relative to that of the first",
             default=0.0, least=0.0, most=1e12, logarithmic=True,
+            other_names=("readout_rate", "second_layer_learning_rate"),
         ),
         Parameter(
             "batch", "integer", "b", "$b$", "batch size", "samples of each step of SGD",
             default=1, least=1, most=10**7, logarithmic=True,
+            other_names=("batch_size", "batchsize", "minibatch", "mini_batch"),
         ),
         Parameter(
             "weight_decay", "number", "κ_w", r"$\kappa_w$", "weight decay",
             "rate of weight decay of the first layer", default=0.0, least=0.0, most=1e12,
-            logarithmic=True,
+            logarithmic=True, other_names=("decay", "wd", "l2", "regularisation", "regularization"),
         ),
     )
 }  # fmt: skip

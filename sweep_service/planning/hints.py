@@ -7,27 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweep_service.model.parameters import PARAMETERS
+
 _PARAMETERS: dict[str, tuple[str, ...]] = {
-    "'d', the input dimension": (
-        "d", "dim", "dimension", "input_dim", "input_dimension", "n", "features", "n_features",
-    ),
-    "'p', the width of the student": (
-        "p", "width", "hidden", "hidden_units", "hidden_size", "n_hidden", "neurons", "student_width", "m",
-    ),
-    "'k', the width of the teacher": ("k", "teacher_width", "teacher_neurons", "teachers", "n_teacher"),
-    "'gamma', the learning rate": (
-        "gamma", "learning_rate", "lr", "eta", "rate", "step_size", "stepsize",
-    ),
-    "'noise', the variance of the label noise": (
-        "noise", "variance", "sigma2", "noise_variance", "label_noise",
-    ),
+    **{
+        f"'{name}', the {parameter.long_name}": (name, *parameter.other_names)
+        for name, parameter in PARAMETERS.items()
+        if parameter.other_names
+    },
     "'noise', the variance of the label noise: the square of its standard deviation": (
         "sigma", "std", "noise_std", "sigma_noise", "noise_level",
     ),
-    "'batch', the samples of a step": ("batch", "batch_size", "batchsize", "minibatch", "mini_batch"),
-    "'weight_decay'": ("weight_decay", "decay", "wd", "l2", "regularisation", "regularization"),
-    "'second_layer_rate'": ("second_layer_rate", "readout_rate", "second_layer_learning_rate"),
-    "'activation'": ("activation", "act", "nonlinearity", "activation_function"),
     "'regime'": ("regime", "regimes", "theory", "ode"),
     "'init.scale'": ("scale", "init_scale"),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, lane, load4, load8, store
 from sweep_service.simulators.kernels.activate import activate
 from sweep_service.simulators.kernels.coefficients import learn4, learn8, move_second_layer
-from sweep_service.simulators.kernels.optional import keep, shrinkage, take, times, weights8
+from sweep_service.simulators.kernels.optional import keep, take, times, weights8
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
 from sweep_service.simulators.kernels.vector_rows import add_rows, sum_activations
 
@@ -74,7 +74,7 @@ def batch_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, li
         while now < until:  # the samples of one batch among those that were drawn
             step = now // batch
             stop = min(until, (step + 1) * batch)
-            factor = take(moving.factors, step - first)
+            factor = take(moving.factors.rate, step - first)
             begin = 8 * (now * d - chunk * CHUNK)
             for sample in range(now, stop):
                 x, row = 8 * (sample * d - chunk * CHUNK), 8 * p * (sample - now)
@@ -112,9 +112,9 @@ def batch_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, li
                 learn8(coefficients, moving, push)
             add_products(slopes, xs, begin, stop - now, p, d, change)
             if stop % batch == 0:
-                shrink = shrinkage(coefficients.decay, factor)
+                kept = take(moving.factors.kept, step - first)
                 for q in range(0, 8 * p * d, 8):
-                    store(W, q, times(load8(W, q), shrink) + load8(change, q))
+                    store(W, q, times(load8(W, q), kept) + load8(change, q))
                     store(change, q, zero)
                 move_second_layer(coefficients, moving)
             now = stop
@@ -150,7 +150,7 @@ def batch_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k,
         while now < until:  # the samples of one batch among those that were drawn
             step = now // batch
             stop = min(until, (step + 1) * batch)
-            factor = take(moving.factors, step - first)
+            factor = take(moving.factors.rate, step - first)
             begin = now * d - chunk * CHUNK
             for q in range(p * (stop - now)):
                 slopes[q] = 0.0
@@ -175,10 +175,10 @@ def batch_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k,
             for j in range(d):
                 add_rows(slopes, 0, p, stop - now, xs, begin + j, d, 1.0, 0, change, j * p)
             if stop % batch == 0:
-                shrink = shrinkage(coefficients.decay, factor)
+                kept = take(moving.factors.kept, step - first)
                 for j in range(0, p * d, p):
                     for i in range(0, p, 4):
-                        old, new = times(load4(W, j + i), shrink), load4(change, j + i)
+                        old, new = times(load4(W, j + i), kept), load4(change, j + i)
                         store(W, j + i, old + new * load4(mask, i))
                         store(change, j + i, 0.0 * load4(mask, 0))
                 move_second_layer(coefficients, moving)

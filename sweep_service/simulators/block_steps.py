@@ -5,8 +5,8 @@ inputs. The field of sample b is λ_b = L_b + Σ_b' G_bb' c_b' with c = (γu/(pb
 samples b' of earlier batches. A block is computed in short stretches of whole batches; before each, one
 matrix product adds the effect of the earlier ones.
 
-With decay the weights are W = s V. Inside a block V moves, by c̃ = c/s with s after the step, and L, C belong
-to V.
+If steps keep a share of the weights, these are W = s V. Inside a block V moves, by c̃ = c/s with s after the
+step, and L, C belong to V.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import Array
 from sweep_service.simulators.chain import Chain
-from sweep_service.simulators.kernels.coefficients import Moving
+from sweep_service.simulators.kernels.coefficients import Moving, StepFactors
 from sweep_service.simulators.kernels.vector_rows import push_samples, take_steps
 
 
@@ -27,15 +27,15 @@ class BlockSteps(ABC):
 
     def __init__(self, chain: Chain, moving: Moving) -> None:
         self.chain, self.moving = chain, moving
-        self.first = 0  # the step of the first factor of the schedule
+        self.first = 0  # the step of the first factor
 
-    def set_factors(self, first: int, factors: Array | None) -> None:
-        """Use factors u of the schedule for the steps from `first` on."""
+    def set_factors(self, first: int, factors: StepFactors) -> None:
+        """Use these factors for the steps from `first` on."""
         self.first, self.moving = first, self.moving._replace(factors=factors)
 
     @abstractmethod
     def take(self, step: int, L: Array, T: Array, G: Array, z: Array, C: Array) -> float:
-        """Take the steps of a block from `step` on, and return s at its end, one without decay.
+        """Take the steps of a block from `step` on, and return s at its end.
 
         L (B, wide) and T (B, tall) are the fields of students and teachers, G (B, B) is the Gram matrix, of
         which the lower half is used, and z (B) are normals. L is updated to the fields at each step, and
@@ -47,16 +47,22 @@ class BlockSteps(ABC):
         """Fill C for samples of the batch of one step."""
 
     def finish(self, step: int) -> float:
-        """Move the second layer after the last `push` of a step; returns 1 - ε."""
+        """Move the second layer after the last `push` of a step; returns the share of the weights kept."""
         if self.moving.change is not None:
             assert self.moving.second_layer is not None
             self.moving.second_layer[:] += self.moving.change
             self.moving.change[:] = 0.0
-        return self.chain.shrink(self.factor(step))
+        return self.kept(step)
 
     def factor(self, step: int) -> float | None:
         """u of a step; None for a constant schedule."""
-        return None if self.moving.factors is None else float(self.moving.factors[step - self.first])
+        rate = self.moving.factors.rate
+        return None if rate is None else float(rate[step - self.first])
+
+    def kept(self, step: int) -> float:
+        """The share of the weights that a step keeps."""
+        kept = self.moving.factors.kept
+        return 1.0 if kept is None else float(kept[step - self.first])
 
 
 def make_block_steps(chain: Chain, moving: Moving) -> BlockSteps:
@@ -103,12 +109,11 @@ class PythonSteps(BlockSteps):
         C[:, self.chain.rows :] = 0.0
         for begin in range(0, len(L), batch):
             now = step + begin // batch
-            after = scale * self.chain.shrink(self.factor(now))
+            after = scale * self.kept(now)
             for b in range(begin, begin + batch):
                 L[b] += G[b, :begin] @ C[:begin]
                 self._push_sample(now, scale, targets[b], L[b], C[b])
-                if self.chain.decay is not None:
-                    C[b] /= after
+                C[b] /= after
             self.finish(now)
             scale = after
         return scale
@@ -128,7 +133,7 @@ class PythonSteps(BlockSteps):
 
     def _push_sample(self, step: int, scale: float, target: float, fields: Array, c: Array) -> None:
         chain, p, factor = self.chain, self.chain.rows, self.factor(step)
-        field = fields[:p] if chain.decay is None else scale * fields[:p]
+        field = scale * fields[:p]
         values, slopes = chain.activation.value(field), chain.activation.slope(field)
         if self.moving.second_layer is None:
             output = float(np.sum(values))

@@ -12,6 +12,7 @@ from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
+from sweep_service.simulators.kernels.coefficients import StepFactors
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_normals
 
 
@@ -38,7 +39,7 @@ class Blocked(Simulator):
         self.moving = chain.moving()
         self.steps = make_block_steps(chain, self.moving)
 
-    def _advance(self, first: int, last: int, factors: Array | None) -> None:
+    def _advance(self, first: int, last: int, factors: StepFactors) -> None:
         (chain,) = self.chains
         self.steps.set_factors(first, factors)
         for begin in range(first, last, self.block_size):

@@ -17,15 +17,21 @@ from sweep_service.model.point import CONSTANT, STRUCTURED_PARAMETERS
 from sweep_service.model.schedule import Schedule
 from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.simulators.kernels.coefficients import Coefficients, Moving, make_moving
+from sweep_service.simulators.kernels.coefficients import (
+    CONSTANT_STEPS,
+    Coefficients,
+    Moving,
+    StepFactors,
+    make_moving,
+)
 
 # The parameters of the full model, which every form of every simulator takes into account.
 FULL_MODEL = (*FIRST_PARAMETERS, "second_layer_rate", "batch", "weight_decay", *STRUCTURED_PARAMETERS)
-# Factors of a schedule that are computed at once.
+# Steps whose factors are computed at once.
 FACTORS_PER_SLICE = 1 << 16
 # Relative rounding of ν δt. A step of a schedule at the time of step ν acts on it in spite of rounding.
 TIME_ROUNDING = 2.0**-50
-# Inside a block the decay of the weights is collected in one factor, which must not underflow.
+# Inside a block the decay of the weights is collected in one scale, which must not underflow.
 MIN_SCALE = 1e-100
 
 
@@ -78,9 +84,9 @@ class Chain:
         return self.second_layer_rate > 0.0
 
     @property
-    def decay(self) -> float | None:
-        """γκ_w/(pd), the share of the weights that a step removes where u = 1; None without decay."""
-        return self.weight_decay * self.delta_t if self.weight_decay else None
+    def has_constant_steps(self) -> bool:
+        """Whether `step_factors` are `CONSTANT_STEPS`."""
+        return self.schedule.is_default and not self.weight_decay
 
     @property
     def root_noise(self) -> float:
@@ -123,26 +129,27 @@ class Chain:
         return Coefficients(
             self.rate, self.root_noise, self.shares, self.codes, pad(self.teacher_second_layer),
             self.second_layer_rate / self.d if self.is_learned else None,
-            self.batch if self.batch > 1 else None, self.decay,
+            self.batch if self.batch > 1 else None,
         )  # fmt: skip
 
     def moving(self) -> Moving:
         """A new state of what moves beside the weights, where lanes hold neurons."""
-        return make_moving(pad(self.second_layer), self.is_learned, self.decay is not None)
+        return make_moving(pad(self.second_layer), self.is_learned, self.weight_decay > 0.0)
 
-    def factors(self, first: int, last: int) -> Array:
-        """u of steps first..last-1."""
-        steps = np.arange(first, last, dtype=float)
-        return self.schedule.factor(steps * (self.delta_t * (1.0 + TIME_ROUNDING)))
-
-    def shrink(self, factor: float | None) -> float:
-        """The factor of the weights in a step with this factor of the schedule."""
-        return 1.0 - (self.decay or 0.0) * (1.0 if factor is None else factor)
+    def step_factors(self, first: int, last: int) -> StepFactors:
+        """u of steps first..last-1, and the shares 1 - γuκ_w/(pd) of the weights that they keep."""
+        decay, rate = self.weight_decay * self.delta_t, None
+        if not self.schedule.is_default:
+            steps = np.arange(first, last, dtype=float)
+            rate = self.schedule.factor(steps * (self.delta_t * (1.0 + TIME_ROUNDING)))
+        if not decay:
+            return StepFactors(rate, None)
+        return StepFactors(rate, np.full(last - first, 1.0 - decay) if rate is None else 1.0 - decay * rate)
 
     def limit_steps(self, steps: int) -> int:
-        """At most `steps`, and so few that the decay of a block does not underflow."""
-        least = self.shrink(self.schedule.largest_factor)
-        if self.decay is None or least**steps > MIN_SCALE:
+        """At most `steps`, and so few that the scale of the weights does not underflow inside a block."""
+        least = 1.0 - self.weight_decay * self.delta_t * self.schedule.largest_factor
+        if least**steps > MIN_SCALE:
             return steps
         return max(1, int(math.log(MIN_SCALE) / math.log(least)))
 
@@ -171,19 +178,19 @@ class Simulator(ABC):
     def advance(self, first: int, last: int) -> None:
         """Take steps first..last-1, and set `diverged` for chains beyond their bound."""
         chain = self.chains[0]
-        if chain.schedule.is_default:
-            self._advance(first, last, None)
+        if chain.has_constant_steps:
+            self._advance(first, last, CONSTANT_STEPS)
             return
         size = max(self.block_size, FACTORS_PER_SLICE - FACTORS_PER_SLICE % self.block_size)
         for begin in range(first, last, size):
             end = min(begin + size, last)
-            self._advance(begin, end, chain.factors(begin, end))
+            self._advance(begin, end, chain.step_factors(begin, end))
             if np.all(self.diverged >= 0):
                 return
 
     @abstractmethod
-    def _advance(self, first: int, last: int, factors: Array | None) -> None:
-        """`advance`, with the factors u of the steps; None for a constant schedule."""
+    def _advance(self, first: int, last: int, factors: StepFactors) -> None:
+        """`advance`, with the factors of the steps."""
 
     @abstractmethod
     def overlaps(self) -> tuple[Array, Array]:

@@ -18,6 +18,7 @@ from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
+from sweep_service.simulators.kernels.coefficients import StepFactors
 from sweep_service.simulators.large_batch import TriangleDraws
 from sweep_service.simulators.wide_overlap_process import Draws
 
@@ -56,7 +57,7 @@ class FactoredOverlapProcess(Simulator):
         self.W[:rows, :D], self.W_star[:k, :D] = coordinates[k:], coordinates[:k]
         self.W_star[:k, D:] = 0.0
 
-    def _advance(self, first: int, last: int, factors: Array | None) -> None:
+    def _advance(self, first: int, last: int, factors: StepFactors) -> None:
         (chain,) = self.chains
         self.steps.set_factors(first, factors)
         for begin in range(first, last, self.block_size):
@@ -85,7 +86,7 @@ class FactoredOverlapProcess(Simulator):
         scale = self.steps.take(step, L, T, dsyrk(1.0, X.T, trans=0, lower=0).T, z, C)
         self.frame[0] = len(X)
         self.W[:, : len(X)] += C.T @ X.T
-        if chain.decay is not None:
+        if scale != 1.0:
             self.W *= scale
 
     def _take_large_step(self, chain: Chain, step: int) -> None:

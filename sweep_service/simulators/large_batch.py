@@ -19,8 +19,8 @@ from scipy.linalg.lapack import dpotrf
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.simulators.chain import Chain
-from sweep_service.simulators.kernels.coefficients import move_second_layer
-from sweep_service.simulators.kernels.optional import shrinkage, take, times
+from sweep_service.simulators.kernels.coefficients import StepFactors, move_second_layer
+from sweep_service.simulators.kernels.optional import take, times
 from sweep_service.simulators.kernels.streams import CHUNK, TRIANGLE, fill_normals, fill_radii, fill_steps
 from sweep_service.simulators.kernels.vector_rows import add_rows, push_sample
 from sweep_service.simulators.overlap_process import OverlapProcess, draw_fields, factorise, trace_of
@@ -82,7 +82,7 @@ def move_by_batches(Q, M, L_star, L_star_rows, mask, key, first, last, coefficie
     nothing, work = np.empty(0), np.empty(max(40, tall))
     for step in range(first, last):
         rank = k + min(factorise(Q, M, L_star, p, k, wide, F, work_Q), d - k)
-        factor = take(moving.factors, step - first)
+        factor = take(moving.factors.rate, step - first)
         for q in range(rank * wide):
             change[q] = 0.0
         for q in range(p * wide):
@@ -92,14 +92,16 @@ def move_by_batches(Q, M, L_star, L_star_rows, mask, key, first, last, coefficie
             fill_steps(key, step * batch + begin, pairs, (rank + 2) // 2, PIECE, normals)
             draw_fields(L_star_rows, F, Z, k, wide, tall, rank, PIECE, samples, fields, teachers)
             for b in range(samples):
-                push_sample(fields, teachers, noises, C, b, tall, mask, factor, coefficients, moving, work)
+                push_sample(
+                    fields, teachers, noises, C, b, tall, mask, factor, None, coefficients, moving, work
+                )
             for c in range(rank):
                 add_rows(C, 0, wide, samples, Z, c * PIECE, 1, scale, 0, change, c * wide)
             add_products(C, samples, wide, p, square)
         move_second_layer(coefficients, moving)
-        shrink = shrinkage(coefficients.decay, factor)
+        kept = take(moving.factors.kept, step - first)
         for q in range(rank * wide):
-            F[q] = times(F[q], shrink) + change[q]
+            F[q] = times(F[q], kept) + change[q]
         for r in range(k):
             for i in range(r * wide, (r + 1) * wide):
                 M[i] = 0.0
@@ -125,7 +127,7 @@ class LargeBatchProcess(OverlapProcess):
     def set_block(self, samples: int) -> None:
         self.samples, self.block_size = PIECE, 1
 
-    def _advance(self, first: int, last: int, factors: Array | None) -> None:
+    def _advance(self, first: int, last: int, factors: StepFactors) -> None:
         (chain,) = self.chains
         moving = self.moving._replace(factors=factors, scale=None)
         self.diverged[0] = move_by_batches(

@@ -23,7 +23,7 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, load4, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator
-from sweep_service.simulators.kernels.coefficients import reset_scale, scale_of
+from sweep_service.simulators.kernels.coefficients import StepFactors, reset_scale, scale_of
 from sweep_service.simulators.kernels.optional import times
 from sweep_service.simulators.kernels.streams import fill_radii, fill_steps
 from sweep_service.simulators.kernels.vector_rows import add_inside_batches, add_rows, copy_row, take_steps
@@ -236,7 +236,7 @@ class OverlapProcess(Simulator):
         self.block_size = chain.limit_steps(max(1, round(samples / chain.batch)))
         self.samples = samples if chain.batch == 1 else round_up_to_lanes(self.block_size * chain.batch, 8)
 
-    def _advance(self, first: int, last: int, factors: Array | None) -> None:
+    def _advance(self, first: int, last: int, factors: StepFactors) -> None:
         (chain,) = self.chains
         self.diverged[0] = move_overlaps(
             self.Q.reshape(-1), self.M.reshape(-1), self.L_star.reshape(-1), self.L_star_rows.reshape(-1),

@@ -18,8 +18,8 @@ from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.batch_loop import batch_chains, batch_neurons, samples_per_draw
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
 from sweep_service.simulators.kernels.activate import activate
-from sweep_service.simulators.kernels.coefficients import learn4, learn8, make_moving
-from sweep_service.simulators.kernels.optional import keep, mask4, shrinkage, take, times, weights8
+from sweep_service.simulators.kernels.coefficients import StepFactors, learn4, learn8, make_moving
+from sweep_service.simulators.kernels.optional import keep, mask4, take, times, weights8
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
 from sweep_service.simulators.kernels.vector_rows import add_rows, sum_activations
 
@@ -84,14 +84,14 @@ def step_chains(W, W_star, keys, first, last, coefficients, moving, p, k, d, lim
             output = (load8(sums, 0) + load8(sums, 8)) + (load8(sums, 16) + load8(sums, 24))
             target = (load8(sums, 32) + load8(sums, 40)) + (load8(sums, 48) + load8(sums, 56))
             error = fma(roots, load8(zs, 8 * (step - noise_chunk * CHUNK)), target * shares[1])
-            factor = take(moving.factors, step - first)
-            shrink = shrinkage(coefficients.decay, factor)
+            factor = take(moving.factors.rate, step - first)
+            kept = take(moving.factors.kept, step - first)
             push = times(rates, factor) * fma(output, -shares[0], error)
             for i in range(p):
                 w = 8 * i * d
                 c = push * load8(slopes, 8 * i)
                 for j in range(d):
-                    old = times(load8(W, w + 8 * j), shrink)
+                    old = times(load8(W, w + 8 * j), kept)
                     store(W, w + 8 * j, fma(c, load8(xs, x + 8 * j), old))
             learn8(coefficients, moving, push)
         now = until
@@ -142,14 +142,14 @@ def step_neurons(W, W_star, mask, key, first, last, coefficients, moving, p, k, 
                 codes[0], fields, 0, p, fields, 0, moving.second_layer, None, moving.values
             )
             error = fma(root_noise, zs[step - noise_chunk * CHUNK], target * shares[1])
-            factor = take(moving.factors, step - first)
-            shrink = shrinkage(coefficients.decay, factor)
+            factor = take(moving.factors.rate, step - first)
+            kept = take(moving.factors.kept, step - first)
             push = times(coefficients.rate, factor) * fma(output, -shares[0], error)
             for i in range(0, p, 4):
                 store(fields, i, mask4(push * load4(fields, i), moving.second_layer, mask, i))
             for j in range(d):
                 for i in range(0, p, 4):
-                    old = times(load4(W, j * p + i), shrink)
+                    old = times(load4(W, j * p + i), kept)
                     store(W, j * p + i, fma(load4(fields, i), xs[x + j], old))
             learn4(coefficients, moving, push)
         now = until
@@ -177,7 +177,7 @@ class StepLoop(Simulator):
         self.W[:, : chain.rows], self.W_star[:, : chain.k] = W.T, W_star.T
         self.moving = chain.moving()._replace(scale=None)
 
-    def _advance(self, first: int, last: int, factors: Array | None) -> None:
+    def _advance(self, first: int, last: int, factors: StepFactors) -> None:
         (chain,) = self.chains
         take_steps = step_neurons if chain.batch == 1 else batch_neurons
         self.diverged[0] = take_steps(
@@ -209,14 +209,14 @@ class StepLoopOfChains(Simulator):
         self.keys = np.stack([chain.key for chain in eight], axis=-1).reshape(-1)
         self.limits = np.array([chain.divergence_limit for chain in eight])
         second_layer = _stack([chain.second_layer for chain in eight])
-        self.moving = make_moving(second_layer, chains[0].is_learned, decays=False)
+        self.moving = make_moving(second_layer, chains[0].is_learned, is_scaled=False)
         self.coefficients = chains[0].coefficients._replace(
             rate=np.array([chain.rate for chain in eight]),
             root_noise=np.array([chain.root_noise for chain in eight]),
             teacher_second_layer=_stack([chain.teacher_second_layer for chain in eight]),
         )
 
-    def _advance(self, first: int, last: int, factors: Array | None) -> None:
+    def _advance(self, first: int, last: int, factors: StepFactors) -> None:
         chain, diverged = self.chains[0], np.full(CHAIN_LANES, -1)
         diverged[: len(self.diverged)] = self.diverged
         take_steps = step_chains if chain.batch == 1 else batch_chains

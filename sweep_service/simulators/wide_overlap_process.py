@@ -12,6 +12,7 @@ from scipy.linalg.lapack import dpotrf
 from sweep_service.numerics.types import Array
 from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import Chain
+from sweep_service.simulators.kernels.coefficients import StepFactors
 from sweep_service.simulators.kernels.streams import fill_radii, fill_steps
 from sweep_service.simulators.kernels.vector_rows import add_inside_batches
 from sweep_service.simulators.overlap_process import PIVOT_TOLERANCE, OverlapProcess, factorise, fill_triangle
@@ -63,7 +64,7 @@ class WideOverlapProcess(OverlapProcess):
     def _make_draws(self, n: int) -> Draws:
         return Draws(self.chains[0], n, self.samples)
 
-    def _advance(self, first: int, last: int, factors: Array | None) -> None:
+    def _advance(self, first: int, last: int, factors: StepFactors) -> None:
         (chain,) = self.chains
         self.steps.set_factors(first, factors)
         for begin in range(first, last, self.block_size):
@@ -90,7 +91,7 @@ class WideOverlapProcess(OverlapProcess):
         self.M += T[:, :k].T @ C
         half = C[:, :p].T @ L[:, :p]
         self.Q[:, :p] += half + half.T
-        if chain.decay is not None:
+        if scale != 1.0:
             self.M *= scale
             self.Q *= scale**2
 

@@ -1,5 +1,7 @@
 """Second layers, batches, weight decay and schedules in the flows of the full state."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -230,7 +232,22 @@ def test_sampling_term_of_every_form_with_second_layers():
 
 
 def test_terms_are_the_documented_ones():
-    flow = make_flow("high_dimensional", point_of_weights(*random_weights(8, 3, 2, 6), weight_decay=0.1))
+    flow = make_flow("high_dimensional", point_of_weights(*random_weights(8, 3, 2, 6)))
     assert flow.terms[0] is drift
     assert sampling in flow.terms
-    assert [term.__name__ for term in flow.terms][-1] == "weight_decay"
+
+
+@pytest.mark.parametrize("regime", ["classical", "high_dimensional", "mean_field"])
+@pytest.mark.parametrize("p", [3, 40])  # compiled and in NumPy; at p = 40 gradient flow moves weights
+def test_decay_shrinks_the_weights_of_the_first_layer(regime, p):
+    W, W_star = random_weights(8, p, 2, 6)
+    options = {"second_layer_rate": 0.5, "schedule": {"exponential": {"tau": 2.0}}}
+    plain = make_flow(regime, point_of_weights(W, W_star, **options))
+    decaying = make_flow(regime, point_of_weights(W, W_star, weight_decay=0.3, **options))
+    t, h = 1.5, 1e-6
+    more, less = (
+        make_flow(regime, point_of_weights((1.0 + step) * W, W_star, **options)).y0 for step in (h, -h)
+    )
+    slope = (more - less) / (2.0 * h)  # of the state, as all weights grow; exact but for rounding, eps/h
+    expected = -0.3 * math.exp(-t / 2.0) * slope
+    np.testing.assert_allclose(decaying(plain.y0, t) - plain(plain.y0, t), expected, rtol=1e-7, atol=1e-9)

@@ -110,7 +110,7 @@ def test_step_of_a_schedule_acts_on_the_step_at_its_time():
     point = Point.parse({"d": 49, "p": 1, "k": 1, "gamma": 1.0, "schedule": {"steps": [[1.0, 0.25]]}})
     assert 49 * point.delta_t < 1.0
     chain, _ = Chains(point, [0], [0], choose_simulator(point))(0)
-    np.testing.assert_array_equal(chain.factors(47, 51), [1.0, 1.0, 0.25, 0.25])
+    np.testing.assert_array_equal(chain.step_factors(47, 51).rate, [1.0, 1.0, 0.25, 0.25])
 
 
 @pytest.mark.parametrize(

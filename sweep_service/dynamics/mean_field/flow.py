@@ -10,9 +10,10 @@ terms have a_i². Second layers of ones are left out of the sums.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def average(values: Array, weights: Array | None) -> Array:
     return values.mean(-1) if weights is None else values @ weights / len(weights)
 
 
-class MeanFieldFlow(FullModelFlow, ABC):
+class MeanFieldFlow(FullModelFlow):
     """y = (M, q), or M alone if q ≡ 0, followed by a if it is learned.
 
     Subclasses define the derivative and the risk.
@@ -83,7 +84,12 @@ class MeanFieldFlow(FullModelFlow, ABC):
         y = M.ravel().copy() if self.system.is_frozen else np.concatenate([M.ravel(), q])
         return self.append_second_layer(y, a)
 
-    def __call__(self, y: Array, t: float = 0.0) -> Array:
+    @cached_property
+    def degrees(self) -> Array:
+        linear, quadratic = self.p * self.k, 0 if self.system.is_frozen else self.p
+        return np.repeat([1.0, 2.0, 0.0], [linear, quadratic, len(self.y0) - linear - quadratic])
+
+    def change(self, y: Array, t: float) -> Array:
         system, u = self.system, self.system.rate_factor(t)
         (M, q), a = self.unpack(y), self.second_layer(y)
         dM, dq, da = self.derivative(M, q, a)
@@ -91,8 +97,6 @@ class MeanFieldFlow(FullModelFlow, ABC):
             is_smooth = system.student.curvature is not None
             own = a if is_smooth else a * slow_down(self.norms(M, q), self.first_norms)
             dM, dq = own[:, None] * dM, own * dq
-        if system.weight_decay:
-            dM, dq = dM - system.weight_decay * M, dq - 2.0 * system.weight_decay * q
         if u != 1.0:
             dM, dq = u * dM, u * dq
         if system.noise and not system.is_frozen:
@@ -140,7 +144,7 @@ class MeanFieldFlow(FullModelFlow, ABC):
 
     @abstractmethod
     def derivative(self, M: Array, q: Array, a: Array | None) -> Derivative:
-        """The gradient flow of one neuron, without noise and decay; a is None for ones."""
+        """The gradient flow of one neuron, without noise; a is None for ones."""
 
     @abstractmethod
     def risk(self, y: Array) -> float:

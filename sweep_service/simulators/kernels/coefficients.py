@@ -1,9 +1,10 @@
 """What a step of SGD needs beside weights and inputs, as named tuples that kernels are specialised by.
 
 With σ, σ' at the fields λ of b samples, their errors 𝓔, and the factor u of the schedule, one step is
-    w_i += (γu/(pb)) Σ a_i σ'(λ_i) 𝓔 x - ε w_i,  ε = γuκ_w/(pd)
-    a_i += ρ (γu/(pdb)) Σ σ(λ_i) 𝓔
-from the same samples and the old weights. A field is None where its parameter is at its default.
+    w_i ← s w_i + (γu/(pb)) Σ a_i σ'(λ_i) 𝓔 x
+    a_i ← a_i + ρ (γu/(pdb)) Σ σ(λ_i) 𝓔
+from the same samples and the old weights, where s is the share of the weights that a step keeps. A field
+is None where its parameter is at its default.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import numpy as np
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, load4, load8, store
 from sweep_service.numerics.types import AnyArray, Array
-from sweep_service.simulators.kernels.optional import shrinkage
 
 # Kernels address the fields by their order. This file contains kernels, so an edit of it starts a new cache.
 
@@ -30,7 +30,16 @@ class Coefficients(NamedTuple):
     teacher_second_layer: Array | None  # a*, padded with zeros
     learning: float | None  # ρ/d
     batch: int | None  # b
-    decay: float | None  # γκ_w/(pd)
+
+
+class StepFactors(NamedTuple):
+    """What varies from step to step, over consecutive steps; None where it is always one."""
+
+    rate: Array | None  # u
+    kept: Array | None  # s
+
+
+CONSTANT_STEPS = StepFactors(None, None)
 
 
 class Moving(NamedTuple):
@@ -39,18 +48,18 @@ class Moving(NamedTuple):
     second_layer: Array | None  # a, padded with zeros
     values: Array | None  # σ(λ_i) of a sample, if a is learned
     change: Array | None  # change of a, summed over a batch, if a is learned
-    scale: Array | None  # (1,): inside a block with decay, the weights are this times those that are stored
-    factors: Array | None  # u of consecutive steps
+    scale: Array | None  # (1,): inside a block, the weights are this times those that are stored
+    factors: StepFactors
 
 
-def make_moving(second_layer: Array | None, is_learned: bool, decays: bool) -> Moving:
+def make_moving(second_layer: Array | None, is_learned: bool, is_scaled: bool) -> Moving:
     learned = second_layer is not None and is_learned
     return Moving(
         second_layer,
         np.zeros_like(second_layer) if learned else None,
         np.zeros_like(second_layer) if learned else None,
-        np.ones(1) if decays else None,
-        None,
+        np.ones(1) if is_scaled else None,
+        CONSTANT_STEPS,
     )
 
 
@@ -111,23 +120,23 @@ def reset_scale(scale):
 
 
 @kernel(force_inline=True)
-def shrink_scale(scale, decay, factor):
-    """Apply the decay of a step to the scale."""
+def shrink_scale(scale, kept):
+    """Multiply the scale by the share of the weights that a step keeps."""
     if scale is not None:
-        scale[0] *= shrinkage(decay, factor)
+        scale[0] *= kept
 
 
 @kernel(force_inline=True)
 def scale_of(scale):
-    """The scale of the weights before a step; None without decay."""
+    """The scale of the weights before a step; None if it is always one."""
     if scale is None:
         return None
     return scale[0]
 
 
 @kernel(force_inline=True)
-def divide_by_next_scale(x, scale, decay, factor):
+def divide_by_next_scale(x, scale, kept):
     """x divided by the scale after a step, as a change of the stored weights is multiplied by it later."""
     if scale is None:
         return x
-    return x / (scale[0] * shrinkage(decay, factor))
+    return x / (scale[0] * kept)

@@ -79,11 +79,3 @@ def ends_batch(sample, batch):
     if batch is None:
         return True
     return sample % batch == batch - 1
-
-
-@kernel(force_inline=True)
-def shrinkage(decay, factor):
-    """The factor 1 - ε of the weights in a step, ε = decay · u; None without decay."""
-    if decay is None:
-        return None
-    return 1.0 - times(decay, factor)

@@ -89,10 +89,11 @@ def sum_activations(code, fields, at, wide, slopes, to, weights, scale, values):
 
 
 @kernel(force_inline=True)
-def push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work):
+def push_sample(L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work):
     """Fill row b of C with (γu/(pb)) a_i σ'(λ_i) 𝓔, and add the sample to the change of the second layer.
 
-    L, C (B, wide) and T (B, tall) are flat; `work` has at least the size of a row of T.
+    L, C (B, wide) and T (B, tall) are flat; `work` has at least the size of a row of T. `factor` is u, and
+    the step keeps the share `kept` of the weights.
     """
     wide = mask.size
     row = b * wide
@@ -103,7 +104,7 @@ def push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work):
     output = sum_activations(codes[0], L, row, wide, C, row, moving.second_layer, scale, moving.values)
     error = target * shares[1] + coefficients.root_noise * z[b] - output * shares[0]
     push = times(coefficients.rate, factor) * error
-    stored_push = divide_by_next_scale(push, moving.scale, coefficients.decay, factor)
+    stored_push = divide_by_next_scale(push, moving.scale, kept)
     for i in range(0, wide, 4):
         store(C, row + i, mask4(stored_push * load4(C, row + i), moving.second_layer, mask, i))
     learn4(coefficients, moving, push)
@@ -119,13 +120,14 @@ def take_steps(L, T, G, z, C, mask, first, last, step, coefficients, moving, wor
     B, wide, batch = z.size, mask.size, coefficients.batch
     tall = T.size // B
     for b in range(first, last):
-        factor = take(moving.factors, step + step_of(b, batch))
+        factor = take(moving.factors.rate, step + step_of(b, batch))
+        kept = take(moving.factors.kept, step + step_of(b, batch))
         earlier = first_of_batch(b, batch) - first
         add_rows(C, first * wide, wide, earlier, G, b * B + first, 1, 1.0, 0, L, b * wide)
-        push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work)
+        push_sample(L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work)
         if ends_batch(b, batch):
             move_second_layer(coefficients, moving)
-            shrink_scale(moving.scale, coefficients.decay, factor)
+            shrink_scale(moving.scale, kept)
 
 
 @kernel()
@@ -139,6 +141,6 @@ def add_inside_batches(L, G, C, batch, B, wide, samples):
 @kernel()
 def push_samples(L, T, z, C, mask, step, coefficients, moving, work):
     """Fill C for samples of one batch, which do not see each other."""
-    factor, tall = take(moving.factors, step), T.size // z.size
+    factor, tall = take(moving.factors.rate, step), T.size // z.size
     for b in range(z.size):
-        push_sample(L, T, z, C, b, tall, mask, factor, coefficients, moving, work)
+        push_sample(L, T, z, C, b, tall, mask, factor, None, coefficients, moving, work)

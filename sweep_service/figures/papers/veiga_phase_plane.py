@@ -65,7 +65,8 @@ def draw(datasets: Datasets) -> matplotlib.figure.Figure:
     cases = {name: datasets[name].sweep.scaling_phase("sgd") for name in ("", "labels")}
     variables = ["phase", "slope"]
     with panels(1.0, 1.0, height=3.8) as (figure, (plane, risks)):
-        plot_plane(xr.concat([phases[variables] for phases in cases.values()], "case"), plane)
+        phases = [_drop_fixed(phases[variables]) for phases in cases.values()]
+        plot_plane(xr.concat(phases, "case"), plane)
         series = [
             (name, delta)
             for name, phases in cases.items()
@@ -82,6 +83,11 @@ def draw(datasets: Datasets) -> matplotlib.figure.Figure:
         risks.set_title(r"$\kappa$ = 0")
         style.legend_below(risks, risks.get_legend_handles_labels()[0], 2)
     return figure
+
+
+def _drop_fixed(dataset: xr.Dataset) -> xr.Dataset:
+    """Drop the fixed parameters, in which the sweeps of the figure differ."""
+    return dataset.drop_vars([name for name, values in dataset.coords.items() if values.ndim == 0])
 
 
 FIGURE = Figure(

@@ -365,7 +365,7 @@ def test_workers_have_one_thread_in_every_library(conductor):
 def test_run_that_exceeds_memory_fails_alone(tmp_path):
     """Its worker's nanny kills it, which counts like any other death."""
     spec = {
-        "points": [{"d": 20, "p": 4, "gamma": 0.1}, {"d": 12_000, "p": 8000, "gamma": 0.1}],
+        "points": [{"d": 20, "p": 4, "gamma": 1e-5}, {"d": 12_000, "p": 8000, "gamma": 0.1}],
         "fixed": {"k": 1}, "time": {"max": 1e-6, "samples": 1}, "observables": ["risk"],
     }  # fmt: skip
     with conducting(tmp_path, Embedded(1, memory_limit="900MB")) as conductor:

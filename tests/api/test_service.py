@@ -337,7 +337,7 @@ def test_folder_and_port_have_one_service(real, data, tmp_path):
         assert out == ""
         assert len(err.splitlines()) == 1, err
     assert f"in use by process {real.service.process.pid}" in said[0][1]
-    assert f"--url {real.url}" in said[0][1]
+    assert f"a service at {real.url}" in said[0][1]
     assert "address already in use" in said[1][1]
     assert real.get("/healthz").json() == {"status": "ok"}
 

@@ -145,7 +145,7 @@ def test_interrupted_extension_is_reported_in_json(tmp_path):
     short = {**LONG_SPEC, "time": {"max": 1e-3, "samples": 2}}
     sweep_id = run_command(tmp_path, "run", "-", "--json", text=short).json["id"]
     change = {"axes": {"gamma": [0.01]}}
-    child = start_held(tmp_path, "extend", sweep_id, "-", "--json", text=change, run="sgd-1")
+    child = start_held(tmp_path, "extend", sweep_id, "-", "--json", text=change)  # sorted first
     child.kill(signal.SIGINT)
     answer = child.wait()
     assert answer.code == INTERRUPTED

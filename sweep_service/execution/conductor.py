@@ -45,8 +45,8 @@ SWEEP_ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 BUNDLES_PER_QUERY = 16  # bundles that are read from the ledger at once
 MAX_MEASURED_SWEEPS = 20  # ended sweeps whose sizes are measured at once
 FINAL_STATES = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # no more parts are expected
-# Larger than the number of sweeps and of submitted bundles of a sweep, to combine them in one priority.
-PRIORITY_STEP = 1_000_000
+# Larger than the number of turns, and of sweeps that run, to combine them with the priority of a sweep.
+MAX_TURNS, MAX_RUNNING_SWEEPS = 100_000_000, 10_000
 log = logging.getLogger(__name__)
 
 
@@ -82,8 +82,8 @@ class Conductor:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
         self.hooks, self.settings = hooks or ExecutionHooks(), settings or DEFAULT_SETTINGS
         self.service_url = service_url
-        # Keys of bundles by sweep id: submitted, and ended but not merged.
-        self.submitted: defaultdict[str, set[str]] = defaultdict(set)
+        # Keys of bundles by sweep id: submitted, each with its turn, and ended but not merged.
+        self.submitted: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self.unmerged: dict[str, set[str]] = {}
         self.receipts: list[Receipt] = []  # returned by the executor but not processed
         self.last_merge = self.last_tidy = clock.monotonic()
@@ -350,9 +350,8 @@ class Conductor:
     def _dispatch(self, running: Sequence[SweepRecord]) -> None:
         """Keep a few bundles of each sweep submitted; an executor never holds a whole sweep.
 
-        Among the sweeps with the highest priority, the one with the fewest submitted bundles is next, and its
-        bundle overtakes those that wait, so that a small sweep does not wait for a large one. Among equals,
-        the newest goes first.
+        Among the sweeps with the highest priority, the one with the fewest submitted bundles is next. Among
+        equals, the newest goes first.
         """
         candidates, ages = {sweep.id: sweep for sweep in running}, [sweep.id for sweep in running]
         ready: dict[str, list[Bundle]] = {}
@@ -362,7 +361,7 @@ class Conductor:
             )
             submitted, has_room = self.submitted[sweep.id], self.executor.has_room(sweep.id)
             if has_room and not ready.get(sweep.id):
-                exclude = submitted | self.unmerged.get(sweep.id, set())
+                exclude = submitted.keys() | self.unmerged.get(sweep.id, set())
                 ready[sweep.id] = self.ledger.pending_bundles(sweep.id, BUNDLES_PER_QUERY, exclude)
             if not has_room or not ready[sweep.id]:
                 del candidates[sweep.id]
@@ -372,13 +371,23 @@ class Conductor:
                 self.ledger.set_state(sweep.id, State.RUNNING)
                 candidates[sweep.id] = replace(sweep, state=State.RUNNING)
             task = Task(self.folder.location, sweep.id, bundle, sweep.name)
-            turn = sweep.priority * PRIORITY_STEP - len(submitted)
-            self.executor.submit(task, turn * PRIORITY_STEP + ages.index(sweep.id))
-            submitted.add(bundle.key)
+            turn = self._next_turn(sweep.id)
+            rank = sweep.priority * MAX_TURNS - turn
+            self.executor.submit(task, rank * MAX_RUNNING_SWEEPS + ages.index(sweep.id))
+            submitted[bundle.key] = turn
+
+    def _next_turn(self, sweep_id: str) -> int:
+        """Return the turn of the next bundle of a sweep: after its others, or the present one of all sweeps.
+
+        So the bundles of a sweep keep their order, sweeps alternate, and a small sweep overtakes what waits.
+        """
+        if submitted := self.submitted[sweep_id]:
+            return max(submitted.values()) + 1
+        return min((turn for turns in self.submitted.values() for turn in turns.values()), default=0)
 
     def _receive(self, receipt: Receipt) -> None:
         sweep_id = receipt.sweep_id
-        self.submitted[sweep_id].discard(receipt.bundle)
+        self.submitted[sweep_id].pop(receipt.bundle, None)
         self.hooks.on_bundle_ended(sweep_id, receipt.result)
         if receipt.lost:
             return

@@ -82,9 +82,10 @@ class Conductor:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
         self.hooks, self.settings = hooks or ExecutionHooks(), settings or DEFAULT_SETTINGS
         self.service_url = service_url
-        # Keys of bundles by sweep id: submitted, each with its turn, and ended but not merged.
+        # Bundles by sweep id and key: those submitted, with their turns, and those that ended but are not
+        # merged, with the times at which they ended.
         self.submitted: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        self.unmerged: dict[str, set[str]] = {}
+        self.unmerged: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.receipts: list[Receipt] = []  # returned by the executor but not processed
         self.last_merge = self.last_tidy = clock.monotonic()
         self.wait_reason = ""
@@ -317,7 +318,7 @@ class Conductor:
         for sweep_id in list(self.unmerged):
             if is_due or not self.submitted[sweep_id]:
                 with self._failing_only(sweep_id):
-                    self.merger.merge(sweep_id)
+                    self.merger.merge(sweep_id, self.unmerged[sweep_id])
                 self.hooks.on_all_merged(sweep_id)
                 self.unmerged.pop(sweep_id, None)  # only now, because a full disk may prevent the merge
                 self.last_merge = clock.monotonic()
@@ -361,7 +362,7 @@ class Conductor:
             )
             submitted, has_room = self.submitted[sweep.id], self.executor.has_room(sweep.id)
             if has_room and not ready.get(sweep.id):
-                exclude = submitted.keys() | self.unmerged.get(sweep.id, set())
+                exclude = submitted.keys() | self.unmerged.get(sweep.id, {}).keys()
                 ready[sweep.id] = self.ledger.pending_bundles(sweep.id, BUNDLES_PER_QUERY, exclude)
             if not has_room or not ready[sweep.id]:
                 del candidates[sweep.id]
@@ -392,7 +393,7 @@ class Conductor:
         if receipt.lost:
             return
         if not receipt.error:
-            self.unmerged.setdefault(sweep_id, set()).add(receipt.bundle)
+            self.unmerged[sweep_id][receipt.bundle] = utc_now()
             return
         attempts = self.ledger.count_attempt(sweep_id, receipt.bundle, receipt.error)
         extra = {
@@ -404,7 +405,7 @@ class Conductor:
             part = Part.failed(self.folder.plan(sweep_id), bundle.jobs, receipt.error)
             # `create`, so as not to replace a part of a worker that only seemed dead.
             self.folder.objects.create(part_name(sweep_id, bundle.key), part.pack())
-            self.unmerged.setdefault(sweep_id, set()).add(receipt.bundle)
+            self.unmerged[sweep_id][receipt.bundle] = utc_now()
 
     def _finish(self, sweep_id: str) -> None:
         """Set the final state if no bundle is left."""
@@ -468,7 +469,7 @@ class Conductor:
             restart_sweep(self.merger, sweep, self.settings.bundles)
         elif sweep.state is State.PAUSED:
             self.unmerged.setdefault(
-                sweep_id, set()
+                sweep_id, {}
             )  # to merge parts that were written before or during the pause
             self.ledger.set_state(sweep_id, State.QUEUED)
         return self.ledger.sweep(sweep_id)

@@ -46,6 +46,10 @@ MIXED = {
     "seeds": 2,
     "time": {"max": 20.0, "samples": 40},
 }  # fmt: skip
+FEW = {
+    "axes": {"d": 20, "p": 4, "gamma": [0.5, 1.0], "regime": ["classical_noise", "high_dimensional"]},
+    "time": {"max": 0.5, "samples": 2},
+}  # of the quick form
 
 
 @dataclass
@@ -65,13 +69,13 @@ class Course:
 
     def second_half(self) -> AnyArray:
         """Samples of the second half as rows, with the true time left in place of the time."""
-        rows = np.array(self.samples)
+        rows = np.array(self.samples).reshape(-1, 5)
         rows[:, 0] = self.end - rows[:, 0]
         return rows[(rows[:, 0] <= 0.5 * self.end) & (rows[:, 0] >= MIN_SECONDS_LEFT)]
 
 
 def time_left(quick: bool) -> Iterator[Row]:
-    spec = {**MIXED, "time": {"max": 0.5, "samples": 2}} if quick else MIXED
+    spec = {**MIXED, **FEW} if quick else MIXED
     courses = []
     for number in range(1 if quick else SWEEPS):
         courses.append(follow_sweep(spec))
@@ -119,7 +123,7 @@ def follow_sweep(spec: Mapping[str, Any]) -> Course:
                     eta = [summary[f"eta{name}_seconds"] for name in ("", "_low", "_high")]
                     naive = now * totals["cost_left"] / totals["cost_done"]
                     course.samples.append((now, *eta, naive))
-                    course.loads.append(os.getloadavg()[0])
+                course.loads.append(os.getloadavg()[0])
 
             conductor.run(sweep.id, watch)
             course.end = time.time() - began

@@ -19,12 +19,13 @@ from benchmarks.service import service
 from benchmarks.simulators import sgd
 from benchmarks.startup import startup
 from benchmarks.store import store
+from benchmarks.time_left import time_left
 from benchmarks.wide import wide
 
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
     euler, mean_field, sampling, wide, sgd, full_model, crossover, startup, store, analysis, estimates,
-    prices, cluster, service, page,
+    prices, time_left, cluster, service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

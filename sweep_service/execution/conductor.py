@@ -45,8 +45,8 @@ SWEEP_ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 BUNDLES_PER_QUERY = 16  # bundles that are read from the ledger at once
 MAX_MEASURED_SWEEPS = 20  # ended sweeps whose sizes are measured at once
 FINAL_STATES = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # no more parts are expected
-# Larger than the number of sweeps and of submitted bundles of a sweep, to combine them in one priority.
-PRIORITY_STEP = 1_000_000
+# Larger than the number of turns, and of sweeps that run, to combine them with the priority of a sweep.
+MAX_TURNS, MAX_RUNNING_SWEEPS = 100_000_000, 10_000
 log = logging.getLogger(__name__)
 
 
@@ -82,9 +82,10 @@ class Conductor:
         self.folder, self.executor, self.limits = folder, executor, limits or Limits()
         self.hooks, self.settings = hooks or ExecutionHooks(), settings or DEFAULT_SETTINGS
         self.service_url = service_url
-        # Keys of bundles by sweep id: submitted, and ended but not merged.
-        self.submitted: defaultdict[str, set[str]] = defaultdict(set)
-        self.unmerged: dict[str, set[str]] = {}
+        # Bundles by sweep id and key: those submitted, with their turns, and those that ended but are not
+        # merged, with the times at which they ended.
+        self.submitted: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self.unmerged: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.receipts: list[Receipt] = []  # returned by the executor but not processed
         self.last_merge = self.last_tidy = clock.monotonic()
         self.wait_reason = ""
@@ -317,7 +318,7 @@ class Conductor:
         for sweep_id in list(self.unmerged):
             if is_due or not self.submitted[sweep_id]:
                 with self._failing_only(sweep_id):
-                    self.merger.merge(sweep_id)
+                    self.merger.merge(sweep_id, self.unmerged[sweep_id])
                 self.hooks.on_all_merged(sweep_id)
                 self.unmerged.pop(sweep_id, None)  # only now, because a full disk may prevent the merge
                 self.last_merge = clock.monotonic()
@@ -350,9 +351,8 @@ class Conductor:
     def _dispatch(self, running: Sequence[SweepRecord]) -> None:
         """Keep a few bundles of each sweep submitted; an executor never holds a whole sweep.
 
-        Among the sweeps with the highest priority, the one with the fewest submitted bundles is next, and its
-        bundle overtakes those that wait, so that a small sweep does not wait for a large one. Among equals,
-        the newest goes first.
+        Among the sweeps with the highest priority, the one with the fewest submitted bundles is next. Among
+        equals, the newest goes first.
         """
         candidates, ages = {sweep.id: sweep for sweep in running}, [sweep.id for sweep in running]
         ready: dict[str, list[Bundle]] = {}
@@ -362,7 +362,7 @@ class Conductor:
             )
             submitted, has_room = self.submitted[sweep.id], self.executor.has_room(sweep.id)
             if has_room and not ready.get(sweep.id):
-                exclude = submitted | self.unmerged.get(sweep.id, set())
+                exclude = submitted.keys() | self.unmerged.get(sweep.id, {}).keys()
                 ready[sweep.id] = self.ledger.pending_bundles(sweep.id, BUNDLES_PER_QUERY, exclude)
             if not has_room or not ready[sweep.id]:
                 del candidates[sweep.id]
@@ -372,18 +372,28 @@ class Conductor:
                 self.ledger.set_state(sweep.id, State.RUNNING)
                 candidates[sweep.id] = replace(sweep, state=State.RUNNING)
             task = Task(self.folder.location, sweep.id, bundle, sweep.name)
-            turn = sweep.priority * PRIORITY_STEP - len(submitted)
-            self.executor.submit(task, turn * PRIORITY_STEP + ages.index(sweep.id))
-            submitted.add(bundle.key)
+            turn = self._next_turn(sweep.id)
+            rank = sweep.priority * MAX_TURNS - turn
+            self.executor.submit(task, rank * MAX_RUNNING_SWEEPS + ages.index(sweep.id))
+            submitted[bundle.key] = turn
+
+    def _next_turn(self, sweep_id: str) -> int:
+        """Return the turn of the next bundle of a sweep: after its others, or the present one of all sweeps.
+
+        So the bundles of a sweep keep their order, sweeps alternate, and a small sweep overtakes what waits.
+        """
+        if submitted := self.submitted[sweep_id]:
+            return max(submitted.values()) + 1
+        return min((turn for turns in self.submitted.values() for turn in turns.values()), default=0)
 
     def _receive(self, receipt: Receipt) -> None:
         sweep_id = receipt.sweep_id
-        self.submitted[sweep_id].discard(receipt.bundle)
+        self.submitted[sweep_id].pop(receipt.bundle, None)
         self.hooks.on_bundle_ended(sweep_id, receipt.result)
         if receipt.lost:
             return
         if not receipt.error:
-            self.unmerged.setdefault(sweep_id, set()).add(receipt.bundle)
+            self.unmerged[sweep_id][receipt.bundle] = utc_now()
             return
         attempts = self.ledger.count_attempt(sweep_id, receipt.bundle, receipt.error)
         extra = {
@@ -395,7 +405,7 @@ class Conductor:
             part = Part.failed(self.folder.plan(sweep_id), bundle.jobs, receipt.error)
             # `create`, so as not to replace a part of a worker that only seemed dead.
             self.folder.objects.create(part_name(sweep_id, bundle.key), part.pack())
-            self.unmerged.setdefault(sweep_id, set()).add(receipt.bundle)
+            self.unmerged[sweep_id][receipt.bundle] = utc_now()
 
     def _finish(self, sweep_id: str) -> None:
         """Set the final state if no bundle is left."""
@@ -459,7 +469,7 @@ class Conductor:
             restart_sweep(self.merger, sweep, self.settings.bundles)
         elif sweep.state is State.PAUSED:
             self.unmerged.setdefault(
-                sweep_id, set()
+                sweep_id, {}
             )  # to merge parts that were written before or during the pause
             self.ledger.set_state(sweep_id, State.QUEUED)
         return self.ledger.sweep(sweep_id)

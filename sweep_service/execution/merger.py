@@ -10,7 +10,7 @@ import logging
 import shlex
 import time as clock
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 import numpy as np
@@ -81,8 +81,11 @@ class Merger:
             for kind in dataset.plan.runs.kinds
         }
 
-    def merge(self, sweep_id: str) -> None:
-        """Copy all parts to the dataset, update the ledger, then remove the parts."""
+    def merge(self, sweep_id: str, ended: Mapping[str, str] | None = None) -> None:
+        """Copy all parts to the dataset, update the ledger, then remove the parts.
+
+        `ended` are the times at which bundles ended, by default now.
+        """
         objects, prefix = self.folder.objects, f"{sweep_id}.parts/"
         stored = list(objects.list(prefix))
         names = [name for name in stored if name.endswith(PART_SUFFIX)]
@@ -110,7 +113,7 @@ class Merger:
                 name.removeprefix(prefix).removesuffix(PART_SUFFIX): max(part.elapsed, part.seconds)
                 for name, part in parts.items()
             }
-            self.ledger.mark_merged(sweep_id, merged, elapsed)
+            self.ledger.mark_merged(sweep_id, merged, elapsed, ended)
             fault_point("merge:ledger")
             # With the checkpoints of each part, whose names also begin with the key of its bundle.
             merged_names = [name for name in stored if name.removeprefix(prefix).partition(".")[0] in merged]

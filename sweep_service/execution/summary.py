@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sweep_service.errors import UNREADABLE_SWEEP, Damaged, reading
-from sweep_service.execution.remaining import Clock, predict_remaining
+from sweep_service.execution.remaining import predict_remaining
+from sweep_service.execution.time_left import Activity, predict_time_left
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import Ledger, State, SweepRecord
@@ -37,10 +38,10 @@ def summarise_sweep(sweep: SweepRecord, totals: Mapping[str, Any], threads: floa
     counts: dict[Status, int] = dict(totals["counts"])
     if pending := sweep.runs - sum(counts.values()):
         counts = {Status.PENDING: pending, **counts}
-    remaining = predict_remaining(totals["work"], totals["stretch"])
+    remaining = predict_remaining(totals["work"])
     eta: tuple[float | None, ...] = (None, None, None)
     if threads and not sweep.state.has_ended:
-        eta = remaining.on_threads(threads, _read_clock(sweep, totals["merged"]), totals["queue"])
+        eta = predict_time_left(remaining, _describe_activity(sweep, totals), threads)
     return {
         **record_to_dict(sweep),
         "counts": {status.label: number for status, number in counts.items()},
@@ -52,13 +53,12 @@ def summarise_sweep(sweep: SweepRecord, totals: Mapping[str, Any], threads: floa
     }
 
 
-def _read_clock(sweep: SweepRecord, merged: str) -> Clock:
-    """Return how long a sweep has computed since its last merge and since it was started."""
-    if sweep.state is not State.RUNNING:
-        return Clock(since_start=0.0)
-    now, started = datetime.now(UTC), datetime.fromisoformat(sweep.updated)
-    last = max(started, datetime.fromisoformat(merged)) if merged else started
-    return Clock(max((now - last).total_seconds(), 0.0), max((now - started).total_seconds(), 0.0))
+def _describe_activity(sweep: SweepRecord, totals: Mapping[str, Any]) -> Activity:
+    """Return what is known of the bundles that are running; none if the sweep is queued or paused."""
+    now = datetime.now(UTC).timestamp()
+    started = datetime.fromisoformat(sweep.updated).timestamp() if sweep.state is State.RUNNING else now
+    merged = datetime.fromisoformat(totals["merged"]).timestamp() if totals["merged"] else started
+    return Activity(now, started, max(merged, started), totals["queue"], totals["recent"])
 
 
 def record_to_dict(sweep: SweepRecord) -> dict[str, Any]:

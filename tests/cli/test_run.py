@@ -173,7 +173,7 @@ def test_bar_starts_at_the_progress_of_a_continued_sweep(monkeypatch):
             "seconds": done,
             "merged": "",
             "queue": EMPTY_QUEUE,
-            "stretch": None,
+            "recent": [],
         }
         bar.show(summarise_sweep(sweep, {**totals, "work": {"sgd/S1": work}}) | changes)
         (task,) = bar.bar.tasks

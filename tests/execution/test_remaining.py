@@ -1,12 +1,14 @@
 """Progress and time left of mixed sweeps, replayed with prices that differ from the predicted ones."""
 
 import heapq
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from sweep_service.execution.remaining import Clock, predict_remaining
+from sweep_service.execution.remaining import predict_remaining
+from sweep_service.execution.time_left import Activity, predict_time_left
 from sweep_service.planning.bundles import make_bundles
 from sweep_service.planning.costs import Calibration
 from sweep_service.planning.grids import Grid
@@ -14,7 +16,7 @@ from sweep_service.planning.keys import CopyGroups
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.ledger import Ledger, State, SweepRecord, WorkTotals
+from sweep_service.store.ledger import Ledger, Queue, State, SweepRecord, WorkTotals
 
 MERGE_SECONDS = 2.0
 THREADS = 4
@@ -42,42 +44,53 @@ def replay(tmp_path, slowdown, first=1.0, later=1.0, reopen=False):
     wanted = {kind: CopyGroups(sweep_plan.keys[kind]).first_runs() for kind in sweep_plan.runs.kinds}
     bundles = make_bundles(sweep_plan, wanted, Calibration())
     ledger.add(SWEEP, bundles)
-    rng, now, waiting, running, merged = np.random.default_rng(1), 0.0, list(bundles), [], []
-    shown, next_merge, last, longest, done = [], MERGE_SECONDS, 0.0, 0.0, 0
-    while waiting or running or merged:
+    rng, now, waiting, running, ended = np.random.default_rng(1), 0.0, list(bundles), [], []
+    shown, next_merge, merged, done = [], MERGE_SECONDS, 0.0, 0
+    while waiting or running or ended:
         while waiting and len(running) < THREADS:
             bundle = waiting.pop(0)
             seconds = bundle.cost * slowdown(bundle.work_class) * rng.lognormal(0.0, 0.2)
             stretch = later if done > len(bundles) // 8 else first
-            heapq.heappush(running, (now + stretch * seconds, bundle.key, seconds, stretch))
-            longest = max(longest, stretch * seconds)
+            heapq.heappush(running, (now + stretch * seconds, bundle.key, seconds, stretch * seconds))
         if running and running[0][0] <= next_merge:
-            now, key, seconds, stretch = heapq.heappop(running)
-            merged.append((key, seconds, stretch * seconds))
-            done += 1
+            ended.append(heapq.heappop(running))
+            now, done = ended[-1][0], done + 1
             continue
         now, next_merge = next_merge, next_merge + MERGE_SECONDS
-        if merged:
-            counts = {key: (seconds, {Status.DONE: 1}) for key, seconds, _ in merged}
-            ledger.mark_merged("s", counts, {key: elapsed for key, _, elapsed in merged})
-            merged, last = [], now
+        if ended:
+            merge(ledger, ended)
+            ended, merged = [], now
         if reopen:  # as after a restart of the service
             ledger.close()
             ledger = Ledger(tmp_path / "ledger.sqlite")
-        totals = ledger.progress_totals(["s"])["s"]
-        remaining = predict_remaining(totals["work"], totals["stretch"])
-        eta = remaining.on_threads(THREADS, Clock(now - last, now), totals["queue"])
-        shown.append(SimpleNamespace(time=now, remaining=remaining, eta=eta, longest=longest))
+        shown.append(predict(ledger, now, 0.0, merged, THREADS))
     ledger.close()
     return shown
 
 
-def second_half(shown):
+def merge(ledger, ended):
+    """Mark bundles as merged, given as (time of the end, key, processor seconds, elapsed seconds)."""
+    ledger.mark_merged(
+        "s",
+        {key: (seconds, {Status.DONE: 1}) for _, key, seconds, _ in ended},
+        {key: elapsed for _, key, _, elapsed in ended},
+        {key: datetime.fromtimestamp(time, UTC).isoformat() for time, key, _, _ in ended},
+    )
+
+
+def predict(ledger, now, started, merged, threads):
+    totals = ledger.progress_totals(["s"])["s"]
+    remaining = predict_remaining(totals["work"])
+    activity = Activity(now, started, merged, totals["queue"], totals["recent"])
+    eta = predict_time_left(remaining, activity, threads)
+    return SimpleNamespace(time=now, remaining=remaining, eta=eta, seconds=totals["seconds"])
+
+
+def second_half(shown, end):
     """What was shown in the second half, with the true time left; without the last merges."""
-    end, longest = shown[-1].time, shown[-1].longest
     late = (now for now in shown if now.time >= 0.5 * end)
-    # below that, what is left is in the running bundles, and how far these are is not known
-    return [(now, end - now.time) for now in late if end - now.time > max(longest, 5 * MERGE_SECONDS)]
+    # of less than that, a fifth is the time until what has ended is merged
+    return [(now, end - now.time) for now in late if end - now.time > 5 * MERGE_SECONDS]
 
 
 def five_times_one_regime(work_class):
@@ -93,7 +106,8 @@ def four_times_relu(work_class):
     ("first", "later"), [(1.0, 1.0), (2.5, 2.5), (1.0, 2.5)], ids=["idle", "busy", "busy later"]
 )
 def test_time_left_is_within_30_percent_over_the_second_half(tmp_path, slowdown, first, later):
-    shown = second_half(replay(tmp_path, slowdown, first, later))
+    shown = replay(tmp_path, slowdown, first, later)
+    shown = second_half(shown, shown[-1].time)
     assert len(shown) > 5
     assert all(abs(now.eta[0] - left) < 0.3 * left for now, left in shown)
     inside = [now.eta[1] <= left <= now.eta[2] for now, left in shown]
@@ -131,15 +145,20 @@ def test_progress_is_never_almost_complete_while_a_slow_class_is_left():
     }
     remaining = predict_remaining(work)
     assert remaining.progress < 0.8
-    expected, low, high = remaining.on_threads(1.0)
+    expected, low, high = predict_time_left(remaining, Activity(), 1.0)
     assert expected == pytest.approx(0.7 / 0.01 * 3.2, rel=0.3)  # the prediction still has a small weight
     assert low < expected < high
 
 
 def test_time_left_of_a_bundle_that_is_overdue_does_not_vanish():
     remaining = predict_remaining({"sgd/S1": WorkTotals(bundles_left=1, cost_left=10.0)})
-    assert remaining.on_threads(2.0) == (10.0, pytest.approx(1.8, abs=0.1), pytest.approx(18.2, abs=0.1))
-    assert remaining.on_threads(2.0, Clock(5.0))[0] == 5.0
-    late = remaining.on_threads(2.0, Clock(100.0))
-    assert late == (25.0, 0.0, 100.0)
     assert remaining.progress == 0.0
+
+    def predict_after(seconds):
+        return predict_time_left(remaining, Activity(seconds, queue=Queue([("sgd/S1", 10.0)], [])), 2.0)
+
+    assert predict_after(0.0)[0] == 10.0
+    assert predict_after(5.0)[0] == 5.0
+    expected, low, high = predict_after(100.0)
+    assert 20.0 < expected < 25.0  # a quarter of the time that it has taken so far
+    assert (low, high > 100.0) == (0.0, True)

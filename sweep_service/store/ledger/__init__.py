@@ -7,6 +7,7 @@ and `guard` notices a file that was replaced or removed. Imports `planning`.
 from sweep_service.store.ledger.ledger import Ledger
 from sweep_service.store.ledger.records import (
     EMPTY_QUEUE,
+    EndedBundle,
     Event,
     Progress,
     Queue,
@@ -21,6 +22,7 @@ from sweep_service.store.ledger.tables import SCHEMA_VERSION
 __all__ = [
     "EMPTY_QUEUE",
     "SCHEMA_VERSION",
+    "EndedBundle",
     "Event",
     "Ledger",
     "Progress",

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from sweep_service.store.ledger import tables
 from sweep_service.store.ledger.guard import RESTORE_LEDGER, LedgerGuard
 from sweep_service.store.ledger.records import (
     EMPTY_QUEUE,
+    EndedBundle,
     Event,
     Progress,
     Queue,
@@ -36,7 +37,7 @@ from sweep_service.store.ledger.records import (
 from sweep_service.store.notes import Notes
 
 QUEUE_ENDS = 64  # bundles at each end of a queue, more than most clusters have threads
-RECENT_BUNDLES = 12  # by which the present load of the machine is judged
+RECENT_BUNDLES = 256  # by which the load of the machine is judged
 log = logging.getLogger(__package__)
 REQUEST_LIFETIME = timedelta(days=7)  # for which the key of a request is kept
 
@@ -292,12 +293,14 @@ class Ledger:
         sweep_id: str,
         bundles: Mapping[str, tuple[float, Mapping[Status, int]]],
         elapsed: Mapping[str, float] | None = None,
+        ended: Mapping[str, str] | None = None,
     ) -> None:
         """Mark bundles as merged, each with its (processor seconds, runs by status).
 
-        `elapsed` are the seconds that a worker was busy with them, if known.
+        `elapsed` are the seconds that a worker was busy with them, if known, and `ended` the times at which
+        their results arrived, by default now.
         """
-        busy, now = elapsed or {}, utc_now()
+        busy, arrivals, now = elapsed or {}, ended or {}, utc_now()
         update = (
             tables.bundles.update()
             .where(tables.bundles.c.sweep == sweep_id, tables.bundles.c.key == sa.bindparam("bundle"))
@@ -309,7 +312,7 @@ class Ledger:
                 "bundle": key,
                 "seconds": seconds,
                 "elapsed": busy.get(key),
-                "merged": now,
+                "ended": arrivals.get(key, now),
                 **tables.status_columns(counts),
             }
             for key, (seconds, counts) in bundles.items()
@@ -401,14 +404,16 @@ class Ledger:
         return {sweep_id: _make_totals(sums) for sweep_id, sums in sums_by_sweep.items()}
 
     def progress_totals(self, sweep_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return `all_totals` with sums by class of work, the time of the last merge, and the queue."""
+        """Return `all_totals` with sums by class of work, the time of the last merge, and the ends of the
+        queue and the recent bundles of a sweep that is not complete."""
         totals = self.all_totals(sweep_ids)
         for sweep_id in sweep_ids:
-            totals[sweep_id] |= {"work": {}, "merged": "", "queue": EMPTY_QUEUE, "stretch": None}
+            totals[sweep_id] |= {"work": {}, "merged": "", "queue": EMPTY_QUEUE, "recent": []}
             if totals[sweep_id]["bundles_left"]:
                 totals[sweep_id]["queue"] = self.queue(sweep_id)
-                totals[sweep_id]["stretch"] = self.stretch(sweep_id)
-        elapsed = sa.func.coalesce(tables.bundles.c.elapsed, tables.bundles.c.seconds)
+                totals[sweep_id]["recent"] = self.recent_bundles(sweep_id)
+        seconds = tables.bundles.c.seconds
+        elapsed = sa.func.coalesce(tables.bundles.c.elapsed, seconds)
         query = (
             sa.select(
                 tables.bundles.c.sweep,
@@ -416,9 +421,9 @@ class Ledger:
                 tables.bundles.c.progress,
                 sa.func.count(),
                 sa.func.sum(tables.bundles.c.cost),
-                sa.func.sum(tables.bundles.c.seconds),
+                sa.func.sum(seconds),
                 sa.func.sum(elapsed),
-                sa.func.sum(elapsed * elapsed / sa.func.nullif(tables.bundles.c.cost, 0.0)),
+                sa.func.sum(seconds * seconds / sa.func.nullif(tables.bundles.c.cost, 0.0)),
             )
             .where(tables.bundles.c.sweep.in_(sweep_ids))
             .where(sa.or_(tables.bundles.c.key != tables.STORED_KEY, tables.bundles.c.cost > 0.0))
@@ -434,34 +439,40 @@ class Ledger:
                 totals[sweep_id]["merged"] = time
         return totals
 
-    def stretch(self, sweep_id: str) -> float | None:
-        """Return the elapsed time per processor second of the bundles that were merged last, if known."""
+    def recent_bundles(self, sweep_id: str) -> list[EndedBundle]:
+        """Return the bundles that ended last, the last first, if it is known how long they took."""
         recent = (
-            sa.select(tables.bundles.c.elapsed, tables.bundles.c.seconds)
+            sa.select(tables.bundles.c.ended, tables.bundles.c.seconds, tables.bundles.c.elapsed)
             .where(
                 tables.bundles.c.sweep == sweep_id,
-                tables.bundles.c.merged.is_not(None),
+                tables.bundles.c.progress == Progress.MERGED,
+                tables.bundles.c.ended.is_not(None),
                 tables.bundles.c.elapsed > 0.0,
             )
-            .order_by(tables.bundles.c.merged.desc())
+            .order_by(tables.bundles.c.ended.desc())
             .limit(RECENT_BUNDLES)
         )
         with self.engine.connect() as connection:
-            rows = connection.execute(recent).all()
-        seconds = sum(row.seconds for row in rows)
-        return sum(row.elapsed for row in rows) / seconds if seconds else None
+            return [
+                EndedBundle(datetime.fromisoformat(row.ended).timestamp(), row.seconds, row.elapsed)
+                for row in connection.execute(recent)
+            ]
 
     def queue(self, sweep_id: str) -> Queue:
         """Return the first and the last bundles that are not merged, in the order of submission."""
-        query = sa.select(tables.bundles.c.work, tables.bundles.c.cost).where(
-            tables.bundles.c.sweep == sweep_id, tables.bundles.c.progress == Progress.PENDING
+        query = (
+            sa.select(tables.bundles.c.place, tables.bundles.c.work, tables.bundles.c.cost)
+            .where(tables.bundles.c.sweep == sweep_id, tables.bundles.c.progress == Progress.PENDING)
+            .limit(QUEUE_ENDS)
         )
         with self.engine.connect() as connection:
-            ends = [
-                [(row.work, row.cost) for row in connection.execute(query.order_by(order).limit(QUEUE_ENDS))]
-                for order in (tables.bundles.c.place, tables.bundles.c.place.desc())
-            ]
-        return Queue(*ends)
+            first = connection.execute(query.order_by(tables.bundles.c.place)).all()
+            last = connection.execute(query.order_by(tables.bundles.c.place.desc())).all()[::-1]
+        end = first[-1].place if first else 0
+        return Queue(
+            [(row.work, row.cost) for row in first],
+            [(row.work, row.cost) for row in last if row.place > end],
+        )
 
 
 def _add_work(

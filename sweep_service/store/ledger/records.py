@@ -73,13 +73,21 @@ class Event:
 
 
 class Queue(NamedTuple):
-    """The ends of the queue of bundles, as (class of work, predicted cost), both beginning at the end."""
+    """The first and the last bundles that are not merged, as (class of work, predicted cost), in order."""
 
     first: list[tuple[str, float]]
-    last: list[tuple[str, float]]
+    last: list[tuple[str, float]]  # without the first
 
 
 EMPTY_QUEUE = Queue([], [])
+
+
+class EndedBundle(NamedTuple):
+    """When a bundle ended, in seconds since 1970, its processor seconds, and how long a worker was busy."""
+
+    ended: float
+    seconds: float
+    elapsed: float
 
 
 @dataclass
@@ -90,7 +98,7 @@ class WorkTotals:
     cost_done: float = 0.0
     seconds: float = 0.0
     elapsed: float = 0.0
-    squares: float = 0.0  # Σ elapsed²/cost, which gives the scatter of elapsed/cost
+    squares: float = 0.0  # Σ seconds²/cost, which gives the scatter of seconds/cost
     bundles_left: int = 0
     cost_left: float = 0.0
     cost_dropped: float = 0.0

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sweep_service.status import Status
 from sweep_service.store.ledger.records import Progress, utc_now
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 # The statuses that are counted, each in a column of `bundles`.
 COUNTED_STATUSES = tuple(status for status in Status if status is not Status.PENDING)
@@ -52,7 +52,7 @@ bundles = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
     sa.Column("seconds", sa.Float, nullable=False, default=0.0),
     sa.Column("elapsed", sa.Float),  # that a worker was busy with it; since schema 4
-    sa.Column("merged", sa.Text),  # time of the merge; since schema 4
+    sa.Column("ended", sa.Text),  # time at which its result arrived; since schema 5
     sa.Column("error", sa.Text, nullable=False, default=""),
     *(
         sa.Column(status.label, sa.Integer, nullable=False, default=0) for status in COUNTED_STATUSES

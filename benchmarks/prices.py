@@ -34,6 +34,7 @@ from sweep_service.store.folder import DataFolder
 
 SPECS, SEED = 60, 21
 MAX_FACTOR = 1.5
+FULL_MODEL_SHARE = 1 / 3  # of the specs, for each parameter
 MAX_SPEC_SECONDS = 5.0  # predicted; a more expensive draw is replaced by the next one
 PAIRS = tuple(product(ACTIVATIONS, ACTIVATIONS))
 # Of p and d such that a simulator is chosen, that of S1 with and without chains that share vectors.
@@ -138,10 +139,12 @@ def draw_spec(rng: np.random.Generator, number: int) -> tuple[SweepSpec, tuple[s
     rate = _round(10.0 ** rng.uniform(-2.0, math.log10(LARGEST_RATES[student])))
     point = {"d": d, "p": p, "k": k, "gamma": rate * p, "noise": float(rng.choice([0.0, 1e-3]))}
     point |= {"activation": student, "teacher_activation": teacher}
+    scalars, structures = _draw_full_model(rng)
+    point |= scalars
     # 3e4 to 1e6 steps of SGD
     last = rate / d * 10.0 ** rng.uniform(4.5, 6.0) if is_sgd else 10.0 ** rng.uniform(0.0, 2.7)
-    engine = choose_simulator(Point.parse(point)).name if is_sgd else regime
-    spec = {
+    engine = choose_simulator(Point.parse(point | structures)).name if is_sgd else regime
+    spec = structures | {
         "name": f"{number}, {student}-{teacher} {engine} at p = {p}",
         "axes": {name: point.pop(name) for name in ("d", "p", "gamma")},
         "fixed": point,
@@ -152,7 +155,27 @@ def draw_spec(rng: np.random.Generator, number: int) -> tuple[SweepSpec, tuple[s
     }
     if not is_sgd:
         spec["axes"] |= {"regime": regime, "gamma": [0.5 * rate * p, 2.0 * rate * p]}
-    return SweepSpec.parse(spec), (f"student-{student}", f"teacher-{teacher}", engine)
+    groups = [name for name in ("second_layer", "second_layer_rate", "batch", "weight_decay", "schedule")
+              if name in scalars | structures]  # fmt: skip
+    return SweepSpec.parse(spec), (f"student-{student}", f"teacher-{teacher}", engine, *groups)
+
+
+def _draw_full_model(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Draw parameters of the full model, each for about a third of the specs: numbers, and structures."""
+    scalars = {"second_layer_rate": (1.0, 4.0), "batch": (4, 16), "weight_decay": (0.1, 1.0)}
+    structures = {
+        "second_layer": ({"init": "rademacher"}, {"init": "gaussian"}, {"init": "ones", "scale": 1.5}),
+        "schedule": (
+            {"power": {"t0": 5.0, "alpha": 0.5}}, {"exponential": {"tau": 20.0}},
+            {"steps": [[1.0, 0.5], [10.0, 0.2]]},
+        ),
+    }  # fmt: skip
+    return _draw_some(rng, scalars), _draw_some(rng, structures)
+
+
+def _draw_some(rng: np.random.Generator, choices: dict[str, Any]) -> dict[str, Any]:
+    drawn = {name: values[rng.integers(len(values))] for name, values in choices.items()}
+    return {name: value for name, value in drawn.items() if rng.random() < FULL_MODEL_SHARE}
 
 
 def _draw_start(rng: np.random.Generator, regime: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.auto_regime import find_auto_regimes
+from sweep_service.analysis.floor_law.coefficient import noise_coefficient
 from sweep_service.analysis.quantities.classification import phase
 from sweep_service.analysis.quantities.discrepancy import largest_differences
 from sweep_service.analysis.quantities.specialisation import specialisation_time
@@ -21,7 +22,6 @@ from sweep_service.analysis.runs import (
     has_ended,
     initial_risk,
     late_means,
-    noise_coefficient,
     parameter,
     read_runs,
 )
@@ -112,7 +112,7 @@ def _final_risk(kind: str, dataset: xr.Dataset) -> xr.DataArray:
 
 def _over_floor(kind: str, dataset: xr.Dataset) -> xr.DataArray:
     scale = parameter(dataset, "gamma") * parameter(dataset, "noise") / parameter(dataset, "p")
-    return late_means(dataset, kind) / (noise_coefficient(dataset) * scale.where(scale > 0.0))
+    return late_means(dataset, kind) / (noise_coefficient(dataset, kind) * scale.where(scale > 0.0))
 
 
 def _bound(kind: str, dataset: xr.Dataset) -> xr.DataArray:

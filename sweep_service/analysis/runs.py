@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import PurePath
@@ -13,7 +12,6 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.selection import run_dims
-from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.errors import Damaged, InvalidInput, unknown_name
 from sweep_service.model.activations import find_activation
 from sweep_service.model.averages.two_point import make_pairs
@@ -22,8 +20,6 @@ from sweep_service.model.labels import find_label
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.point import read_start
 from sweep_service.model.risk import teacher_power
-from sweep_service.model.schedule import Schedule
-from sweep_service.model.second_layer import SecondLayer
 from sweep_service.model.structures import (
     SECOND_LAYER,
     STRUCTURES,
@@ -330,14 +326,14 @@ def null_risk(dataset: xr.Dataset) -> xr.DataArray:
     """R_null = ½ E[f*²]: the risk of a student that answers zero."""
 
     def half_power(P: Array, name: str, weights: Array | None = None) -> float:
-        act, P = find_activation(name), _drop_padding(P)
+        act, P = find_activation(name), drop_padding(P)
         own = None if weights is None else weights[: len(P)]
         return 0.5 * teacher_power(P, make_pairs(act, act).teachers, own)
 
     weights = teacher_second_layer(dataset)
     activation = parameter(dataset, "teacher_activation")
     if weights is None:
-        return _evaluate_on_teachers(dataset, half_power, activation)
+        return evaluate_on_teachers(dataset, half_power, activation)
     return xr.apply_ufunc(
         half_power,
         teacher_overlap(dataset),
@@ -367,59 +363,13 @@ def teacher_second_layer(dataset: xr.Dataset) -> xr.DataArray | None:
     return evaluate_at_points(dataset, ["k", "d", "seed", *number_coordinates(dataset)], draw, ("teacher",))
 
 
-def _full_model_factor(dataset: xr.Dataset) -> xr.DataArray:
-    """a² u/b at the end; NaN where the noise floor has no law.
-
-    It is known for fixed second layers of one magnitude that is also that of the teacher, without decay.
-    """
-    structures = read_structures(dataset)
-    is_constant = structures.get("schedule", "constant") == "constant"
-    last = 0.0 if is_constant else float(dataset["time"].max())
-
-    def factor(
-        k: int, p: int, batch: int, weight_decay: float, second_layer_rate: float, **numbers: float
-    ) -> float:
-        given = insert_numbers(structures, numbers)
-        rest = split_teacher(given.get("teacher", {}))[1]
-        student = SecondLayer.parse(given.get(SECOND_LAYER, {}), SECOND_LAYER, p, "p")
-        teacher = SecondLayer.parse(rest.get(SECOND_LAYER, {}), f"teacher.{SECOND_LAYER}", k, "k")
-        schedule = Schedule.parse(given.get("schedule", "constant"))
-        has_law = not weight_decay and not second_layer_rate and student.magnitude == teacher.magnitude
-        if not has_law or student.magnitude is None:
-            return math.nan
-        return student.magnitude**2 * float(schedule.factor(np.asarray(last))) / batch
-
-    names = ["k", "p", "batch", "weight_decay", "second_layer_rate", *number_coordinates(dataset)]
-    return evaluate_at_points(dataset, names, factor)
-
-
-def noise_coefficient(dataset: xr.Dataset) -> xr.DataArray:
-    """c of the law R∞ = c γΔ/p: ¼ E[σ'(λ)² ‖x‖²] a²u/b at the solution; NaN where no law is known."""
-
-    def squared_slopes(P: Array, name: str, s: float = 1.0) -> Array:
-        act, a = find_activation(name), s * np.diag(_drop_padding(P))
-        return 0.25 * np.diag(make_pairs(act, act).students.slopes(a, a, np.diag(a))[0])
-
-    def leading_term(P: Array, name: str, teacher: str) -> float:
-        return float(np.mean(squared_slopes(P, name))) if name == teacher else float("nan")
-
-    def norm_correction(P: Array, name: str, teacher: str) -> float:
-        """d times the contribution of the fluctuations of ‖x‖²."""
-        return float(np.mean(radial_derivative(lambda s: squared_slopes(P, name, s), 1)))
-
-    activations = [parameter(dataset, name) for name in ("activation", "teacher_activation")]
-    leading = _evaluate_on_teachers(dataset, leading_term, *activations)
-    correction = _evaluate_on_teachers(dataset, norm_correction, *activations)
-    return (leading + correction / parameter(dataset, "d")) * _full_model_factor(dataset)
-
-
-def _drop_padding(P: Array) -> Array:
+def drop_padding(P: Array) -> Array:
     """P of the k teachers that exist, without the NaN of a larger k."""
     k = int(np.sum(~np.isnan(np.diag(P))))
     return P[:k, :k]
 
 
-def _evaluate_on_teachers(
+def evaluate_on_teachers(
     dataset: xr.Dataset, function: Callable[..., float], *parameters: xr.DataArray
 ) -> xr.DataArray:
     """A function of P and of some parameters at all points, called once for each distinct teacher."""

@@ -2,7 +2,8 @@
 
 Each law holds for one integrator and one kind of student. LSODA takes steps that grow with time and needs
 Jacobians once it is implicit. DOP853 is limited by accuracy, N ~ √t, except where x² makes the flow stiff.
-The kink of relu makes a sampled term rough, the more so the larger γ/p is.
+The kink of relu makes a sampled term rough, the more so the larger γ/p is. Learned second layers and weight
+decay make a flow stiffer, which costs explicit steps most.
 """
 
 from __future__ import annotations
@@ -11,15 +12,25 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from sweep_service.dynamics.integrators import STIFF_TIME
 from sweep_service.model.activations import Activation
 from sweep_service.model.averages.closed_forms import SQUARE_CODE
+from sweep_service.model.point import Point
 
 Effort = Callable[[float], tuple[float, float]]  # time -> evaluations, Jacobians
 UNCORRELATED_SHARE = 0.75  # of the evaluations, where student and teacher are uncorrelated
 MAX_ROUGH_RATE = 1.2  # γ/p above which a rough sampling term needs no more steps
 # Sampled relu students diverge for larger γ/p, at about this time over γ/p.
 MIN_DIVERGING_RATE, DIVERGENCE_TIME = 2.5, 150.0
+
+# Exponents of 1 + ρ by which the evaluations of LSODA and of explicit steps grow, and their growth by decay.
+IMPLICIT_EXPONENT, EXPLICIT_EXPONENT = 0.17, 0.45
+IMPLICIT_DECAY_FACTOR = 1.1
+MIXED_SIGNS_FACTOR = 2.0  # of neurons with a kink and weights of both signs, which vanish or cross it
+EVALUATIONS_PER_BREAK = 25.0  # to begin again where the rate is not smooth in time
+SCHEDULE_NODES = 65
 
 
 def predict_effort(
@@ -42,6 +53,36 @@ def predict_effort(
     return partial(_scale, UNCORRELATED_SHARE, law) if learns_nothing else law
 
 
+def is_rough(student: Activation, precise: bool, sampled: bool) -> bool:
+    """Whether a sampling term by points is rough, because of a kink."""
+    return not precise and sampled and student.curvature is None
+
+
+def extend_effort(law: Effort, point: Point, *, implicit: bool, rough: bool) -> Effort:
+    """Extend a law at the defaults to the second layer, decay and schedule of a point.
+
+    The steps of a rough sampling term are too short for the rates of second layers to limit them.
+    """
+    if not point.non_default:
+        return law
+    rate, decay = point.second_layer_rate, point["weight_decay"]
+    factor = 1.0 if rough else (1.0 + rate) ** (IMPLICIT_EXPONENT if implicit else EXPLICIT_EXPONENT)
+    if decay:
+        factor *= IMPLICIT_DECAY_FACTOR if implicit else 1.0 + 0.95 * decay**0.6
+    if point.activation.curvature is None and not point.second_layer.is_constant:
+        factor *= MIXED_SIGNS_FACTOR
+    return partial(_scale, factor, law if point.schedule.is_default else partial(_follow, law, point))
+
+
+def _follow(law: Effort, point: Point, last: float) -> tuple[float, float]:
+    """A law along the schedule: a slower rate saves evaluations, but fewer than its share of the time."""
+    nodes = last * np.linspace(0.0, 1.0, SCHEDULE_NODES) ** 2  # early times are closer
+    effective = float(np.trapezoid(point.schedule.factor(nodes), nodes))
+    evaluations, jacobians = law(math.sqrt(last * effective))
+    breaks = sum(time < last for time in point.schedule.breaks)
+    return evaluations + EVALUATIONS_PER_BREAK * breaks, jacobians
+
+
 def _choose_law(
     student: Activation,
     teacher: Activation,
@@ -57,7 +98,7 @@ def _choose_law(
         if not is_square:
             return partial(_lsoda, mean_field)
         return partial(_square_lsoda, sampled, 1.0 if teacher.code == SQUARE_CODE else 0.65)
-    if not precise and sampled and student.curvature is None:
+    if is_rough(student, precise, sampled):
         return partial(_rough, gamma_over_p, width)
     if is_square and teacher.code == SQUARE_CODE:
         return _stiff

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
-from sweep_service.dynamics.evaluations import Effort, predict_effort
+from sweep_service.dynamics.evaluations import Effort, extend_effort, is_rough, predict_effort
 from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field.nodes import is_smooth, teacher_nodes
 from sweep_service.dynamics.mean_field.pair_sums import MIXTURES
@@ -44,6 +44,13 @@ TEACHER_SECONDS = {ERF_CODE: 4.0e-5}
 OTHER_STUDENT_SECONDS, OTHER_TEACHER_SECONDS = 1.1e-4, 1.2e-5
 # Per pair of neurons and node of ξ in a sum over pairs, by the activation of the student.
 PAIR_NODE_SECONDS = {ERF_CODE: 0.8e-9, RELU_CODE: 7.5e-9, SQUARE_CODE: 0.4e-9, TANH_CODE: 185e-9}
+
+# Of a sum over pairs with second layers, relative to one without, which uses other kernels: fixed, learned.
+WEIGHTED_SHARES = {ERF_CODE: (0.8, 0.9), RELU_CODE: (0.55, 0.8), TANH_CODE: (0.2, 0.32)}
+OTHER_WEIGHTED_SHARES = (1.0, 1.5)
+# Per evaluation and neuron squared, beside the averages: of second layers, and again if they are learned.
+LAYER_SECONDS, LAYER_PAIR_SECONDS = 2e-6, 5e-9
+SCHEDULE_SECONDS = 6e-6  # of u(t), per evaluation
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
     p, k, student, teacher = point.p, point.k, point.activation, point.teacher_activation
     own, mixed = pair_price(student, student), pair_price(student, teacher)
     keeps_norm = options.finite_d_factor or REGIMES[regime].is_map
-    size, averages = p * k + p * (p + 1) // 2, FINITE_D_EVALUATIONS if keeps_norm else 1.0
+    size = p * k + p * (p + 1) // 2 + _count_learned(point, p)
+    averages = FINITE_D_EVALUATIONS if keeps_norm else 1.0
     pairs = p * p * own.slopes + p * k * mixed.slopes + own.call + mixed.call
     closed = has_closed_forms(student, teacher)
     compiled = closed and p <= MAX_COMPILED_WIDTH and not keeps_norm
@@ -107,13 +115,31 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
         form, precise = f"{form}-{method}", method != "qmc"
     limit = MAX_COMPILED_JACOBIAN_SIZE if compiled else MAX_DIFFERENCED_JACOBIAN_SIZE
     effort = predict_effort(
-        student, teacher, point.gamma_over_p,
+        student, teacher, point.largest_noise_rate,
         width=p, implicit=precise and size <= limit, precise=precise, sampled=REGIMES[regime].sampled,
     )  # fmt: skip
+    rough = is_rough(student, precise, REGIMES[regime].sampled)
+    effort = extend_effort(effort, point, implicit=precise and size <= limit, rough=rough)
     if REGIMES[regime].is_map:
         effort = partial(_count_steps, point.delta_t)
+    evaluation += _price_full_model(point)
     sample = PER_SAMPLE + 1e-5 + p * p * own.values + p * k * mixed.values + own.call
     return Price(f"ode/{form}/{student.name}", evaluation, sample, jacobian, size, effort)
+
+
+def _price_full_model(point: Point) -> float:
+    """Seconds per evaluation of second layers, their learning, and a schedule."""
+    if not point.non_default:
+        return 0.0
+    p, k, seconds = point.p, point.k, 0.0 if point.schedule.is_default else SCHEDULE_SECONDS
+    if not point.has_unit_second_layers:
+        seconds += LAYER_SECONDS + LAYER_PAIR_SECONDS * p * p
+    if point.second_layer_rate:
+        own = pair_price(point.activation, point.activation)
+        mixed = pair_price(point.activation, point.teacher_activation)
+        seconds += LAYER_SECONDS + LAYER_PAIR_SECONDS * p * p
+        seconds += p * p * own.values + p * k * mixed.values + own.call + mixed.call
+    return seconds
 
 
 def _count_steps(delta_t: float, last: float) -> tuple[float, float]:
@@ -149,7 +175,7 @@ def _price_mean_field(point: Point, regime: str, options: RegimeOptions) -> Pric
         name, evaluation, risk = "square", 1.9e-5 + 3e-8 * p, 2e-5 + 2e-8 * p
     elif form.flow is PairwiseFlow:
         name = "pairs"
-        evaluation, risk = _price_pairs(student, teacher, p, k, xi_nodes if D else 1)
+        evaluation, risk = _price_pairs(point, p, xi_nodes if D else 1)
     elif form.flow is MixtureNodeFlow:
         name, nodes = "mixture", count_teacher_nodes(student, teacher, k, form.order)
         orders = series + 1 if D else 1
@@ -157,22 +183,32 @@ def _price_mean_field(point: Point, regime: str, options: RegimeOptions) -> Pric
     else:
         name, nodes = "nodes", count_teacher_nodes(student, teacher, k, form.order)
         evaluation, risk = 1.2e-6 * p * nodes, 0.6e-6 * p * nodes * (2 if has_self_terms else 1)
-    size = p * (k + 1)
+    size = p * (k + 1) + _count_learned(point, p)
+    implicit = precise and size <= MAX_DIFFERENCED_JACOBIAN_SIZE
     effort = predict_effort(
-        student, teacher, 0.0,
-        width=p, implicit=precise and size <= MAX_DIFFERENCED_JACOBIAN_SIZE, precise=precise,
-        mean_field=True,
-    )  # fmt: skip
+        student, teacher, 0.0, width=p, implicit=implicit, precise=precise, mean_field=True
+    )
+    effort = extend_effort(effort, point, implicit=implicit, rough=False)
+    evaluation += 0.0 if point.schedule.is_default else SCHEDULE_SECONDS
     sample, work_class = PER_SAMPLE + risk, f"ode/{name}/{student.name}"
     has_quadrature = form.flow is not SquareFlow and not (form.flow is PairwiseFlow and D is None)
     refinement = REFINEMENT_EVALUATIONS if has_quadrature else 0
     return Price(work_class, evaluation, sample, 0.0, size, effort, refinement)
 
 
-def _price_pairs(student: Activation, teacher: Activation, p: int, k: int, nodes: int) -> tuple[float, float]:
+def _count_learned(point: Point, p: int) -> int:
+    """The number of weights of the second layer that are part of the state."""
+    return p if point.second_layer_rate else 0
+
+
+def _price_pairs(point: Point, p: int, nodes: int) -> tuple[float, float]:
     """Seconds of an evaluation and of a risk as sums over pairs of neurons at each node of ξ."""
+    student, teacher, k = point.activation, point.teacher_activation, point.k
     own, mixed = pair_price(student, student), pair_price(student, teacher)
     per_node = PAIR_NODE_SECONDS.get(student.code, own.slopes)  # type: ignore[arg-type]
+    if not point.has_unit_second_layers:
+        shares = WEIGHTED_SHARES.get(student.code, OTHER_WEIGHTED_SHARES)  # type: ignore[arg-type]
+        per_node *= shares[1 if point.second_layer_rate else 0]
     evaluation = 2.2e-5 + p * p * (3e-9 + 4e-10 * k + nodes * per_node) + p * k * mixed.slopes
     risk = 1.5e-5 + nodes * p * p * (own.values + 3.5e-9) + p * k * mixed.values
     calls = (nodes if own.call else 0) * own.call + mixed.call

@@ -124,12 +124,14 @@ def _step_loop_form(case: Case, chains: int) -> type[Simulator]:
 
 def _step_loop_cost(case: Case, chains: int) -> float:
     point, lanes = case.point, _step_loop_form(case, chains).max_chains > 1
-    return _batch_cost(case, step_cost.step_loop(case.rows, point.k, point.d, point.activation.costly, lanes))
+    sample = step_cost.step_loop(case.rows, point.k, point.d, point.activation.costly, lanes)
+    return _batch_cost(case, sample, lanes)
 
 
-def _batch_cost(case: Case, nanoseconds: float) -> float:
+def _batch_cost(case: Case, nanoseconds: float, lanes: bool = False) -> float:
     """The cost of a step, whose samples cost at most as much as steps of one sample."""
-    return case.point.batch * nanoseconds
+    learning = step_cost.learning(case.rows, lanes) if case.point.second_layer_rate else 0.0
+    return case.point.batch * (nanoseconds + learning)
 
 
 def _suits_step_loop(case: Case) -> str:
@@ -167,7 +169,15 @@ def _overlap_process_form(case: Case, chains: int) -> type[Simulator]:
 
 def _overlap_process_cost(case: Case, chains: int) -> float:
     point = case.point
-    return _batch_cost(case, step_cost.overlap_process(point.p, point.k, case.compiled, MAX_COMPILED_NEURONS))
+    sample = step_cost.overlap_process(point.p, point.k, case.compiled, MAX_COMPILED_NEURONS)
+    if _overlap_process_form(case, chains) is LargeBatchProcess:
+        return step_cost.large_batch(point.p + point.k, sample, point.batch)
+    return _batch_cost(case, sample)
+
+
+def _factored_cost(case: Case, chains: int) -> float:
+    sample = step_cost.overlap_process(case.point.p, case.point.k, case.compiled, MAX_COMPILED_NEURONS)
+    return _batch_cost(case, sample)
 
 
 def _blocked_cost(case: Case, chains: int) -> float:
@@ -221,7 +231,7 @@ SIMULATORS = {
         ),
         SimulatorEntry(
             "S3-factored", "overlap process that carries a factor of the overlaps: risks down to 1e-17",
-            (FactoredOverlapProcess,), lambda case, chains: FactoredOverlapProcess, _overlap_process_cost,
+            (FactoredOverlapProcess,), lambda case, chains: FactoredOverlapProcess, _factored_cost,
             version=2,
         ),
         SimulatorEntry(

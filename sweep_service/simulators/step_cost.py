@@ -10,6 +10,13 @@ from sweep_service.numerics.simd import round_up_to_lanes
 
 PYTHON_STEP_NANOSECONDS = 2e4  # of a step with an activation that is evaluated in Python
 
+LEARNING_NANOSECONDS, LANE_LEARNING_NANOSECONDS = 1.5, 0.5  # of a weight of the second layer, per sample
+
+
+def learning(p: int, lanes: bool) -> float:
+    """Cost of a step of a learned second layer."""
+    return p * (LANE_LEARNING_NANOSECONDS if lanes else LEARNING_NANOSECONDS)
+
 
 def step_loop(p: int, k: int, d: int, costly: bool, lanes: bool) -> float:
     """Cost of S1; `costly` activations compute an exponential, `lanes` means that chains share vectors."""
@@ -33,3 +40,8 @@ def overlap_process(p: int, k: int, compiled: bool, widest_compiled: int) -> flo
     if n <= widest_compiled:
         return 60.0 + 12.0 * wide + 0.24 * wide * wide
     return 600.0 + 5.0 * n + 0.25 * n * n
+
+
+def large_batch(n: int, plain: float, batch: int) -> float:
+    """Cost of a step of S3 with a large batch of n neurons, where a step of one sample costs `plain`."""
+    return plain * (3.5 + 0.36 * n + (0.3 + 0.006 * n) * batch)

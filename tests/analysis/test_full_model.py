@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sweep_service as ss
-from sweep_service.analysis.runs import noise_coefficient, null_risk
+from sweep_service.analysis.runs import null_risk
 
 SPEC = {
     "axes": {
@@ -69,27 +69,3 @@ def test_time_to_counts_the_samples_of_a_batch(swept):
     result = swept.sweep.time_to(0.2)
     steps, samples = result.steps_to, result.samples_over_d
     np.testing.assert_allclose(samples, steps * swept.batch / 20)
-
-
-def test_noise_floor_has_a_law_only_where_it_is_known(swept, tmp_path):
-    assert np.isnan(noise_coefficient(swept)).all()  # the second layer is learned
-    base = {
-        **SPEC,
-        "axes": {**SPEC["axes"], "batch": [1, 4]},
-        "fixed": {"k": 2, "noise": 0.1},
-        "schedule": "constant",
-    }
-    base["axes"].pop("schedule.alpha")
-    values = {}
-    for name, change in {
-        "ones": {"second_layer": {}, "teacher": {}},
-        "twos": {"second_layer": {"scale": 2}, "teacher": {"second_layer": {"scale": 2}}},
-        "unequal": {"second_layer": {"scale": 2}, "teacher": {}},
-        "decay": {"second_layer": {}, "teacher": {}, "fixed": {"k": 2, "noise": 0.1, "weight_decay": 0.1}},
-    }.items():
-        spec = {**base, **change, "simulate": False, "time": {"max": 1, "samples": 2}, "seeds": 1}
-        values[name] = noise_coefficient(ss.run(spec, workers=0, data=tmp_path)).values.ravel()
-    np.testing.assert_allclose(values["ones"], values["ones"][0] / np.array([1, 4]))
-    np.testing.assert_allclose(values["twos"], 4 * values["ones"])
-    assert np.isnan(values["unequal"]).all()
-    assert np.isnan(values["decay"]).all()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sweep_service.analysis.floor_law.coefficient import noise_coefficient
 from sweep_service.analysis.runs import (
     average_over_runs,
     late_means,
-    noise_coefficient,
     null_risk,
     parameter,
     read_runs,

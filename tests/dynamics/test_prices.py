@@ -62,6 +62,57 @@ def test_number_of_evaluations_is_predicted(activation, regime, change):
     assert 0.5 < evaluations / spent < 2.0  # single trajectories scatter by this much around the fits
 
 
+FULL_MODEL = {
+    "second layer": {"second_layer": {"init": "rademacher"}},
+    "learned": {"second_layer_rate": 10.0},
+    "decay": {"weight_decay": 1.0},
+    "power": {"schedule": {"power": {"t0": 5.0, "alpha": 0.5}}},
+    "steps": {"schedule": {"steps": [[1.0, 0.5], [3.0, 0.2], [6.0, 0.1]]}},
+    "batch": {"batch": 16},
+}
+
+
+@pytest.mark.parametrize("change", FULL_MODEL.values(), ids=FULL_MODEL)
+@pytest.mark.parametrize(
+    ("activation", "regime", "p"),
+    [
+        ("erf", "classical_noise", 8),
+        ("erf", "mean_field", 60),
+        pytest.param("erf", "classical_noise", 40, marks=pytest.mark.slow),
+        pytest.param("square", "high_dimensional", 8, marks=pytest.mark.slow),
+        pytest.param("relu", "high_dimensional", 4, marks=pytest.mark.slow),
+    ],
+)
+def test_number_of_evaluations_of_the_full_model_is_predicted(change, activation, regime, p):
+    init = {"kind": "gaussian", "orthonormal_teacher": True}
+    parameters = point(activation, p=p, gamma=0.1 * p, init=init, **change)
+    spent = integrate(parameters, times=[0.0, *np.geomspace(0.1, 10.0, 10)], regime=regime)
+    evaluations, _ = price_regime(parameters, regime).effort(10.0)
+    # as for the defaults; learned and decaying layers scatter more, as their rates relative to others count
+    assert 0.4 < evaluations / spent.attrs["evaluations"] < 2.5
+
+
+def test_full_model_has_a_price():
+    default = price_regime(point(), "high_dimensional")
+    prices = {name: price_regime(point(**change), "high_dimensional") for name, change in FULL_MODEL.items()}
+    assert default.evaluation < prices["second layer"].evaluation < prices["learned"].evaluation
+    assert prices["learned"].size == default.size + 8
+    for name in ("learned", "decay"):
+        assert prices[name].effort(100.0)[0] > default.effort(100.0)[0]
+    assert prices["power"].effort(100.0)[0] < default.effort(100.0)[0]
+    assert prices["batch"].seconds(100.0, 10) == default.seconds(100.0, 10)
+    wide = price_regime(point(p=40, weight_decay=1.0), "classical")  # by explicit steps
+    assert wide.effort(100.0)[0] > 1.5 * price_regime(point(p=40), "classical").effort(100.0)[0]
+
+
+def test_batch_makes_the_sampling_term_of_relu_smoother():
+    alone, together = (
+        price_regime(point("relu", gamma=4.0, batch=batch), "high_dimensional").effort(10.0)[0]
+        for batch in (1, 16)
+    )
+    assert together < 0.4 * alone
+
+
 def test_sampled_term_of_tanh_does_not_cost_more_than_that_of_erf():
     """A factor for activations without closed forms once multiplied it by twenty."""
     wide = {"p": 100, "gamma": 20.0}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweep_service.model.point import Point
 from sweep_service.planning.bundles import DEFAULT_LIMITS, Bundle, BundleLimits, make_bundles
 from sweep_service.planning.costs import (
     LANES,
@@ -363,3 +364,24 @@ def test_calibration_moves_half_way_and_ignores_short_measurements():
     for _ in range(30):
         learned = learned.update({"a": (4.0, 1.0)})
     assert learned("a") == pytest.approx(4.0, abs=1e-3)  # factors are rounded to four places
+
+
+@pytest.mark.parametrize("size", [{"d": 3, "p": 10}, {"d": 60, "p": 40}, {"d": 1000, "p": 10}])
+def test_learned_second_layer_costs_a_little(size):
+    def stepping(**change):
+        point = Point.parse({**size, "k": 2, "gamma": 1.0, **change})
+        return SgdCost(point, 1e4, 5).stepping_seconds(8)
+
+    assert stepping() < stepping(second_layer_rate=1.0) < 1.3 * stepping()
+    assert stepping(weight_decay=0.1) == stepping()
+    assert stepping(second_layer={"init": "gaussian"}) == stepping()
+
+
+@pytest.mark.parametrize("p", [2, 10, 50])
+def test_large_batches_of_overlaps_cost_less_per_sample(p):
+    costs = []
+    for batch in (1, 4, 1000):
+        point = Point.parse({"d": 2000, "p": p, "k": 2, "gamma": 1.0, "batch": batch})
+        costs.append(SgdCost(point, 1e4, 5).stepping_seconds(1) / batch)
+    assert costs[0] == pytest.approx(costs[1])
+    assert 0.2 * costs[0] < costs[2] < 0.75 * costs[0]

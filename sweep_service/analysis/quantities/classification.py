@@ -8,11 +8,11 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED_COORDINATES
+from sweep_service.analysis.floor_law.coefficient import noise_coefficient
 from sweep_service.analysis.quantities.final_risk import final_risk, mean_of_last_half
 from sweep_service.analysis.quantities.line_fit import fit_lines
 from sweep_service.analysis.runs import (
     late_means,
-    noise_coefficient,
     null_risk,
     parameter,
     parse_source,
@@ -82,7 +82,7 @@ def phase(
     share, low, high = _wilson_interval(lost, ended)
     gamma, p, noise = (align_to_points(parameter(dataset, name), dims) for name in ("gamma", "p", "noise"))
     shape = share.shape
-    coefficient = align_to_points(noise_coefficient(dataset), dims)
+    coefficient = align_to_points(noise_coefficient(dataset, source), dims)
     floor = np.broadcast_to(coefficient * gamma * noise / p, shape)
     reachable = np.where(_has_label_noise(array, dims, source), floor, np.nan)
     null = np.broadcast_to(align_to_points(null_risk(dataset), dims), shape)

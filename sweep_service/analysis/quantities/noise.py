@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from sweep_service.analysis.floor_law.coefficient import explain_missing_law, noise_coefficient
 from sweep_service.analysis.quantities.final_risk import MIN_FIT_SAMPLES, mean_of_last_half
 from sweep_service.analysis.quantities.line_fit import t_quantile
 from sweep_service.analysis.runs import (
     MIN_RELATIVE_RISK,
     late_samples,
-    noise_coefficient,
     null_risk,
     parameter,
     read_runs,
@@ -46,8 +46,8 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
     -------
     xr.Dataset
         At each point `noise_floor` with its 95 % interval `low`, `high`, `coefficient` (c = F p/(γΔ), NaN
-        without label noise) and `ratio` (to the law), each with its error, the `law` and the number of
-        `runs`.
+        without label noise) and `ratio` (to the law), each with its error, the `law`, the `reason` why there
+        is none ("" where there is one), and the number of `runs`.
     """
     array = read_runs(dataset, source)
     dims, values, times = point_dims(array), group_by_draw(array), array["time"].values
@@ -63,8 +63,9 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
     scale = np.broadcast_to(gamma * noise / p, floor.shape)
     with np.errstate(all="ignore"):
         unit = np.where(scale > 0, scale, np.nan)
-        law = align_to_points(noise_coefficient(dataset), dims) * scale
+        law = align_to_points(noise_coefficient(dataset, source), dims) * scale
         expected = np.where(law > 0, law, np.nan)
+    reason = np.broadcast_to(align_to_points(explain_missing_law(dataset, source), dims), floor.shape)
     return build_dataset(
         array,
         dims,
@@ -76,6 +77,7 @@ def noise_floor(dataset: xr.Dataset, /, source: str = "sgd") -> xr.Dataset:
             "coefficient": (floor / unit, "c = F p/(γΔ)"),
             "coefficient_error": (error / unit, "standard error of c"),
             "law": (law, "noise floor c γΔ/p of small γ/p"),
+            "reason": (reason, "why there is no law"),
             "ratio": (floor / expected, "noise floor over its law"),
             "ratio_error": (error / expected, "standard error of the ratio"),
             "runs": (count, "runs that reached the end"),

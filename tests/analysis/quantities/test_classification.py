@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from sweep_service.analysis.floor_law.coefficient import noise_coefficient
 from sweep_service.analysis.quantities.classification import phase, predict_region, scaling_phase
-from sweep_service.analysis.runs import noise_coefficient, null_risk
+from sweep_service.analysis.runs import null_risk
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
 from tests.analysis.synthetic import assert_described, make_dataset

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from sweep_service.analysis.floor_law.coefficient import noise_coefficient
 from sweep_service.analysis.quantities.noise import fit_nonnegative, noise_floor
-from sweep_service.analysis.runs import noise_coefficient
 from sweep_service.status import Status
 from tests.analysis.synthetic import TIMES, assert_described, make_dataset, time_average
 from tests.stored import compute_dataset

@@ -11,9 +11,10 @@ from functools import cached_property
 import numpy as np
 
 from sweep_service.dynamics.integrators import DIVERGENCE_FACTOR
+from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import Activation
 from sweep_service.model.parameters import FIRST_PARAMETERS, Scalar
-from sweep_service.model.point import CONSTANT, STRUCTURED_PARAMETERS
+from sweep_service.model.point import CONSTANT, STRUCTURED_PARAMETERS, Point
 from sweep_service.model.schedule import Schedule
 from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
@@ -212,6 +213,14 @@ class Simulator(ABC):
         if self.chains[0].is_learned and self.moving.second_layer is not None:
             arrays["second_layer"] = self.moving.second_layer
         return arrays
+
+
+def check_kept_share(point: Point) -> None:
+    """Refuse a weight decay by which the weights would change their sign in a step."""
+    rate = point.delta_t * point.schedule.largest_factor
+    if point.weight_decay * rate >= 1.0:
+        allowed = f"must be below {1.0 / rate:.6g}, as a step removes the share weight_decay · γ u/(p d)"
+        raise InvalidInput("weight_decay", point.weight_decay, allowed)
 
 
 def pad(weights: Array | None) -> Array | None:

@@ -13,7 +13,7 @@ from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.simulators import overlap_process, step_cost, wide_overlap_process
 from sweep_service.simulators.blocked import Blocked
-from sweep_service.simulators.chain import Simulator
+from sweep_service.simulators.chain import Simulator, check_kept_share
 from sweep_service.simulators.collapse import max_groups
 from sweep_service.simulators.factored import FactoredOverlapProcess
 from sweep_service.simulators.large_batch import LargeBatchProcess, WideLargeBatchProcess
@@ -198,14 +198,6 @@ def _refuse_not_square(case: Case) -> str:
     return "" if case.point.activation.collapses else reason
 
 
-def _check_decay(point: Point) -> None:
-    """Refuse a decay by which the weights would change their sign in a step."""
-    rate = point.delta_t * point.schedule.largest_factor
-    if point.weight_decay * rate >= 1.0:
-        allowed = f"must be below {1.0 / rate:.6g}, as a step removes the share weight_decay · γ u/(p d)"
-        raise InvalidInput("weight_decay", point.weight_decay, allowed)
-
-
 def _choose_pathwise(case: Case) -> SimulatorEntry:
     """S1 or S2, which follow the same path."""
     return next(SIMULATORS[name] for name in PATHWISE if SIMULATORS[name].suits(case))
@@ -255,7 +247,7 @@ def choose_simulator(point: Point, engine: str = "auto") -> SimulatorChoice:
     case = Case.of(point)
     if not isinstance(engine, str) or (engine != "auto" and engine not in SIMULATORS):
         raise unknown_name("engine", engine, ("auto", *SIMULATORS))
-    _check_decay(point)
+    check_kept_share(point)
     if engine != "auto":
         entry = SIMULATORS[engine]
         point.require_support(entry.supports, f"the simulator {engine}")

@@ -24,7 +24,7 @@ from validation.document import find_differences
 from validation.figures import GOLDEN, rows_of_figure
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST = ("fig2-left", "rates")  # seconds each; the others take up to some minutes
+FAST = ("fig2-left", "rates", "giant-steps")  # seconds each; the others take up to some minutes
 MAX_CORE_SECONDS = {"presets": 300.0, "full_presets": 50 * 3600.0}  # estimated core-seconds of a sweep
 OTHERS = ("phase-diagram",)  # presets without a figure
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 THEORY = "high_dimensional"
-# (gamma, decay, interval) and (gamma, decay, share). Another implementation measured 0.07 and 0.80 of 128 runs
-# of SGD, and followed the theory from other starts.
+# (gamma, decay, interval) and (gamma, decay, share). Another implementation measured shares of 0.07 and 0.80
+# of 128 runs of SGD, and followed the theory from other starts.
 SGD_SHARES = ((1.0, 0.0, 0.0, 0.25), (1.0, 0.5, 0.6, 1.0))
 THEORY_SHARES = ((2.0, 0.0, 0.0), (2.0, 2.0, 1.0))
 MAX_LINES = 5

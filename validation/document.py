@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from validation import figures, formulas, intervals, laws
+from validation import figures, formulas, full_model, intervals, laws
 from validation.row import Row, read_rows, render_table
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "validation.md"
@@ -91,6 +91,12 @@ SECTIONS = {
         "(`tests/physics/test_long_chains.py`).",
         laws.sgd_rows,
     ),
+    "full-model": Section(
+        "The full model",
+        "Second layers, giant steps, schedules and weight decay: the theories of the presets "
+        "(`tests/physics/independent_full_model.py`).",
+        full_model.full_model_rows,
+    ),
     "intervals": Section(
         "Coverage of intervals",
         "The share of synthetic sweeps in which a 95 % interval holds the truth.",
@@ -98,7 +104,7 @@ SECTIONS = {
     ),
     "figures": Section(
         "Figures",
-        "The numbers of the figures of the papers in their quick forms ([gallery](gallery/README.md)). Where "
+        "The numbers of the figures in their quick forms ([gallery](gallery/README.md)). Where "
         "another implementation measured a number, it used seeds of its own.",
         figures.figure_rows,
     ),

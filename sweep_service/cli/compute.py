@@ -55,7 +55,7 @@ def gallery(
     serial: Serial = False,
     as_json: Json = False,
 ) -> None:
-    """Reproduce all figures of the papers and write a page with their numbers."""
+    """Reproduce all figures and write a page with their numbers."""
     from sweep_service.figures import FIGURES
     from sweep_service.figures.gallery import render_page
 
@@ -67,7 +67,7 @@ def gallery(
         sweeps = _compute_presets(target, presets, 0, as_json)
         reports.append(target.reproduce(figure, sweeps, folder))
         if not as_json:
-            print(f"{figure.name:<18} {'passes' if reports[-1].passed else 'FAILS'}", file=sys.stderr)
+            print(f"{figure.name:<24} {'passes' if reports[-1].passed else 'FAILS'}", file=sys.stderr)
     (folder / "README.md").write_text(render_page(reports), "utf-8")
     path = str(folder / "README.md")
     print_answer(as_json, {"page": path, "figures": [report.to_json() for report in reports]}, path)

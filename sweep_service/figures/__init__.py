@@ -1,8 +1,15 @@
-"""The figures of the two papers: their sweeps, their golden numbers, and their drawing."""
+"""The figures of the two papers and of the full model: sweeps, golden numbers, and drawing."""
 
 from __future__ import annotations
 
 from sweep_service.figures.figure import Check, Datasets, Figure
+from sweep_service.figures.full_model import (
+    best_schedule,
+    giant_steps,
+    second_layer_mean_field,
+    second_layer_width,
+    weight_decay,
+)
 from sweep_service.figures.papers import (
     fig1_triangle,
     fig2_left,
@@ -35,6 +42,11 @@ FIGURES = {
         fig5d,
         veiga_phase_plane,
         rates,
+        second_layer_width,
+        second_layer_mean_field,
+        giant_steps,
+        best_schedule,
+        weight_decay,
     )
 }
 

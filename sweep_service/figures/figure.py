@@ -1,4 +1,4 @@
-"""A figure of the papers: the sweeps that it needs, its golden numbers, and its drawing."""
+"""A figure: the sweeps that it needs, its golden numbers, and its drawing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the papers. `check` and `draw` take its datasets by name: "" is the main one.
+    """A figure of the papers or of the full model.
+
+    `check` and `draw` take its datasets by name: "" is the main one.
 
     The names of the others follow the name of the figure: that of the preset `rates-full-gamma` is `gamma`.
     """

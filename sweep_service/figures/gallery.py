@@ -1,4 +1,4 @@
-"""Figures as files: views of a sweep, the figures of the papers with their numbers, and the gallery page."""
+"""Figures as files: views of a sweep, reproduced figures with their numbers, and the gallery page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class Report:
-    """A reproduced figure of the papers: its sweeps, checks and files."""
+    """A reproduced figure: its sweeps, checks and files."""
 
     figure: Figure
     sweeps: tuple[str, ...]
@@ -117,9 +117,9 @@ def render_page(reports: Iterable[Report]) -> str:
     lines = [
         "# Gallery",
         "",
-        "The figures of the two papers in their quick forms, with their golden numbers. `sweep gallery` "
-        "makes this page; `sweep run fig2-left` reproduces one figure, `sweep run fig2-left-full` its full "
-        "form, which takes longer.",
+        "The figures of the two papers and of the full model in their quick forms, with their golden "
+        "numbers. `sweep gallery` makes this page; `sweep run fig2-left` reproduces one figure, "
+        "`sweep run fig2-left-full` its full form, which takes longer.",
     ]
     for report in reports:
         lines += ["", f"## {report.figure.name}", "", f"{report.figure.title}.", ""]

@@ -92,7 +92,7 @@ STRUCTURES: dict[str, Structure] = {
             {SCALE: "a"},
         ),
         Structure(
-            "schedule", "the schedule of the learning rate", "constant", _schedule_numbers,
+            "schedule", "the schedule", "constant", _schedule_numbers,
             _insert_in_schedule, {"alpha": "α", "tau": "τ", "t0": "t₀"},
         ),
     )

@@ -291,9 +291,7 @@ class Catalogue(BaseModel):
     regimes: list[Named]
     observables: list[Option] = Field(description="`default` is true for those stored by default")
     inits: list[InitOut]
-    structures: list[StructureOut] = Field(
-        description="Structured parameters, how their values are written"
-    )
+    structures: list[StructureOut] = Field(description="Structured parameters, how their values are written")
     parameters: list[str] = Field(description="Names that may be an axis or fixed, besides the regime")
     parameter_details: list[ParameterOut] = Field(description="The physical parameters of a point")
     regime_options: list[Option]

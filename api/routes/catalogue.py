@@ -110,9 +110,7 @@ def _structure(structure: KindedStructure) -> StructureOut:
             name=kind.name,
             about=kind.about,
             template=kind.template,
-            fields=[
-                KindFieldOut(**asdict(entry), required=entry.is_required) for entry in kind.fields
-            ],
+            fields=[KindFieldOut(**asdict(entry), required=entry.is_required) for entry in kind.fields],
         )
         for kind in structure.kinds
     ]

@@ -138,12 +138,8 @@ def _schedule_kind(name: str, formula: str) -> StructureKind:
 KINDED_STRUCTURES = (
     KindedStructure("init", "Initial condition", tuple(map(_init_kind, INITS.values()))),
     KindedStructure("teacher", "Teacher", _TEACHER_KINDS),
-    KindedStructure(
-        f"teacher.{SECOND_LAYER}", "Second layer of the teacher", _second_layer_kinds("a*", "k")
-    ),
-    KindedStructure(
-        SECOND_LAYER, "Second layer of the student", _second_layer_kinds("a", "p")
-    ),
+    KindedStructure(f"teacher.{SECOND_LAYER}", "Second layer of the teacher", _second_layer_kinds("a*", "k")),
+    KindedStructure(SECOND_LAYER, "Second layer of the student", _second_layer_kinds("a", "p")),
     KindedStructure(
         "schedule",
         "Learning rate schedule",

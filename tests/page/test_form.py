@@ -33,7 +33,7 @@ GIVEN = {"kind": "overlaps", "M": [[0.1], [0.2]], "Q": [[1, 0], [0, 1]], "P": [[
         {"init": {"kind": "gaussian"}, "axes": {**AXES, "init.scale": [0.5, 1.0]}},
         {"teacher": "orthonormal", "schedule": {"exponential": {"tau": 3}}},
         {"teacher": {"gram": [[1, 0.5], [0.5, 1]]}, "second_layer": {"init": "gaussian", "scale": 0.5}},
-        {"teacher": {"second_layer": {"init": [1, 0.6]}}, "init": {"kind": "informed", "teacher": RHO["teacher"]}},
+        {"teacher": {"second_layer": {"init": [1, 0.6]}}, "init": RHO},
         {"second_layer": {"scale": -1}, "schedule": {"steps": [[0, 2], [1, 0.5]]}},
         {"schedule": {"power": {"t0": 5}}, "axes": {**AXES, "schedule.alpha": {"lin": [0, 1, 3]}}},
         {"axes": {**AXES, "teacher.rho": [0, 0.5], "second_layer.scale": [1, 2], "batch": [1, 4]}},

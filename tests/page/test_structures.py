@@ -1,4 +1,4 @@
-"""Structured parameters on the compose page: teacher, second layers and schedule, and their numbers as axes."""
+"""Structured parameters on the compose page: teacher, second layers, schedule, and their numbers as axes."""
 
 import json
 from urllib.parse import quote

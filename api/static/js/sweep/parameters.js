@@ -1,6 +1,7 @@
 // The parameters of a sweep as rows of a list: axes with their ranges, fixed values, start, seeds and time.
 import { formatName, formatNumber } from "../common/format.js";
 import { getLongName, getSymbol } from "../common/labels.js";
+import { formatFlow } from "../common/yaml.js";
 
 const MAX_LISTED_VALUES = 4;
 
@@ -46,7 +47,8 @@ function listFixed(contents, spec, catalogue) {
 
 /** List the structured parameters beside the start, such as `power t0 10`; an empty one has no row. */
 function listStructures(spec, catalogue) {
-  const names = catalogue.structures.map(({ name }) => name).filter((name) => name !== "init" && name in spec);
+  const isShown = (name) => name !== "init" && name in spec;
+  const names = catalogue.structures.map(({ name }) => name).filter(isShown);
   return Object.fromEntries(names.map((name) => [formatName(name), formatEntries(spec[name]) || null]));
 }
 
@@ -61,7 +63,7 @@ function formatInit({ kind, shared, ...numbers }) {
 function formatEntries(value) {
   if (typeof value !== "object") return formatValues([value]);
   return Object.entries(value).map(([name, entry]) => {
-    if (Array.isArray(entry)) return `${formatName(name)} ${JSON.stringify(entry)}`;
+    if (Array.isArray(entry)) return `${formatName(name)} ${formatFlow(entry)}`;
     return `${formatName(name)} ${formatEntries(entry)}`.trim();
   }).join(", ");
 }

@@ -242,6 +242,35 @@ class InitOut(Named):
     shared: bool = Field(description="Whether `shared: true` suffices; otherwise use `shared: {d0: N}`")
 
 
+class KindFieldOut(BaseModel):
+    """A part of a value of a structured parameter."""
+
+    name: str
+    type: str = Field(description="number, integer, switch, numbers (a list) or rows (a list of lists)")
+    path: list[str] = Field(description="Where it is inside the value")
+    title: str
+    about: str
+    default: bool | float | None = Field(description="What leaving it out means; null if there is no default")
+    if_empty: str = Field(description="What leaving it out means, in words")
+    start: Any = Field(description="A first value for a form")
+    required: bool
+
+
+class KindOut(Named):
+    """A kind of value of a structured parameter."""
+
+    template: Any = Field(description="What all its values contain beside the fields")
+    fields: list[KindFieldOut]
+
+
+class StructureOut(BaseModel):
+    """A structured parameter or a part of it. Its numbers may be axes, named STRUCTURE.FIELD."""
+
+    name: str = Field(description="Path in a spec")
+    title: str
+    kinds: list[KindOut] = Field(description="The first kind is the default")
+
+
 class ParameterOut(BaseModel):
     """A parameter of a point."""
 
@@ -262,6 +291,7 @@ class Catalogue(BaseModel):
     regimes: list[Named]
     observables: list[Option] = Field(description="`default` is true for those stored by default")
     inits: list[InitOut]
+    structures: list[StructureOut] = Field(description="Structured parameters, how their values are written")
     parameters: list[str] = Field(description="Names that may be an axis or fixed, besides the regime")
     parameter_details: list[ParameterOut] = Field(description="The physical parameters of a point")
     regime_options: list[Option]

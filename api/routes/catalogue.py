@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 from fastapi import APIRouter
 
@@ -10,13 +10,25 @@ from sweep_service.analysis.export import FORMATS
 from sweep_service.analysis.point_values import VALUES
 from sweep_service.analysis.views import VIEWS
 from sweep_service.api.error_responses import responses
-from sweep_service.api.models import Catalogue, InitOut, Named, Option, ParameterOut, Preset, Presets
+from sweep_service.api.models import (
+    Catalogue,
+    InitOut,
+    KindFieldOut,
+    KindOut,
+    Named,
+    Option,
+    ParameterOut,
+    Preset,
+    Presets,
+    StructureOut,
+)
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS, InitKind
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS, Parameter
+from sweep_service.model.structure_kinds import KINDED_STRUCTURES, KindedStructure
 from sweep_service.model.structures import number_names
 from sweep_service.planning.axes import EXPONENTS
 from sweep_service.presets import PRESETS, read_assumptions, read_preset
@@ -53,6 +65,7 @@ def catalogue() -> Catalogue:
             for observable in OBSERVABLES.values()
         ],
         inits=[_init(kind) for kind in INITS.values()],
+        structures=[_structure(structure) for structure in KINDED_STRUCTURES],
         parameters=[*PARAMETERS, *EXPONENTS, *number_names()],
         parameter_details=[_parameter(parameter) for parameter in PARAMETERS.values()],
         regime_options=[
@@ -89,3 +102,16 @@ def _init(kind: InitKind) -> InitOut:
         name=kind.name, about=kind.formula, parameters=parameters, teacher=kind.teacher,
         any_teacher=kind.any_teacher, shared=kind.fixed_overlaps,
     )  # fmt: skip
+
+
+def _structure(structure: KindedStructure) -> StructureOut:
+    kinds = [
+        KindOut(
+            name=kind.name,
+            about=kind.about,
+            template=kind.template,
+            fields=[KindFieldOut(**asdict(entry), required=entry.is_required) for entry in kind.fields],
+        )
+        for kind in structure.kinds
+    ]
+    return StructureOut(name=structure.name, title=structure.title, kinds=kinds)

@@ -70,7 +70,8 @@ def find_label(name: str) -> Label | None:
         )
     if (split := split_name(name)) is not None:
         structure, short = split
-        return Label(f"{short} of {structure.about}", symbol=structure.symbols.get(short, short))
+        words = " of the ".join(reversed(short.replace("_", " ").split(".")))
+        return Label(f"{words} of {structure.about}", symbol=structure.symbols.get(short, short))
     return COORDINATES.get(name)
 
 

@@ -183,7 +183,13 @@ def read_start(value: Mapping[str, Any], shape: Shape) -> tuple[Init, SecondLaye
         if given := {"teacher", "orthonormal_teacher", "P", "W_star"} & mapping.keys():
             raise InvalidInput("teacher", gram, f"is already given by init.{min(given)}")
         init = {**mapping, "teacher": gram}
-    return Init.parse(init, shape), _read_second_layer(second_layer, f"teacher.{SECOND_LAYER}", shape.k, "k")
+    try:
+        start = Init.parse(init, shape)
+    except InvalidInput as error:  # named as the teacher was written
+        if gram is None or not error.field.startswith("init.teacher"):
+            raise
+        raise InvalidInput(error.field.removeprefix("init."), error.value, error.allowed) from None
+    return start, _read_second_layer(second_layer, f"teacher.{SECOND_LAYER}", shape.k, "k")
 
 
 def _read_parameters(mapping: Mapping[str, Any]) -> dict[str, Scalar]:

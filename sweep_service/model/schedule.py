@@ -31,6 +31,13 @@ FORMULAS = {
     "warmup": "min(1, t/until)",
     "steps": "1, and from each time on the factor beside it",
 }
+# Values with which a form begins.
+EXAMPLES: dict[str, Any] = {
+    "power": {"t0": 10.0, "alpha": 0.5},
+    "exponential": {"tau": 100.0},
+    "warmup": {"until": 1.0},
+    "steps": [[10.0, 0.5], [100.0, 0.1]],
+}
 
 
 @dataclass(frozen=True)

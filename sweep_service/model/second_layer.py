@@ -13,7 +13,12 @@ from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import Array
 from sweep_service.validation import read_number, read_vector, reject_unknown_keys
 
-KINDS = ("ones", "rademacher", "gaussian")
+FORMULAS = {
+    "ones": "scale",
+    "rademacher": "scale times random signs",
+    "gaussian": "scale times standard normals",
+}
+KINDS = tuple(FORMULAS)
 MAX_SCALE = 1e8
 
 

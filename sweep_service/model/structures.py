@@ -92,7 +92,7 @@ STRUCTURES: dict[str, Structure] = {
             {SCALE: "a"},
         ),
         Structure(
-            "schedule", "the factor of the learning rate over time", "constant", _schedule_numbers,
+            "schedule", "the schedule", "constant", _schedule_numbers,
             _insert_in_schedule, {"alpha": "α", "tau": "τ", "t0": "t₀"},
         ),
     )

@@ -33,9 +33,7 @@ class Teacher:
     @classmethod
     def parse(cls, value: Any) -> Teacher:
         if isinstance(value, str):
-            if value not in ("orthonormal", "random"):
-                raise unknown_name(FIELD, value, ("orthonormal", "random"))
-            return cls(value)
+            return cls._parse_name(value, FIELD)
         if not isinstance(value, Mapping):
             raise InvalidInput(
                 FIELD, value, "must be 'orthonormal', 'random', {scale}, {rho, norms} or {gram}"
@@ -47,6 +45,8 @@ class Teacher:
                 raise InvalidInput(FIELD, dict(value), f"{name} must stand alone: leave out {others}")
         if "scale" in value:
             return cls("random", scale=read_number(value["scale"], f"{FIELD}.scale", **SCALE_BOUNDS))
+        if isinstance(value.get("gram"), str):
+            return cls._parse_name(value["gram"], f"{FIELD}.gram")
         if "gram" in value:
             gram = read_matrix(value["gram"], f"{FIELD}.gram")
             if gram.shape[0] != gram.shape[1] or not np.allclose(gram, gram.T, rtol=1e-10, atol=1e-12):
@@ -58,6 +58,12 @@ class Teacher:
         if np.any((norms < 1e-8) | (norms > 1e8)):
             raise InvalidInput(f"{FIELD}.norms", norms.tolist(), "must be from 1e-8 to 1e8")
         return cls("equicorrelated", rho=rho, norms=tuple(norms.tolist()))
+
+    @classmethod
+    def _parse_name(cls, name: str, field: str) -> Teacher:
+        if name not in ("orthonormal", "random"):
+            raise unknown_name(field, name, ("orthonormal", "random"))
+        return cls(name)
 
     def check(self, k: int) -> None:
         """Refuse a Gram matrix that does not fit k teachers."""

@@ -8,6 +8,8 @@ from functools import cache
 import pytest
 from playwright.sync_api import Error, expect, sync_playwright
 
+from sweep_service.execution.conductor import DEFAULT_SETTINGS, ConductorSettings
+from sweep_service.planning.bundles import BundleLimits
 from tests.api.conftest import no_settings_from_outside, no_waiting_for_the_disk  # noqa: F401
 from tests.api.served import gated, serving
 
@@ -119,6 +121,15 @@ def held(gated_service):
     for sweep in gated_service.conductor_thread.ledger.sweeps():
         gated_service.delete(f"/v1/sweeps/{sweep.id}")
     gated_service.executor.let()
+
+
+@pytest.fixture
+def small_bundles(held):
+    """Split a small sweep into several bundles, and merge each at once."""
+    settings = ConductorSettings(BundleLimits(max_runs=12), merge_interval_seconds=0.0)
+    held.conductor_thread.call(setattr, "settings", settings)
+    yield
+    held.conductor_thread.call(setattr, "settings", DEFAULT_SETTINGS)
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from sweep_service.execution.conductor import DEFAULT_SETTINGS, ConductorSettings
-from sweep_service.planning.bundles import BundleLimits
 from tests.api.served import until
 from tests.hold import Hold
 from tests.page.conftest import open_page
@@ -18,15 +16,6 @@ MANY = {
     "axes": {"d": [5, 8, 12], "p": [2, 4], "gamma": {"log": [0.1, 1.0, 6]}, "regime": "classical"},
     "fixed": {"k": 2}, "init": {"kind": "informed"}, "seeds": 2, "time": {"max": 1.0, "samples": 3},
 }  # fmt: skip
-
-
-@pytest.fixture
-def small_bundles(held):
-    """Split a small sweep into several bundles, and merge each at once."""
-    settings = ConductorSettings(BundleLimits(max_runs=12), merge_interval_seconds=0.0)
-    held.conductor_thread.call(setattr, "settings", settings)
-    yield
-    held.conductor_thread.call(setattr, "settings", DEFAULT_SETTINGS)
 
 
 def count_done(page):

@@ -1,9 +1,11 @@
 // The page of the triangle of limits: one value at each point; a click shows the curves of a point.
 import { drawChart } from "./charts/plotly.js";
 import { showPointCurves } from "./charts/point-curves.js";
-import { buildTriangleChart, formatTrianglePoint, TRIANGLE_PARAMETERS } from "./charts/triangle-chart.js";
+import { buildTriangleChart, formatTrianglePoint } from "./charts/triangle-chart.js";
 import { formatQuery, readQuery, replaceQuery } from "./common/address.js";
-import { getDefaultValue, getValueOptions, getVaryingAxes, loadContents } from "./common/contents.js";
+import {
+  getDefaultValue, getValueOptions, getVaryingAxes, loadContents, TRIANGLE_PARAMETERS,
+} from "./common/contents.js";
 import { $ } from "./common/dom.js";
 import { formatNumber } from "./common/format.js";
 import { formatCoordinates } from "./common/labels.js";

@@ -1,6 +1,6 @@
 // Phase diagrams: a heat map of a grid, or markers for a list of points.
 import { formatDistinct, formatName, formatNumber, formatResult } from "../common/format.js";
-import { getSymbol } from "../common/labels.js";
+import { getSymbol, getTitle } from "../common/labels.js";
 import { getColourScale } from "./colours.js";
 import { createAxis, createLogRange } from "./plotly.js";
 import { getCellEdges, getExtent, isLogSpaced } from "./scales.js";
@@ -99,7 +99,7 @@ function getAxisEdges(values) {
 
 /** Return the layout of an axis; up to `maxLabelled` values have a tick each. */
 function createValueAxis(axis, allValues, maxLabelled) {
-  const title = `${getSymbol(axis.name)} · ${axis.long_name}`;
+  const title = `${getSymbol(axis.name)} · ${getTitle(axis.name)}`;
   const values = [...new Set(allValues)];
   if (typeof values[0] !== "number") {
     const ticks = { tickvals: values.map((_, index) => index), ticktext: values.map(formatName) };

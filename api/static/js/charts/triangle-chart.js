@@ -1,5 +1,6 @@
 // The triangle of limits, as in the figure for print: each point by how close it is to the high-dimensional,
 // the mean-field and the classical corner. Its symbol is the theory that `auto` chooses.
+import { TRIANGLE_PARAMETERS } from "../common/contents.js";
 import { formatName, formatNumber, formatResult } from "../common/format.js";
 import { getSymbol, getTitle } from "../common/labels.js";
 import { getColourScale, getThemeColour } from "./colours.js";
@@ -35,9 +36,6 @@ const TITLE_DISTANCE = 0.17;
 const MIN_CORNER_DISTANCE = 0.02; // lines closer to a corner are left out
 const MAX_LINE_SHARE = 0.93;
 const SKIPPED = { hoverinfo: "skip", meta: { withoutAxes: true } };
-
-/** The parameters that span the triangle. */
-export const TRIANGLE_PARAMETERS = ["d", "p", "gamma"];
 
 /** Format the coordinates of a point of the triangle. */
 export function formatTrianglePoint(point) {

@@ -7,6 +7,8 @@ const MAX_POINTS_SHOWN_AT_ONCE = 12;
 const PREFERRED_VALUES = ["sgd_risk", "ode_risk"];
 // Parameters that a design computes from its axes.
 const DEPENDENT_PARAMETERS = { scaling: ["p", "gamma"] };
+/** The parameters of the corners of a triangle. */
+export const TRIANGLE_PARAMETERS = ["d", "p", "gamma"];
 
 /** Get the contents of a sweep. If that fails, the reason is shown and the promise stays pending. */
 export async function loadContents(sweepId) {

@@ -21,7 +21,8 @@ function formatEntry(name, value) {
   return `${name}:\n${items.join("")}`;
 }
 
-function formatFlow(value) {
+/** Format a value in flow style, such as `[1, 2]` or `{log: [1, 10, 5]}`. */
+export function formatFlow(value) {
   if (Array.isArray(value)) return `[${value.map(formatFlow).join(", ")}]`;
   if (value !== null && typeof value === "object") {
     const entries = Object.entries(value).map(([name, item]) => `${formatText(name)}: ${formatFlow(item)}`);

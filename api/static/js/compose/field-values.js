@@ -54,10 +54,3 @@ export function keepOrder(values, previous) {
     ...values.filter((value) => !previous.includes(value)),
   ];
 }
-
-/** Return the teacher of an initial condition: a name, or an object with numbers. */
-export function getTeacher(init, kind) {
-  if (init.teacher !== undefined && init.teacher !== null) return init.teacher;
-  if ("orthonormal_teacher" in init) return init.orthonormal_teacher ? "orthonormal" : "random";
-  return kind.teacher;
-}

@@ -1,4 +1,5 @@
-// The parts that the form of a spec is made of. An error is shown in the element whose `data-field` names it.
+// The parts that the form of a spec is made of. An error is shown in the element whose `data-field`,
+// one or several names, contains that of the field concerned.
 import { createElement } from "../common/dom.js";
 
 /** Create a section with a title. */

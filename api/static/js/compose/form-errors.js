@@ -31,7 +31,7 @@ function showAtField(field, text, id) {
   // Setting the same text again would make screen readers announce it again.
   if (errorLine.textContent !== text) errorLine.textContent = text;
   errorLine.id = id;
-  for (const input of field.querySelectorAll("input, textarea")) {
+  for (const input of field.querySelectorAll("input, select, textarea")) {
     input.setAttribute("aria-invalid", "true");
     input.setAttribute("aria-describedby", id);
   }
@@ -62,7 +62,7 @@ function findField(form, serviceField, design) {
   const prefixes = parts.map((_, index) => parts.slice(0, parts.length - index).join("."));
   const candidates = [path, `param.${name}`, name, `${design}.${name}`, ...prefixes];
   for (const candidate of candidates) {
-    const element = form.querySelector(`[data-field="${CSS.escape(candidate)}"]`);
+    const element = form.querySelector(`[data-field~="${CSS.escape(candidate)}"]`);
     if (element) return element;
   }
   return null;

@@ -7,11 +7,9 @@ import {
   createCheckbox, createCheckboxGrid, createErrorField, createField, createFieldGrid, createInputField,
   createOptions, createSection,
 } from "./fields.js";
-import { formatPoints, formatSeeds, formatZip, getTeacher, isMapping, toList } from "./field-values.js";
+import { formatPoints, formatSeeds, formatZip, isMapping, toList } from "./field-values.js";
 import { createParameterAdder, createParameterRow } from "./parameter-rows.js";
-
-/** The option for a teacher that is given by numbers, which have no field. */
-export const CUSTOM_TEACHER = "as written in the text";
+import { createStructureFields } from "./structure-fields.js";
 
 const SEEDS_HINT = "a count, or a list of seeds in brackets";
 const DECIMAL = { inputMode: "decimal" };
@@ -23,7 +21,7 @@ export function renderSpecForm(form, spec, design, catalogue, onRemoveParameter)
     createNameSection(spec),
     createGridSection(spec, design, catalogue, onRemoveParameter),
     createComputationSection(spec, catalogue),
-    createInitSection(spec.init ?? { kind: "gaussian" }, catalogue),
+    ...createStructureSections(spec, catalogue),
     createSamplingSection(spec),
     createMoreSection(spec, design, catalogue));
 }
@@ -67,47 +65,13 @@ function createComputationSection(spec, catalogue) {
     createErrorField("simulate"));
 }
 
-function createInitSection(init, catalogue) {
-  const kind = catalogue.inits.find(({ name }) => name === init.kind);
-  const kindNames = catalogue.inits.map(({ name }) => name);
-  if (!kind) kindNames.push(init.kind);
-  const kindSelect = createElement(
-    "select", { name: "init.kind", dataset: { shape: "init" } }, createOptions(kindNames, init.kind));
-  return createSection("Initial condition",
-    createFieldGrid(createField("init.kind", "Kind", kindSelect), kind && createInitFields(init, kind)),
-    kind && createCheckboxGrid(kind.shared && createSharedCheckbox(init)),
-    kind && createElement("p", { className: "sub" }, kind.about),
-    createErrorField("init"));
-}
-
-function createInitFields(init, kind) {
-  const fields = kind.parameters.map(({ name, default: defaultValue }) =>
-    createInputField(`init.${name}`, name, init[name], { placeholder: String(defaultValue), ...DECIMAL }));
-  if (kind.any_teacher) fields.push(createTeacherField(getTeacher(init, kind)));
-  if (!kind.shared) fields.push(createSharedDimensionField(init));
-  return fields;
-}
-
-function createTeacherField(teacher) {
-  const isCustom = typeof teacher === "object";
-  const names = ["random", "orthonormal", ...(isCustom ? [CUSTOM_TEACHER] : [])];
-  const options = createOptions(names, isCustom ? CUSTOM_TEACHER : teacher);
-  return createField("init.teacher", "Teacher", createElement("select", { name: "init.teacher" }, options));
-}
-
-function createSharedDimensionField(init) {
-  const input = createElement("input", {
-    name: "init.shared.d0",
-    value: init.shared?.d0 ?? "",
-    placeholder: "not shared",
-    ...WHOLE,
-  });
-  return createField("init.shared", "Shared: drawn at d0 =", input);
-}
-
-function createSharedCheckbox(init) {
-  const explanation = "draws Ω(0) once for each p, k and seed";
-  return createCheckbox("init.shared", "", "the same start for all d", explanation, init.shared === true);
+function createStructureSections(spec, catalogue) {
+  const [init, ...others] = catalogue.structures;
+  const createBlock = (structure) => createStructureFields(spec, structure, structure.title, catalogue);
+  return [
+    createSection(init.title, createStructureFields(spec, init, "Kind", catalogue)),
+    createSection("Teacher, second layers, schedule", ...others.map(createBlock)),
+  ];
 }
 
 function createSamplingSection(spec) {

@@ -1,19 +1,22 @@
 // The spec that a form describes. Empty fields are left out, so that they have their defaults.
 import { parseList, parseScalar } from "../common/format.js";
 import { DESIGNS } from "./designs.js";
-import { getTeacher, keepOrder, parsePoints, parseSeeds, parseZip, toList } from "./field-values.js";
-import { CUSTOM_TEACHER } from "./form-layout.js";
+import { keepOrder, parsePoints, parseSeeds, parseZip, toList } from "./field-values.js";
 import { getParameterDetails } from "./parameter-rows.js";
+import { readStructures } from "./structure-fields.js";
 
 const TIME_FIELDS = ["max", "min", "samples", "tail"];
-const TEACHER_KEYS = ["teacher", "orthonormal_teacher"];
 
-/** Read a spec; `shownSpec` is the one that the form was filled with, and says what has no field. */
-export function readSpec(form, shownSpec, design, catalogue) {
+/**
+ * Read a spec. `shownSpec` is the one that the form was filled with, and says what has no field. Structures
+ * that are still `shownStructures`, which the form gave for it, stay as they were written.
+ */
+export function readSpec(form, shownSpec, shownStructures, design, catalogue) {
   const { axes, fixed } = readParameters(form, shownSpec, design, catalogue);
   const name = readText(form, "name");
   const zip = parseZip(readText(form, "zip"));
-  const init = readInit(form, shownSpec.init ?? { kind: "gaussian" }, catalogue);
+  const structures = readStructures(form, shownSpec, catalogue);
+  const isUnchanged = JSON.stringify(structures) === JSON.stringify(shownStructures);
   const observables = readObservables(form, shownSpec, catalogue);
   const options = readRegimeOptions(form, catalogue);
   const { settings } = DESIGNS[design];
@@ -25,13 +28,18 @@ export function readSpec(form, shownSpec, design, catalogue) {
     axes,
     ...(Object.keys(fixed).length && { fixed }),
     ...(zip.length && { zip }),
-    ...(init && { init }),
+    ...(isUnchanged ? pickStructures(shownSpec, catalogue) : structures),
     ...(!form.elements.simulate.checked && { simulate: false }),
     seeds: readSeeds(form),
     time: readNumbers(form, "time", TIME_FIELDS),
     ...(observables && { observables }),
     ...(Object.keys(options).length && { regime_options: options }),
   };
+}
+
+function pickStructures(spec, catalogue) {
+  const names = catalogue.structures.map(({ name }) => name);
+  return Object.fromEntries(names.filter((name) => name in spec).map((name) => [name, spec[name]]));
 }
 
 function readText(form, name) {
@@ -88,7 +96,7 @@ function readParameterRow(row, { axes, fixed }, form, shownSpec, design, catalog
   }
   // [5] is an axis with one value, 5 is not an axis.
   const isAxis = values.length > 1 || (Array.isArray(shownAxis) && shownAxis.length === 1);
-  const target = isAxis || isDesignAxis || name.startsWith("init.") ? axes : fixed;
+  const target = isAxis || isDesignAxis || name.includes(".") ? axes : fixed;
   target[name] = isAxis ? values : values[0];
 }
 
@@ -110,34 +118,4 @@ function readRegimeOptions(form, catalogue) {
     }
   }
   return options;
-}
-
-/** Return the initial condition, or null for the default one. */
-function readInit(form, shownInit, catalogue) {
-  const kindName = form.elements["init.kind"].value;
-  const kind = catalogue.inits.find((entry) => entry.name === kindName);
-  if (!kind) return shownInit; // such as given overlaps, which have no fields
-  const previousInit = shownInit.kind === kindName ? shownInit : {};
-  const init = {
-    kind: kindName,
-    ...readTeacher(form, previousInit, kind),
-    ...readNumbers(form, "init", kind.parameters.map((parameter) => parameter.name)),
-  };
-  if (form.elements["init.shared"]?.checked) init.shared = true;
-  const d0 = readText(form, "init.shared.d0");
-  if (d0) init.shared = { d0: parseScalar(d0) };
-  const isDefault = kindName === "gaussian" && Object.keys(init).length === 1;
-  return isDefault ? null : init;
-}
-
-/** Return the teacher as it was written if it is still the same. */
-function readTeacher(form, previousInit, kind) {
-  const selected = form.elements["init.teacher"]?.value;
-  const isUnchanged = selected === undefined || selected === CUSTOM_TEACHER
-    || selected === getTeacher(previousInit, kind);
-  if (isUnchanged) {
-    const keys = TEACHER_KEYS.filter((key) => key in previousInit);
-    return Object.fromEntries(keys.map((key) => [key, previousInit[key]]));
-  }
-  return selected === kind.teacher ? {} : { teacher: selected };
 }

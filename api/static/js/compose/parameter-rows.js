@@ -4,21 +4,20 @@ import { getLongName, getSymbol } from "../common/labels.js";
 import { DESIGNS, listParameters } from "./designs.js";
 import { createErrorLine, createOptions } from "./fields.js";
 import { isMapping, toList } from "./field-values.js";
+import { getAxisName, getFieldPath, listNumbers } from "./structures.js";
 
 const SPACINGS = [["list", "values"], ["log", "log-spaced"], ["lin", "evenly spaced"]];
 const RANGE_PARTS = ["first", "last", "count"];
 const EXAMPLE_VALUES = "5, 20, 100";
 
-/** Return what the registry says of a parameter, or undefined for exponents and numbers of a start. */
+/** Return what the registry says of a parameter, or undefined for exponents and numbers of structures. */
 export function getParameterDetails(catalogue, name) {
   return catalogue.parameter_details.find((details) => details.name === name);
 }
 
-/** Return the value with which a parameter is added. */
+/** Return the value with which a parameter of the registry or an exponent is added. */
 export function getDefaultParameter(catalogue, name) {
-  const initParameters = catalogue.inits.flatMap((kind) => kind.parameters);
-  const details = getParameterDetails(catalogue, name)
-    ?? initParameters.find((parameter) => `init.${parameter.name}` === name);
+  const details = getParameterDetails(catalogue, name);
   return details?.default ?? details?.choices?.[0] ?? 1;
 }
 
@@ -29,7 +28,8 @@ export function createParameterRow(name, value, design, catalogue, onRemove) {
   const isText = details?.kind === "text";
   const spacing = isMapping(value) ? Object.keys(value)[0] : "list";
   const isRemovable = !DESIGNS[design].axes.includes(name) && name !== "k";
-  return createElement("div", { className: "param field", dataset: { field: `param.${name}`, name } },
+  const fieldNames = [`param.${name}`, ...listFieldPaths(catalogue, name)].join(" ");
+  return createElement("div", { className: "param field", dataset: { field: fieldNames, name } },
     createElement("div", { className: "what" },
       getSymbol(name),
       createElement("small", {}, getLongName(name))),
@@ -40,6 +40,15 @@ export function createParameterRow(name, value, design, catalogue, onRemove) {
         : createNumberInputs(name, value, spacing, label, details)),
     isRemovable ? createRemoveButton(name, label, onRemove) : createElement("span"),
     createErrorLine());
+}
+
+/** Return the paths that errors give to a number of a structure, such as `schedule.power.alpha`. */
+function listFieldPaths(catalogue, name) {
+  const paths = catalogue.structures.flatMap((structure) => structure.kinds
+    .flatMap((kind) => kind.fields)
+    .filter((field) => getAxisName(structure, field) === name)
+    .map((field) => getFieldPath(structure, field)));
+  return [...new Set(paths)];
 }
 
 function createSpacingSelect(name, spacing, label) {
@@ -100,11 +109,10 @@ function createRemoveButton(name, label, onRemove) {
 export function createParameterAdder(spec, design, catalogue) {
   const shown = listParameters(spec, design);
   const { excluded } = DESIGNS[design];
-  const initKind = catalogue.inits.find((kind) => kind.name === (spec.init?.kind ?? "gaussian"));
-  const initParameters = initKind?.parameters.map((parameter) => `init.${parameter.name}`) ?? [];
+  const numberNames = listNumbers(spec, catalogue).map(({ name }) => name);
   const isAddable = (name) => {
     if (shown.includes(name) || excluded.includes(name)) return false;
-    return !name.startsWith("init.") || initParameters.includes(name);
+    return !name.includes(".") || numberNames.includes(name);
   };
   const select = createElement("select", { name: "add", dataset: { shape: "add" } },
     createElement("option", { value: "" }, "…"),

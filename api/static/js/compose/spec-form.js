@@ -6,6 +6,8 @@ import { showFieldErrors } from "./form-errors.js";
 import { renderSpecForm } from "./form-layout.js";
 import { readSpec } from "./form-reader.js";
 import { getDefaultParameter } from "./parameter-rows.js";
+import { readStructures } from "./structure-fields.js";
+import { changeKind, listNumbers, moveFromAxis, moveToAxis } from "./structures.js";
 
 /** Shows a spec in a form element and reads it back; `onChange()` is called after each change by the user. */
 export class SpecForm {
@@ -29,11 +31,13 @@ export class SpecForm {
     this.design = getDesign(spec);
     const removeParameter = (name) => this.removeParameter(name);
     renderSpecForm(this.element, spec, this.design, this.catalogue, removeParameter);
+    this.shownStructures = readStructures(this.element, spec, this.catalogue);
   }
 
   /** Return the spec that the form describes. */
   read() {
-    const spec = readSpec(this.element, this.spec, this.design, this.catalogue);
+    const spec = readSpec(
+      this.element, this.spec, this.shownStructures, this.design, this.catalogue);
     this.updateFirstTime(spec);
     return spec;
   }
@@ -56,18 +60,25 @@ export class SpecForm {
   /** Apply a control with `data-shape`: one that changes which fields there are. */
   changeShape(control) {
     const { shape, name } = control.dataset;
-    const spec = this.read();
+    let spec = this.read();
     if (shape === "design") changeDesign(spec, control.value);
-    if (shape === "init") spec.init = { kind: control.value };
+    if (shape === "structure") spec = changeKind(spec, name, control.value, this.catalogue);
     if (shape === "kind") changeSpacing(spec, name, control.value);
-    if (shape === "add" && control.value) this.addParameter(spec, control.value);
+    if (shape === "add" && control.value) spec = this.addParameter(spec, control.value);
     this.show(spec);
     if (shape === "add") this.focusParameter(control.value);
     this.onChange();
   }
 
   addParameter(spec, name) {
-    spec.axes = { ...spec.axes, [name]: getDefaultParameter(this.catalogue, name) };
+    const number = this.findNumber(spec, name);
+    if (number) return moveToAxis(spec, number, this.catalogue);
+    return { ...spec, axes: { ...spec.axes, [name]: getDefaultParameter(this.catalogue, name) } };
+  }
+
+  /** Return the number of a structure that has this name, or undefined. */
+  findNumber(spec, name) {
+    return listNumbers(spec, this.catalogue).find((number) => number.name === name);
   }
 
   focusParameter(name) {
@@ -76,10 +87,16 @@ export class SpecForm {
 
   removeParameter(name) {
     const spec = this.read();
-    delete spec.axes?.[name];
-    delete spec.fixed?.[name];
-    this.show(spec);
+    const number = this.findNumber(spec, name);
+    if (number) this.show(moveFromAxis(spec, number, this.catalogue));
+    else this.show(dropParameter(spec, name));
     this.element.elements.add.focus(); // from which the parameter can be added again
     this.onChange();
   }
+}
+
+function dropParameter(spec, name) {
+  delete spec.axes?.[name];
+  delete spec.fixed?.[name];
+  return spec;
 }

@@ -1,6 +1,7 @@
 // The parameters of a sweep as rows of a list: axes with their ranges, fixed values, start, seeds and time.
 import { formatName, formatNumber } from "../common/format.js";
 import { getLongName, getSymbol } from "../common/labels.js";
+import { formatFlow } from "../common/yaml.js";
 
 const MAX_LISTED_VALUES = 4;
 
@@ -10,6 +11,7 @@ export function listParameters(contents, spec, catalogue) {
     ...Object.fromEntries(contents.axes.map((axis) => [formatLabel(axis.name), formatValues(axis.values)])),
     ...listFixed(contents, spec, catalogue),
     start: formatInit(spec.init),
+    ...listStructures(spec, catalogue),
     theories: contents.regimes.map(formatName).join(", ") || null,
     runs: formatSeeds(contents),
     time: `0 to ${formatNumber(contents.times[1])}, ${formatNumber(spec.time.samples)} samples`,
@@ -43,12 +45,27 @@ function listFixed(contents, spec, catalogue) {
   return rows;
 }
 
+/** List the structured parameters beside the start, such as `power t0 10`; an empty one has no row. */
+function listStructures(spec, catalogue) {
+  const isShown = (name) => name !== "init" && name in spec;
+  const names = catalogue.structures.map(({ name }) => name).filter(isShown);
+  return Object.fromEntries(names.map((name) => [formatName(name), formatEntries(spec[name]) || null]));
+}
+
 function formatInit({ kind, shared, ...numbers }) {
-  const parts = Object.entries(numbers)
-    .filter(([, value]) => typeof value !== "object")
-    .map(([name, value]) => `${formatName(name)} ${formatValues([value])}`);
+  const isShort = ([, value]) => typeof value !== "object";
+  const parts = [formatEntries(Object.fromEntries(Object.entries(numbers).filter(isShort)))];
   if (shared) parts.push("the same for all d");
-  return [formatName(kind), ...parts].join(", ");
+  return [formatName(kind), ...parts].filter(Boolean).join(", ");
+}
+
+/** Format a value of a structured parameter: a name, or what is in a mapping. */
+function formatEntries(value) {
+  if (typeof value !== "object") return formatValues([value]);
+  return Object.entries(value).map(([name, entry]) => {
+    if (Array.isArray(entry)) return `${formatName(name)} ${formatFlow(entry)}`;
+    return `${formatName(name)} ${formatEntries(entry)}`.trim();
+  }).join(", ");
 }
 
 function formatSeeds({ sources, seeds, repeats }) {

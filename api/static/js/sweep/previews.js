@@ -2,7 +2,9 @@
 import { drawCurvePreview } from "../charts/curve-preview.js";
 import { drawDiagramPreview } from "../charts/diagram-preview.js";
 import { formatQuery } from "../common/address.js";
-import { getDefaultSelection, getDefaultValue, getVaryingAxes } from "../common/contents.js";
+import {
+  getDefaultSelection, getDefaultValue, getVaryingAxes, TRIANGLE_PARAMETERS,
+} from "../common/contents.js";
 import { $ } from "../common/dom.js";
 import { formatExact } from "../common/format.js";
 import { formatCoordinates, getSymbol } from "../common/labels.js";
@@ -32,7 +34,10 @@ async function loadPreview(section, load) {
   if (preview === null) return null;
   $("a", section).href = preview.href;
   $(".sub", section).textContent = preview.caption;
-  return () => preview.draw($(".preview", section));
+  const element = $(".preview", section);
+  return () => {
+    if (element.clientWidth) preview.draw(element);
+  };
 }
 
 async function loadCurves(sweepId, contents) {
@@ -77,10 +82,16 @@ async function loadDiagram(sweepId, contents) {
 }
 
 async function loadTriangle(sweepId, contents, words) {
-  const parameters = { value: getDefaultValue(contents), ...words };
+  const parameters = { value: getDefaultValue(contents), ...getFirstOtherValues(contents), ...words };
   addRegime(parameters, contents);
   const answer = await getJson(`/v1/sweeps/${sweepId}/figures/triangle${formatQuery(parameters)}`);
   return createDiagram(answer, `/sweeps/${sweepId}/triangle${formatQuery(parameters)}`);
+}
+
+/** Return the first value of each axis that a triangle does not draw. */
+function getFirstOtherValues(contents) {
+  const axes = getVaryingAxes(contents).filter(({ name }) => !TRIANGLE_PARAMETERS.includes(name));
+  return Object.fromEntries(axes.map(({ name, values }) => [name, formatExact(values[0])]));
 }
 
 function addRegime(parameters, contents) {

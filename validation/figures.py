@@ -37,6 +37,8 @@ GOLDEN: dict[str, dict[str, float]] = {
     "second-layer-mean-field": {
         "sup |SGD - MF|/R(0), erf, p = 100": 0.015,
         "sup |SGD - MF|/R(0), erf, p = 100 over p = 10": 0.21,
+        "sup |SGD - MF|/R(0), relu, p = 100": 0.019,
+        "sup |SGD - MF|/R(0), relu, p = 100 over p = 10": 0.32,
     },
     "giant-steps": {"SGD/SS after 6 steps": 1.19},
     "best-schedule": {"SS, best constant rate": 0.007027, "SS, falling rate": 0.006067},

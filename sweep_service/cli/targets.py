@@ -125,7 +125,7 @@ class LocalTarget:
     def reproduce(
         self, figure: Figure, sweeps: Mapping[str, SweepSummary], folder: Path, draw: bool = True
     ) -> Report:
-        """Check and draw a figure of the papers from the sweeps of its presets."""
+        """Check and draw a figure from the sweeps of its presets."""
         from sweep_service.figures.gallery import reproduce_figure
 
         with ExitStack() as stack:

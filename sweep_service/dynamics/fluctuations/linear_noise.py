@@ -8,7 +8,7 @@ SGD after its time, half a δt later on average.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from sweep_service.dynamics.fluctuations.source import mean_source
 from sweep_service.dynamics.fluctuations.transition import Step, average_source, make_equation, make_step
 from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.dynamics.solve import solve
+from sweep_service.errors import Stopped
 from sweep_service.model.activations import Activation
 from sweep_service.numerics.types import Array
 
@@ -36,8 +37,15 @@ class Moments(NamedTuple):
 class LinearNoise:
     """Σ(t) and m(t) of a flow that has the sampling term."""
 
-    def __init__(self, flow: OverlapFlow, student: Activation, teacher: Activation, points: int) -> None:
-        self.flow, self.size = flow, flow.y0.size
+    def __init__(
+        self,
+        flow: OverlapFlow,
+        student: Activation,
+        teacher: Activation,
+        points: int,
+        stopped: Callable[[], bool] | None = None,
+    ) -> None:
+        self.flow, self.size, self.stopped = flow, flow.y0.size, stopped
         self.linear = Linearisation(flow)
         self.diffusion = Diffusion(flow, student, teacher, points)
         self.states: dict[float, Array] = {}  # of the trajectory, by time
@@ -68,7 +76,7 @@ class LinearNoise:
             for begin, end in itertools.pairwise(edges)
         ]
         wanted = np.unique(np.concatenate([times, *(grid.times for grid in grids)]))
-        path = solve(self.flow, wanted)
+        path = solve(self.flow, wanted, stopped=self.stopped)
         finite = np.all(np.isfinite(path.states), axis=1)
         self.states = dict(zip(wanted[finite].tolist(), path.states[finite], strict=True))
         return [grid for grid in grids if grid.begin in self.states]
@@ -79,6 +87,8 @@ class LinearNoise:
 
         def node(index: int) -> Node:
             if index not in nodes:
+                if self.stopped is not None and self.stopped():
+                    raise Stopped("the integration was stopped")
                 t = float(grid.times[index])
                 y, now = self.states[t], min(t, grid.last)
                 nodes[index] = Node(now, y, self.linear.jacobian(y, now), self.diffusion.matrix(y, now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,10 @@ import numpy as np
 from sweep_service.dynamics.fluctuations.adjoint import integrate_risk_variances
 from sweep_service.dynamics.fluctuations.linear_noise import LinearNoise
 from sweep_service.dynamics.overlap_flow import OverlapFlow
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import Activation
+from sweep_service.model.point import Point
 from sweep_service.numerics.types import Array
 
 MAX_COVARIANCE_SIZE = 300  # components of the state up to which Σ is integrated
@@ -30,11 +34,27 @@ class Fluctuations(NamedTuple):
         return np.where(moves, ratio, 0.0)
 
 
+def require_fluctuations(point: Point, regimes: Sequence[str]) -> None:
+    """Raise `InvalidInput` if none of the regimes has fluctuations, or a state is too large for them."""
+    names = [regime.name for regime in REGIMES.values() if regime.has_fluctuations]
+    if not set(names) & set(regimes):
+        raise InvalidInput("fluctuations", True, f"needs the regime {' or '.join(names)}")
+    size = point.p * point.k + point.p * (point.p + 1) // 2 + (point.p if point.second_layer_rate else 0)
+    if size > MAX_SIZE:
+        allowed = f"needs at most {MAX_SIZE} components of (M, Q, a), which are {size} at p = {point.p}"
+        raise InvalidInput("fluctuations", True, allowed)
+
+
 def predict_fluctuations(
-    flow: OverlapFlow, student: Activation, teacher: Activation, points: int, times: Array
+    flow: OverlapFlow,
+    student: Activation,
+    teacher: Activation,
+    points: int,
+    times: Array,
+    stopped: Callable[[], bool] | None = None,
 ) -> Fluctuations:
     """Predict the fluctuations of SGD about the trajectory of a flow; NaN after divergence."""
-    noise = LinearNoise(flow, student, teacher, points)
+    noise = LinearNoise(flow, student, teacher, points, stopped)
     std, shift = np.full(len(times), np.nan), np.full(len(times), np.nan)
     if noise.size > MAX_COVARIANCE_SIZE:
         return Fluctuations(np.sqrt(integrate_risk_variances(noise, times)), shift)

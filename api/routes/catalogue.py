@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from fastapi import APIRouter
 
 from sweep_service.analysis.export import FORMATS
@@ -59,7 +57,7 @@ def catalogue() -> Catalogue:
             Option(
                 name=field.name, about=field.metadata["about"], default=getattr(RegimeOptions(), field.name)
             )
-            for field in fields(RegimeOptions)
+            for field in RegimeOptions.public_fields()
         ],
         formats=[Named(name=name, about=entry.media_type) for name, entry in FORMATS.items()],
         views=[Named(name=name, about=view.description) for name, view in VIEWS.items()],

@@ -12,7 +12,8 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.dynamics.auto import RegimeChoice, choose_regime, collect_regime_warnings
-from sweep_service.dynamics.fluctuations.predict import predict_fluctuations, require_fluctuations
+from sweep_service.dynamics.fluctuations.predict import predict_fluctuations
+from sweep_service.dynamics.fluctuations.requirements import any_with_fluctuations, require_fluctuations
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
@@ -117,9 +118,11 @@ def integrate(
     if not isinstance(regime, str) or (regime != AUTO and regime not in REGIMES):
         raise unknown_name("regime", regime, (AUTO, *REGIMES))
     arguments: dict[str, Any] = {
-        "times": read_times(times), "regime": regime, "options": RegimeOptions.parse(regime_options),
-        "observables": select_observables(observables), "overlaps": keep,
-        "fluctuations": read_bool(fluctuations, "fluctuations"), "stopped": stopped,
+        "times": read_times(times), "regime": regime,
+        "options": replace(
+            RegimeOptions.parse(regime_options), fluctuations=read_bool(fluctuations, "fluctuations")
+        ),
+        "observables": select_observables(observables), "overlaps": keep, "stopped": stopped,
     }  # fmt: skip
     if fluctuations:
         require_fluctuations(point, (regime,))
@@ -161,7 +164,6 @@ def integrate_run(
     options: RegimeOptions,
     observables: Sequence[str],
     overlaps: bool,
-    fluctuations: bool = False,
     stopped: Callable[[], bool] | None = None,
 ) -> Integration:
     """Integrate one seed on validated arguments and return plain arrays, as workers store them."""
@@ -182,7 +184,7 @@ def integrate_run(
             variables |= {
                 name: (("time", unit, *dims), values) for name, (dims, values) in student_overlaps.items()
             }
-        if fluctuations and REGIMES[choice.regime].has_fluctuations:
+        if options.fluctuations and any_with_fluctuations((regime,)):
             variables |= _predict_fluctuations(setup, flow, times, stopped)
         return Integration(variables, setup, choice, flow, path, error, thread_work_seconds() - began)
 

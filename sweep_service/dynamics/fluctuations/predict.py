@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from sweep_service.dynamics.fluctuations.adjoint import integrate_risk_variances
 from sweep_service.dynamics.fluctuations.linear_noise import LinearNoise
+from sweep_service.dynamics.fluctuations.requirements import MAX_COVARIANCE_SIZE
 from sweep_service.dynamics.overlap_flow import OverlapFlow
-from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.errors import InvalidInput
 from sweep_service.model.activations import Activation
-from sweep_service.model.point import Point
 from sweep_service.numerics.types import Array
-
-MAX_COVARIANCE_SIZE = 300  # components of the state up to which Σ is integrated
-MAX_SIZE = 800  # and up to which J is computed at all: the adjoint keeps some forty of them, 200 MB
 
 
 class Fluctuations(NamedTuple):
@@ -32,17 +27,6 @@ class Fluctuations(NamedTuple):
         moves = self.std != 0.0  # nothing has moved at t = 0
         ratio = np.abs(self.shift) / np.where(moves, self.std, 1.0)
         return np.where(moves, ratio, 0.0)
-
-
-def require_fluctuations(point: Point, regimes: Sequence[str]) -> None:
-    """Raise `InvalidInput` if none of the regimes has fluctuations, or a state is too large for them."""
-    names = [regime.name for regime in REGIMES.values() if regime.has_fluctuations]
-    if not set(names) & set(regimes):
-        raise InvalidInput("fluctuations", True, f"needs the regime {' or '.join(names)}")
-    size = point.p * point.k + point.p * (point.p + 1) // 2 + (point.p if point.second_layer_rate else 0)
-    if size > MAX_SIZE:
-        allowed = f"needs at most {MAX_SIZE} components of (M, Q, a), which are {size} at p = {point.p}"
-        raise InvalidInput("fluctuations", True, allowed)
 
 
 def predict_fluctuations(

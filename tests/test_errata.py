@@ -45,10 +45,9 @@ def test_every_citation_is_about_its_erratum():
 
 @pytest.mark.parametrize("option", ["finite_d_factor", "self_terms"])
 def test_options_cite_the_erratum_that_names_them(option):
-    from dataclasses import fields
 
     from sweep_service.dynamics.options import RegimeOptions
 
-    about = {field.name: field.metadata["about"] for field in fields(RegimeOptions)}[option]
+    about = {field.name: field.metadata["about"] for field in RegimeOptions.public_fields()}[option]
     cited = re.search(r"erratum (\d+)", about)
     assert f"`{option}`" in list_errata()[int(cited[1])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 from fastapi import APIRouter
 
@@ -72,7 +72,7 @@ def catalogue() -> Catalogue:
             Option(
                 name=field.name, about=field.metadata["about"], default=getattr(RegimeOptions(), field.name)
             )
-            for field in fields(RegimeOptions)
+            for field in RegimeOptions.public_fields()
         ],
         formats=[Named(name=name, about=entry.media_type) for name, entry in FORMATS.items()],
         views=[Named(name=name, about=view.description) for name, view in VIEWS.items()],

@@ -12,12 +12,16 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.dynamics.auto import RegimeChoice, choose_regime, collect_regime_warnings
+from sweep_service.dynamics.fluctuations.predict import predict_fluctuations
+from sweep_service.dynamics.fluctuations.requirements import any_with_fluctuations, require_fluctuations
 from sweep_service.dynamics.options import RegimeOptions
+from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import Trajectory, solve
 from sweep_service.errors import OutOfRange, unknown_name
 from sweep_service.model.initial import Start
 from sweep_service.model.labels import (
+    FLUCTUATIONS,
     LEFT_OUT_OVERLAPS,
     MAX_WIDTH_WITH_OVERLAPS,
     label_dataset,
@@ -62,6 +66,7 @@ def integrate(
     regime_options: Mapping[str, Any] | None = None,
     observables: Sequence[str] | None = None,
     overlaps: bool | None = None,
+    fluctuations: bool = False,
     stopped: Callable[[], bool] | None = None,
 ) -> xr.Dataset:
     """Integrate the ODEs of a limiting theory of SGD.
@@ -82,6 +87,10 @@ def integrate(
         Names of `OBSERVABLES`. The risk is always recorded. By default, the default observables.
     overlaps : bool, optional
         Whether to keep M and Q (q in mean field). By default they are kept up to p = 256.
+    fluctuations : bool, default False
+        Whether to predict how SGD's risk scatters and how far its mean is off, as numbers that do not depend
+        on d: `risk_std` times √δt, `risk_shift` times δt, and `nonlinearity`, which times √δt should be at
+        most 0.3. For the regime `high_dimensional`.
     stopped : callable, optional
         Called at every evaluation; when it returns true, the call raises `Stopped`.
 
@@ -109,9 +118,14 @@ def integrate(
     if not isinstance(regime, str) or (regime != AUTO and regime not in REGIMES):
         raise unknown_name("regime", regime, (AUTO, *REGIMES))
     arguments: dict[str, Any] = {
-        "times": read_times(times), "regime": regime, "options": RegimeOptions.parse(regime_options),
+        "times": read_times(times), "regime": regime,
+        "options": replace(
+            RegimeOptions.parse(regime_options), fluctuations=read_bool(fluctuations, "fluctuations")
+        ),
         "observables": select_observables(observables), "overlaps": keep, "stopped": stopped,
     }  # fmt: skip
+    if fluctuations:
+        require_fluctuations(point, (regime,))
     start_seeds = read_seeds(seed)
     integrations = (integrate_run(point, seed=start_seed, **arguments) for start_seed in start_seeds)
     runs = [_build_dataset(integration, arguments["times"]) for integration in integrations]
@@ -170,7 +184,19 @@ def integrate_run(
             variables |= {
                 name: (("time", unit, *dims), values) for name, (dims, values) in student_overlaps.items()
             }
+        if options.fluctuations and any_with_fluctuations((regime,)):
+            variables |= _predict_fluctuations(setup, flow, times, stopped)
         return Integration(variables, setup, choice, flow, path, error, thread_work_seconds() - began)
+
+
+def _predict_fluctuations(
+    setup: Setup, flow: Flow, times: Array, stopped: Callable[[], bool] | None
+) -> dict[str, tuple[tuple[str, ...], Array]]:
+    assert isinstance(flow, OverlapFlow)
+    student, teacher = setup.point.activation, setup.point.teacher_activation
+    predicted = predict_fluctuations(flow, student, teacher, setup.options.qmc_points, times, stopped)
+    values = (predicted.std, predicted.shift, predicted.nonlinearity)
+    return {name: (("time",), value) for name, value in zip(FLUCTUATIONS, values, strict=True)}
 
 
 def _build_dataset(integration: Integration, times: Array) -> xr.Dataset:

@@ -39,7 +39,7 @@ class MapFlow(OverlapFlow):
         dM, dQ = np.asarray(dM), (1.0 - shrink) * np.asarray(dQ)
         for term in (label_noise, sampling):
             dQ = dQ + term(system, now)[1]
-        dQ = dQ + _square_of_mean(system, now)
+        dQ = dQ + _push_of_batch(system, now)
         if shrink:  # s² = 1 - 2 κ_w h + (κ_w h)²
             dQ = dQ + shrink**2 / self.step * now.Q
         return self.append_second_layer(
@@ -47,13 +47,17 @@ class MapFlow(OverlapFlow):
         )
 
 
-def _square_of_mean(system: System, now: Moments) -> Array:
+def square_of_mean(system: System, now: Moments) -> Array:
+    """G Ω Gᵀ, the covariance of the mean push of a sample, for any second layers."""
+    A, B, B_teacher = now.push
+    G = np.hstack([np.diag(A) + B, B_teacher])
+    return np.asarray(G @ Overlaps(now.M, now.Q, system.P).omega @ G.T)
+
+
+def _push_of_batch(system: System, now: Moments) -> Array:
     """(γ/p) u² (1 - 1/b) G Ω Gᵀ/d: the mean push of a batch, squared."""
     if system.batch == 1:
         return np.zeros_like(now.Q)
     assert system.finite_d is not None
-    A, B, B_teacher = now.push
-    G = np.hstack([np.diag(A) + B, B_teacher])
-    omega = Overlaps(now.M, now.Q, system.P).omega
     factor = system.gamma_over_p * now.u**2 * (1.0 - 1.0 / system.batch) / system.finite_d
-    return np.asarray(factor * G @ omega @ G.T)
+    return np.asarray(factor * square_of_mean(system, now))

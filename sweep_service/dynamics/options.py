@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
 from sweep_service.errors import InvalidInput
@@ -25,6 +25,7 @@ class RegimeOptions:
     )
     qmc_points: int = _option(4096, "quasi-Monte Carlo points of a sampling term without closed form")
     particles: int = _option(512, "particles of the p = ∞ law")
+    fluctuations: bool = False  # set by the argument and by the field of a spec with this name
 
     @classmethod
     def parse(cls, value: Any) -> RegimeOptions:
@@ -34,7 +35,7 @@ class RegimeOptions:
             return cls()
         if not isinstance(value, Mapping):
             raise InvalidInput("regime_options", value, "must be a mapping")
-        reject_unknown_keys(value, (field.name for field in fields(cls)), "regime_options")
+        reject_unknown_keys(value, (field.name for field in cls.public_fields()), "regime_options")
         options: dict[str, Any] = {}
         for name in ("finite_d_factor", "self_terms"):
             if name in value:
@@ -44,8 +45,17 @@ class RegimeOptions:
                 options[name] = _read_power_of_two(value[name], f"regime_options.{name}")
         return cls(**options)
 
+    @classmethod
+    def public_fields(cls) -> tuple[Field[Any], ...]:
+        """The entries of `regime_options`."""
+        return tuple(field for field in fields(cls) if "about" in field.metadata)
+
     def content(self) -> dict[str, Any]:
-        return asdict(self)
+        """The content that identifies it; `fluctuations` only if true, so that older keys stay."""
+        content = asdict(self)
+        if not self.fluctuations:
+            del content["fluctuations"]
+        return content
 
 
 def _read_power_of_two(value: Any, field: str) -> int:

@@ -7,13 +7,14 @@ of activations. `planning/costs.py` applies the calibration of this machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
 from sweep_service.dynamics.evaluations import Effort, extend_effort, is_rough, predict_effort
+from sweep_service.dynamics.fluctuations.price import fluctuation_seconds
 from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field.nodes import is_smooth, teacher_nodes
 from sweep_service.dynamics.mean_field.pair_sums import MIXTURES
@@ -64,13 +65,18 @@ class Price:
     size: int  # components of the state
     effort: Effort
     extra_evaluations: int = 0
+    fluctuation_points: int = 0  # of the sampling term, where fluctuations are predicted
 
     def seconds(self, last: float, samples: int) -> float:
         """Return the seconds of an integration to t = last that records `samples` samples."""
         evaluations, jacobians = self.effort(last)
         if not self.jacobian:  # by differences, whose evaluations cost as much as the others
             evaluations += jacobians * self.size
-        return self.seconds_of(evaluations, samples) + jacobians * self.jacobian
+        seconds = self.seconds_of(evaluations, samples) + jacobians * self.jacobian
+        if self.fluctuation_points:
+            points = self.fluctuation_points
+            seconds += fluctuation_seconds(self.size, self.evaluation, points, last, samples)
+        return seconds
 
     def seconds_of(self, evaluations: float, samples: int) -> float:
         """Return the seconds of an integration with this number of evaluations, without Jacobians."""
@@ -124,7 +130,12 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
         effort = partial(_count_steps, point.delta_t)
     evaluation += _price_full_model(point)
     sample = PER_SAMPLE + 1e-5 + p * p * own.values + p * k * mixed.values + own.call
-    return Price(f"ode/{form}/{student.name}", evaluation, sample, jacobian, size, effort)
+    price = Price(f"ode/{form}/{student.name}", evaluation, sample, jacobian, size, effort)
+    if not (options.fluctuations and REGIMES[regime].has_fluctuations):
+        return price
+    return replace(
+        price, work_class=f"{price.work_class}/fluctuations", fluctuation_points=options.qmc_points
+    )
 
 
 def _price_full_model(point: Point) -> float:

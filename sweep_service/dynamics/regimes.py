@@ -109,6 +109,7 @@ class Regime:
     sampled: bool = False  # has the sampling term, the most expensive one
     infinite_d: bool = False  # mean field with Ξ = I, which is cheaper
     particles: bool = False  # evolves points of the p = ∞ law instead of neurons
+    has_fluctuations: bool = False  # SGD scatters about it, see `fluctuations`
     is_map: bool = False  # takes steps of SGD's size, instead of those of an integrator
     cautions: tuple[Callable[[Point], str], ...] = ()
     supports: tuple[str, ...] = FIRST_PARAMETERS
@@ -373,7 +374,7 @@ REGIMES = {
         Regime(
             "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
             "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
-            sampled=True, version=2, independent_of=("d",), supports=FULL_MODEL,
+            sampled=True, has_fluctuations=True, version=2, independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",

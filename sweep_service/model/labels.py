@@ -35,6 +35,13 @@ class Label:
     logarithmic: bool = False  # usual scale of an axis
 
 
+# The fluctuations of SGD that a regime can predict, as numbers that do not depend on d.
+FLUCTUATIONS = {
+    "risk_std": Label("standard deviation of the risk of SGD over √δt", "sd of the risk", logarithmic=True),
+    "risk_shift": Label("mean risk of SGD minus that of the theory, over δt", "shift of the risk"),
+    "nonlinearity": Label("|shift|/sd over √δt: times √δt, above 0.3 linear theory fails", "nonlinearity"),
+}
+
 # All labels except those of parameters, observables and values, which are in their registries.
 COORDINATES = {
     "kappa": Label("exponent of p in d", "exponent of the width", "κ", r"$\kappa$"),
@@ -58,6 +65,7 @@ COORDINATES = {
     "overlap_student": Label("Q = W Wᵀ/d"),
     "overlap_teacher": Label("P = W* W*ᵀ/d"),
     "orthogonal_norm": Label("q = diag(Q - M P⁻¹ Mᵀ)"),
+    **FLUCTUATIONS,
 }
 
 

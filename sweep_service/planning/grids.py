@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sweep_service.abandonment import check_abandoned
+from sweep_service.dynamics.fluctuations.requirements import require_fluctuations
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, Regime
 from sweep_service.errors import InvalidInput, LimitExceeded
@@ -89,6 +90,9 @@ class Grid:
         if validate:
             _ = grid.points
             _check_support(grid)
+            if grid.options.fluctuations:
+                for point in grid.points:
+                    require_fluctuations(point, grid.regimes)
         return grid
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -44,7 +45,10 @@ def _sgd_keys(grid: Grid, times: str) -> Iterator[bytes]:
 
 
 def _ode_keys(grid: Grid, times: str) -> Iterator[bytes]:
-    options = Key.of(options=grid.options.content()).digest
+    without, options = (
+        Key.of(options=options.content()).digest
+        for options in (replace(grid.options, fluctuations=False), grid.options)
+    )
     last: Point | None = None
     for point in grid.points if grid.regimes else ():
         if last is None or point.init is not last.init or point.shape != last.shape:
@@ -53,8 +57,9 @@ def _ode_keys(grid: Grid, times: str) -> Iterator[bytes]:
         for regime in grid.regimes:
             parameters = ode_parameter_digest(point, regime, grid.options)
             version = regime_version(regime)
+            used = options if regime in REGIMES and REGIMES[regime].has_fluctuations else without
             for start in starts:
-                yield _digest("ode", regime, parameters, start, options, times, version)
+                yield _digest("ode", regime, parameters, start, used, times, version)
 
 
 def ode_parameter_digest(point: Point, regime: str, options: RegimeOptions) -> str:

@@ -7,10 +7,11 @@ of axes, so that a sweep that is too large is refused before any work is done fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from sweep_service.dynamics.fluctuations.requirements import NEEDED_REGIME, any_with_fluctuations
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
 from sweep_service.model.observables import OBSERVABLES, select_observables
@@ -75,7 +76,7 @@ class Outline:
         with errors.catch():
             times = spec.time.times()
         with errors.catch():
-            options = RegimeOptions.parse(spec.regime_options)
+            options = replace(RegimeOptions.parse(spec.regime_options), fluctuations=spec.fluctuations)
         if errors.errors:
             errors.add_all(_find_structure_errors(structures, axes, fixed))
         errors.raise_errors()
@@ -205,6 +206,8 @@ def _find_regime_errors(spec: SweepSpec, regimes: tuple[str, ...]) -> Iterator[I
     if not regimes and not spec.simulate:
         allowed = "leaves nothing to compute: add a regime to axes, or set simulate to true"
         yield InvalidInput("simulate", False, allowed)
+    if spec.fluctuations and not any_with_fluctuations(regimes):
+        yield InvalidInput("fluctuations", True, NEEDED_REGIME)
 
 
 def _find_observable_errors(spec: SweepSpec) -> Iterator[InvalidInput]:

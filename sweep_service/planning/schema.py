@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.model.labels import variable_attributes
+from sweep_service.model.labels import FLUCTUATIONS, variable_attributes
 from sweep_service.model.observables import HISTOGRAM_BINS, OBSERVABLES
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
@@ -131,6 +131,9 @@ class Schema:
                 )
             if kind == "ode" and any(_is_mean_field(name) or name == "auto" for name in grid.regimes):
                 variables["orthogonal_norm"] = self._variable(kind, "orthogonal_norm", ("time", "student"))
+        if kind == "ode" and grid.options.fluctuations:
+            for name in FLUCTUATIONS:
+                variables[name] = self._variable(kind, name, ("time",))
         flags = {
             "long_name": f"how each run of the {KIND_TITLES[kind]} ended",
             "flag_values": [status.value for status in Status],

@@ -203,6 +203,9 @@ class SweepSpec(_Model):
     time: Annotated[Time, BeforeValidator(_read_time)]
     observables: list[str] | None = None
     regime_options: dict[str, Any] = {}
+    fluctuations: bool = Field(
+        default=False, description="predict the scatter of SGD's risk and the shift of its mean"
+    )
     zip: list[list[str]] | None = None
     scaling: Annotated[Scaling | None, BeforeValidator(_read_scaling)] = None
     triangle: Annotated[Triangle | None, BeforeValidator(_read_triangle)] = None
@@ -312,6 +315,7 @@ _ALLOWED = {
     "observables": "must be a list of names",
     "observables[]": "must be a name",
     "regime_options": "must be a mapping",
+    "fluctuations": "must be true or false",
     "zip": _ZIP,
     "zip[]": _ZIP,
     "zip[][]": "must be the name of an axis",

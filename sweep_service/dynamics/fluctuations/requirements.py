@@ -1,0 +1,34 @@
+"""Where fluctuations can be predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import InvalidInput
+from sweep_service.model.point import Point
+
+MAX_COVARIANCE_SIZE = 300  # components of the state up to which Σ is integrated
+MAX_SIZE = 800  # and up to which J is computed at all: the adjoint keeps some forty of them, 200 MB
+NEEDED_REGIME = f"needs the regime {' or '.join(r.name for r in REGIMES.values() if r.has_fluctuations)}"
+
+
+def any_with_fluctuations(regimes: Iterable[str]) -> bool:
+    """Whether SGD's fluctuations about one of these regimes can be predicted; about auto they cannot."""
+    return any(name in REGIMES and REGIMES[name].has_fluctuations for name in regimes)
+
+
+def require_fluctuations(point: Point, regimes: Iterable[str]) -> None:
+    """Raise `InvalidInput` if none of the regimes has fluctuations, or a state is too large for them."""
+    if not any_with_fluctuations(regimes):
+        raise InvalidInput("fluctuations", True, NEEDED_REGIME)
+    size = count_components(point)
+    if size > MAX_SIZE:
+        allowed = f"needs at most {MAX_SIZE} components of (M, Q, a), which are {size} at p = {point.p}"
+        raise InvalidInput("fluctuations", True, allowed)
+
+
+def count_components(point: Point) -> int:
+    """Count the components of (M, Q), and of a if it is learned."""
+    learned = point.p if point.second_layer_rate > 0.0 else 0
+    return point.p * point.k + point.p * (point.p + 1) // 2 + learned

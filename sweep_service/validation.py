@@ -23,6 +23,18 @@ def reject_unknown_keys(mapping: Mapping[str, Any], known: Iterable[str], field:
     errors.raise_errors()
 
 
+def reject_nonfinite(value: Any, field: str) -> None:
+    """Reject NaN and infinities in nested mappings and lists, as JSON has neither."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(field, value, "must be a finite number")
+    if isinstance(value, Mapping):
+        for name, entry in value.items():
+            reject_nonfinite(entry, f"{field}.{name}")
+    elif isinstance(value, list):
+        for row, entry in enumerate(value):
+            reject_nonfinite(entry, f"{field}[{row}]")
+
+
 def read_integer(value: Any, field: str, least: int = 1, most: int = 10**18) -> int:
     """Read an integer from `least` to `most`; a float with an integral value is accepted."""
     if type(value) is int and least <= value <= most:

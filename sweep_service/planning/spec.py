@@ -34,7 +34,13 @@ from sweep_service.planning.axes import (
 )
 from sweep_service.planning.hints import FIELD_HINTS
 from sweep_service.planning.spec_text import locating_errors, parse_text, read_file
-from sweep_service.validation import describe_numbers, read_integer, read_seeds, reject_unknown_keys
+from sweep_service.validation import (
+    describe_numbers,
+    read_integer,
+    read_seeds,
+    reject_nonfinite,
+    reject_unknown_keys,
+)
 
 MIN_LAST_TIME = 1e-12
 MAX_NAME_LENGTH = 200
@@ -240,8 +246,13 @@ class SweepSpec(_Model):
             )
         try:
             plain = {name: canonicalise(item) if name in STRUCTURES else item for name, item in value.items()}
-            json.dumps([plain.get(name) for name in (*STRUCTURES, "regime_options")], default=_reject)
+            free = {name: plain[name] for name in (*STRUCTURES, "regime_options") if name in plain}
+            json.dumps(free, default=_reject)
+            for name, item in free.items():
+                reject_nonfinite(item, name)
             return cls.model_validate(plain)
+        except InvalidInput:
+            raise
         except ValidationError as error:
             errors = ErrorCollector()
             errors.add_all(_read_problems(error))

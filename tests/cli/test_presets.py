@@ -18,7 +18,7 @@ def test_presets_are_listed_and_printed(tmp_path):
     sweep = run_command(tmp_path, "estimate", "fig2-left", "--json").json
     assert sweep["core_seconds"] > 0
     assert_refused(run_command(tmp_path, "presets", "fig2-rigt"), "did you mean 'fig2-right'")
-    assert_refused(run_command(tmp_path, "run", "../fig2-right"), "must be a file")
+    assert_refused(run_command(tmp_path, "run", "../fig2-right"), "cannot be read: No such file")
     assert list_files(tmp_path) == []
 
 

@@ -185,6 +185,22 @@ def test_non_finite_json_constants_are_rejected(constant, field):
     assert info.value.field.endswith(field)
 
 
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "1e999"])
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ('"init": {"kind": %s}', "init.kind"),
+        ('"schedule": {"steps": [[1.0, %s]]}', "schedule.steps[0][1]"),
+        ('"regime_options": {"qmc_points": %s}', "regime_options.qmc_points"),
+    ],
+)
+def test_non_finite_constants_in_mappings_are_rejected_when_read(constant, key, path):
+    """JSON cannot write them back."""
+    with pytest.raises(InvalidInput, match="must be a finite number") as info:
+        SweepSpec.read('{"axes": {"d": 6, "p": 4, "gamma": 1}, "time": {"max": 1}, %s}' % (key % constant))
+    assert info.value.field == path
+
+
 @pytest.mark.parametrize("text", [f"{YAML}time: {{max: 2.0}}\n", '{"axes": {}, "axes": {"d": 6}}'])
 def test_duplicate_keys_are_rejected(text):
     with pytest.raises(InvalidInput):

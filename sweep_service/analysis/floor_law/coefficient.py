@@ -60,9 +60,7 @@ def explain_missing_law(dataset: xr.Dataset, source: str = "sgd") -> xr.DataArra
     stored = LateState(dataset, source)
     P = teacher_overlap(dataset)
     norms = np.diagonal(P.values, axis1=P.get_axis_num("teacher"), axis2=P.get_axis_num("teacher_other"))
-    has_equal_norms = bool(
-        np.all(np.nanmax(norms, axis=-1) - np.nanmin(norms, axis=-1) < 1e-9)
-    )  # of rounding
+    has_equal_norms = bool(np.all(np.nanmax(norms, axis=-1) - np.nanmin(norms, axis=-1) < ROUNDING))
     return _evaluate(dataset, partial(_explain, stored.has_layer, stored.has_norms, has_equal_norms))
 
 

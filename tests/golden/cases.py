@@ -117,7 +117,7 @@ def integrations():
 
 def digest(arrays):
     """One text for all bits of some arrays by name, of their types and of their shapes."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
         if array.dtype.kind in "OUT":
@@ -125,8 +125,8 @@ def digest(arrays):
         else:
             array = np.ascontiguousarray(array)
             content = array.dtype.str.encode() + array.tobytes()
-        found.update(f"{name}{array.shape}".encode() + content)
-    return found.hexdigest()[:32]
+        result.update(f"{name}{array.shape}".encode() + content)
+    return result.hexdigest()[:32]
 
 
 def record(dataset):

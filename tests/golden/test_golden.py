@@ -19,24 +19,24 @@ SAME_CPU = RECORDED["cpu"] == binding.get_host_cpu_name()
 RTOL = 1e-9
 
 
-def differing(known, found):
+def find_differences(known, computed):
     """Names of cases that are not what was recorded."""
-    return [name for name in known if not _same(known[name], found.get(name, {}))]
+    return [name for name in known if not _is_same(known[name], computed.get(name, {}))]
 
 
-def _same(known, found):
+def _is_same(known, computed):
     if SAME_CPU or "digest" not in known:
-        return known == found
-    risks = [[float("nan") if risk is None else risk for risk in one["risk"]] for one in (known, found)]
+        return known == computed
+    risks = [[float("nan") if risk is None else risk for risk in case["risk"]] for case in (known, computed)]
     return risks[1] == pytest.approx(risks[0], rel=RTOL, nan_ok=True)
 
 
 def test_simulations():
-    assert differing(RECORDED["simulations"], cases.simulated()) == []
+    assert find_differences(RECORDED["simulations"], cases.simulated()) == []
 
 
 def test_integrations():
-    assert differing(RECORDED["integrations"], cases.integrated()) == []
+    assert find_differences(RECORDED["integrations"], cases.integrated()) == []
 
 
 def assert_stored(known, path, same_cpu=SAME_CPU):
@@ -58,18 +58,20 @@ def test_stored_arrays_and_keys(name, tmp_path):
 
 def test_session(tmp_path):
     """Fields may be added, none may go."""
-    known, found = RECORDED["session"], sweeps.session(tmp_path / "data")
-    assert {name: one["status"] for name, one in found["answers"].items()} == {
-        name: one["status"] for name, one in known["answers"].items()
-    }
+    known, computed = RECORDED["session"], sweeps.session(tmp_path / "data")
+    assert statuses(computed["answers"]) == statuses(known["answers"])
     lost = {
-        name: (set(one["fields"]) | {one["type"]})
-        - {*found["answers"][name]["fields"], found["answers"][name]["type"]}
-        for name, one in known["answers"].items()
+        name: {*answer["fields"], answer["type"]}
+        - {*computed["answers"][name]["fields"], computed["answers"][name]["type"]}
+        for name, answer in known["answers"].items()
     }
-    assert {name: gone for name, gone in lost.items() if gone} == {}
+    assert {name: fields for name, fields in lost.items() if fields} == {}
     for kind in ("routes", "metrics"):
-        assert set(known[kind]) - set(found[kind]) == set()
+        assert set(known[kind]) - set(computed[kind]) == set()
+
+
+def statuses(answers):
+    return {name: answer["status"] for name, answer in answers.items()}
 
 
 def test_commands(tmp_path):

@@ -95,6 +95,7 @@ CALLS = {
     "collapse": ("grid", ONE, {}),
     "scaling_phase": ("scaling", {}, {}),
     "time_to": ("grid", {}, {"risk": 0.05}),
+    "validity": ("grid", {}, {"regime": "classical"}),
     "plot_curves": ("grid", ONE, {}),
     "plot_phase_diagram": ("grid", {}, {"x": "gamma", "y": "d", "value": "sgd_phase"}),
     "plot_triangle": ("triangle", {}, {"value": "discrepancy"}),

@@ -82,6 +82,7 @@ CALLS = {
     "time_to": ({}, {"risk": 0.02}),
     "z_score": ({}, {}),
     "z": ({}, {"kind": "z"}),
+    "validity": ({}, {"regime": "ode"}),
 }
 METHOD_OF = {"bias": "discrepancy", "z": "discrepancy"} | dict.fromkeys(
     ("overlay", "power", "logshift"), "collapse"

@@ -83,6 +83,7 @@ CALLS = {
     "z_score": ({}, {}),
     "z": ({}, {"kind": "z"}),
     "validity": ({}, {"regime": "ode"}),
+    "seeds_needed": ({}, {}),
 }
 METHOD_OF = {"bias": "discrepancy", "z": "discrepancy"} | dict.fromkeys(
     ("overlay", "power", "logshift"), "collapse"

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import xarray as xr
 from PIL import Image
 
 from sweep_service.analysis.curves import compute_curves
@@ -183,6 +184,24 @@ def test_triangle_is_a_phase_diagram(service):
         options = query if name == "phase-diagram" else {"value": "discrepancy"}
         answer = service.get(f"/v1/sweeps/{sweep_id}/{name}", params={**options, "format": "png"})
         assert answer.content.startswith(b"\x89PNG")
+
+
+ERROR_BARS = {
+    "axes": {"d": [20, 50], "p": 2, "gamma": [0.2, 1.0], "regime": ["classical", "high_dimensional"]},
+    "fixed": {"k": 2, "noise": 0.01}, "init": {"kind": "informed"}, "seeds": {"repeat": 3},
+    "time": {"min": 0.1, "max": 1.0, "samples": 5}, "fluctuations": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["largest_z_score", "z_discrepancy", "validity"])
+def test_phase_diagrams_of_error_bars(service, value):
+    sweep_id = service.complete(ERROR_BARS)  # the same sweep for every value
+    with xr.open_zarr(service.folder.dataset_path(sweep_id), chunks=None) as dataset:
+        expected = diagram_to_json(phase_diagram(dataset, "gamma", "d", value, regime="classical"))
+    query = {"x": "gamma", "y": "d", "value": value, "regime": "classical"}
+    url = f"/v1/sweeps/{sweep_id}/phase-diagram"
+    assert service.get(url, params=query).json() == replace_nonfinite(expected)
+    assert service.get(url, params={**query, "format": "png"}).content.startswith(b"\x89PNG")
 
 
 def test_phase_diagram_of_scaling_sweep(service):

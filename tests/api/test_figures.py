@@ -17,7 +17,7 @@ from sweep_service.api.routes.figures import MEDIA_TYPES, compute_etag
 from sweep_service.text import replace_nonfinite
 from tests.analysis.synthetic import time_average
 from tests.api.served import assert_problem, serving
-from tests.specs import distinct_spec
+from tests.specs import ERROR_BARS_SPEC, distinct_spec
 
 GOOD = {"x": "d", "y": "gamma"}
 QUERIES = {
@@ -186,22 +186,26 @@ def test_triangle_is_a_phase_diagram(service):
         assert answer.content.startswith(b"\x89PNG")
 
 
-ERROR_BARS = {
-    "axes": {"d": [20, 50], "p": 2, "gamma": [0.2, 1.0], "regime": ["classical", "high_dimensional"]},
-    "fixed": {"k": 2, "noise": 0.01}, "init": {"kind": "informed"}, "seeds": {"repeat": 3},
-    "time": {"min": 0.1, "max": 1.0, "samples": 5}, "fluctuations": True,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("value", ["largest_z_score", "z_discrepancy", "validity"])
 def test_phase_diagrams_of_error_bars(service, value):
-    sweep_id = service.complete(ERROR_BARS)  # the same sweep for every value
+    sweep_id = service.complete(ERROR_BARS_SPEC)  # the same sweep for every value
     with xr.open_zarr(service.folder.dataset_path(sweep_id), chunks=None) as dataset:
         expected = diagram_to_json(phase_diagram(dataset, "gamma", "d", value, regime="classical"))
     query = {"x": "gamma", "y": "d", "value": value, "regime": "classical"}
     url = f"/v1/sweeps/{sweep_id}/phase-diagram"
     assert service.get(url, params=query).json() == replace_nonfinite(expected)
     assert service.get(url, params={**query, "format": "png"}).content.startswith(b"\x89PNG")
+
+
+def test_curves_with_predicted_bands(service):
+    url = f"/v1/sweeps/{service.complete(ERROR_BARS_SPEC)}/curves"
+    curves = service.get(url).json()["curves"]
+    bands = [curve["predicted"] for curve in curves if "predicted" in curve]
+    assert len(bands) == 4  # of high_dimensional at each point
+    assert all(
+        low < high for band in bands for low, high in zip(band["low"][1:], band["high"][1:], strict=True)
+    )
+    assert service.get(url, params={"format": "svg"}).content.startswith(b"<?xml")
 
 
 def test_phase_diagram_of_scaling_sweep(service):

@@ -9,6 +9,15 @@ SMALL_SPEC = {
     "seeds": {"init": 2, "repeat": 2},
     "time": {"max": 2.0, "samples": 4},
 }
+# A theory with error bars beside another.
+ERROR_BARS_SPEC = {
+    "axes": {"d": [20, 50], "p": 2, "gamma": [0.2, 1.0], "regime": ["classical", "high_dimensional"]},
+    "fixed": {"k": 2, "noise": 0.01},
+    "init": {"kind": "informed"},
+    "seeds": {"repeat": 3},
+    "time": {"min": 0.1, "max": 1.0, "samples": 5},
+    "fluctuations": True,
+}
 # One run of 5 million steps, which takes some seconds.
 LONG_SPEC = {
     **SMALL_SPEC,

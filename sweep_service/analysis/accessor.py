@@ -12,6 +12,9 @@ from typing import Any
 
 import xarray as xr
 
+from sweep_service.analysis.error_bars.seeds import seeds_needed
+from sweep_service.analysis.error_bars.validity import validity
+from sweep_service.analysis.error_bars.z_score import z_score
 from sweep_service.analysis.export import export
 from sweep_service.analysis.phase_diagram import phase_diagram
 from sweep_service.analysis.quantities.bounded import bounded
@@ -33,7 +36,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         phase_diagram, triangle, discrepancy, exponent, final_risk, plateaus, specialisation_time, cosines,
-        labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to,
+        labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to, z_score,
+        validity, seeds_needed,
     )
 } | {function.__name__: function for function in PLOTS.values()}  # fmt: skip
 UNSORTED_METHODS: dict[str, Callable[..., Any]] = {"export": export, "merge": merge}  # these keep the order

@@ -8,6 +8,7 @@ import xarray as xr
 
 from sweep_service.analysis.axes import point_axes
 from sweep_service.analysis.curves import plain_value, scalar_observables
+from sweep_service.analysis.error_bars.prediction import add_prediction
 from sweep_service.analysis.point_values import available_values
 from sweep_service.analysis.runs import fixed_parameters, read_spec
 from sweep_service.analysis.views import VIEWS, suggest_view
@@ -26,6 +27,7 @@ def describe_contents(dataset: xr.Dataset) -> dict[str, Any]:
     axes = describe_axes(dataset)
     views = {name: view for name, view in VIEWS.items() if view.fits(dataset)}
     view, options = suggest_view(dataset)
+    predicted = add_prediction(dataset)
     return {
         "design": next((name for name in DESIGNS if spec.get(name)), PRODUCT),
         "axes": axes,
@@ -41,8 +43,8 @@ def describe_contents(dataset: xr.Dataset) -> dict[str, Any]:
             for name in scalar_observables(dataset)
         ],
         "values": [
-            {"name": name, "about": value.long_name, "needs_regime": "regime" in value.dims(dataset)}
-            for name, value in available_values(dataset).items()
+            {"name": name, "about": value.long_name, "needs_regime": "regime" in value.dims(predicted)}
+            for name, value in available_values(predicted).items()
         ],
         "views": list(views),
         "forms": {name: view.form.describe(dataset) for name, view in views.items()},

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from sweep_service.analysis.error_bars.bands import compute_bands, has_band
 from sweep_service.analysis.runs import DRAW_DIMS, fixed_parameters, has_ended, parameter, sort_dataset
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
@@ -46,7 +47,8 @@ def compute_curves(
 
     SGD is reduced over seed and repeat, a theory over seed. Only runs that are done or have diverged
     count, the latter up to their divergence. The result is NaN where no run has a value. `time` is one of
-    TIME_AXES, or a selection of times; in other units than t, each curve has its own times `x`.
+    TIME_AXES, or a selection of times; in other units than t, each curve has its own times `x`. The risk of a
+    regime with stored fluctuations has the `predicted` mean of SGD and the band of 95 % of its runs.
     """
     time_axis, where = _read_time(time, where)
     selected = sort_dataset(select(dataset, where))
@@ -63,7 +65,7 @@ def compute_curves(
         "curves": [
             curve
             for kind, array in arrays.items()
-            for curve in _reduce_runs(selected, kind, array, time_axis)
+            for curve in _reduce_runs(selected, kind, array, time_axis, observable == "risk")
         ],
     }
 
@@ -142,7 +144,9 @@ def _check_limits(arrays: dict[str, xr.DataArray]) -> None:
         raise LimitExceeded("curves", numbers, allowed)
 
 
-def _reduce_runs(dataset: xr.Dataset, kind: str, array: xr.DataArray, time_axis: str) -> list[dict[str, Any]]:
+def _reduce_runs(
+    dataset: xr.Dataset, kind: str, array: xr.DataArray, time_axis: str, is_risk: bool
+) -> list[dict[str, Any]]:
     draw_dims = [dim for dim in run_dims(array) if dim in DRAW_DIMS]
     dims = [dim for dim in run_dims(array) if dim not in DRAW_DIMS]
     ended = has_ended(dataset, array, kind)
@@ -152,6 +156,7 @@ def _reduce_runs(dataset: xr.Dataset, kind: str, array: xr.DataArray, time_axis:
     is_one_regime = kind == "ode" and "regime" in dataset.coords and dataset["regime"].ndim == 0
     selected_regime = dataset["regime"].item() if is_one_regime else None
     times = None if time_axis == DEFAULT_TIME_AXIS else _count_steps(dataset, kind, time_axis)
+    bands = compute_bands(dataset) if is_risk and kind == "ode" else None
     curves = []
     for index in product(*(range(array.sizes[dim]) for dim in dims)):
         position = dict(zip(dims, index, strict=True))
@@ -169,6 +174,8 @@ def _reduce_runs(dataset: xr.Dataset, kind: str, array: xr.DataArray, time_axis:
                 "high": high[index].tolist(),
             }
         )
+        if bands is not None and has_band(regime):
+            curves[-1]["predicted"] = {str(name): _values_at(bands[name], position) for name in bands}
     return curves
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED_COORDINATES, plain_value
+from sweep_service.analysis.error_bars.prediction import add_prediction
 from sweep_service.analysis.point_values import Value, available_values
 from sweep_service.analysis.runs import (
     DRAW_DIMS,
@@ -91,7 +92,7 @@ def select_for_value(dataset: xr.Dataset, value: str, where: Mapping[str, Any]) 
     if not names:
         raise unknown_name("value", value, values)
     entry = values[names[0]]
-    dataset = sort_dataset(dataset)
+    dataset = add_prediction(sort_dataset(dataset))  # before another regime is selected
     if entry.late_function is not None and "time" in dataset.dims and "time" not in where:
         return replace(entry, function=entry.late_function), select(select_last_half(dataset), where)
     return entry, select(dataset, where)

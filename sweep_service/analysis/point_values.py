@@ -12,6 +12,9 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.auto_regime import find_auto_regimes
+from sweep_service.analysis.error_bars.prediction import add_prediction
+from sweep_service.analysis.error_bars.validity import describe_validity, validity
+from sweep_service.analysis.error_bars.z_score import largest_z_scores
 from sweep_service.analysis.floor_law.coefficient import noise_coefficient
 from sweep_service.analysis.quantities.classification import phase
 from sweep_service.analysis.quantities.discrepancy import largest_differences
@@ -64,7 +67,11 @@ class Value:
 
 
 def available_values(dataset: xr.Dataset) -> dict[str, Value]:
-    """Stored variables that are one number per run or per time, and the VALUES that follow from them."""
+    """Stored variables that are one number per run or per time, and the VALUES that follow from them.
+
+    They refer to the variables of `add_prediction`, also where these are not in the dataset yet.
+    """
+    dataset = add_prediction(dataset)
     stored: dict[str, Value] = {}
     for name, array in dataset.data_vars.items():
         kind, trailing = str(name).partition("_")[0], array.dims[len(run_dims(array)) :]
@@ -127,13 +134,37 @@ def _phase(kind: str, dataset: xr.Dataset) -> xr.DataArray:
     return phase(dataset, kind)["phase"]
 
 
+def _z_discrepancy(dataset: xr.Dataset) -> xr.DataArray:
+    return largest_z_scores(dataset, "ode")
+
+
+def _validity(dataset: xr.Dataset) -> xr.DataArray:
+    codes = validity(dataset, "ode")["overall"]
+    return codes.copy(data=describe_validity(codes.values))
+
+
 BOTH_RISKS = ("ode_risk", "sgd_risk")
+PREDICTED_STD = "predicted_std"
 VALUES = {
     "discrepancy": Value("max over t of |SGD - theory|, in the risk", BOTH_RISKS, largest_differences),
     "relative_discrepancy": Value(
         "max over t of |SGD - theory|/R(0), in the risk", BOTH_RISKS, _relative_discrepancy
     ),
     "sgd_over_ode": Value("final risk of SGD over that of the theory", BOTH_RISKS, _sgd_over_ode),
+    "largest_z_score": Value(
+        "max over t of |SGD - predicted mean|/sd, in the risk", ("sgd_risk", PREDICTED_STD), largest_z_scores
+    ),
+    "z_discrepancy": Value(
+        "max over t of |SGD - theory| over the predicted sd, in the risk",
+        (*BOTH_RISKS, PREDICTED_STD),
+        _z_discrepancy,
+    ),
+    "validity": Value(
+        "whether SGD is within the error bars of the theory",
+        (*BOTH_RISKS, PREDICTED_STD),
+        _validity,
+        is_label=True,
+    ),
     "auto_regime": Value(
         "the regime that auto would choose", ("sgd_risk",), find_auto_regimes, is_label=True
     ),

@@ -93,6 +93,27 @@ def make_dataset(
     return xr.Dataset(variables, coords, attrs={"spec": json.dumps(spec, default=float)})
 
 
+def add_fluctuations(dataset, std, shift=0.0, regime="high_dimensional"):
+    """Stored fluctuations of a regime: functions of time, or numbers; NaN for other regimes, 0 at t = 0."""
+    curves = {"risk_std": std, "risk_shift": shift}
+    values = {
+        name: xr.DataArray(value(dataset["time"]) if callable(value) else value)
+        for name, value in curves.items()
+    }
+    values["nonlinearity"] = abs(values["risk_shift"]) / values["risk_std"]
+    is_known = dataset["regime"] == regime
+    moved = dataset["time"] > 0.0
+    return dataset.assign(
+        {
+            f"ode_{name}": (0.0 * dataset["ode_risk"] + array.where(array.notnull(), np.nan))
+            .where(moved, 0.0)
+            .where(is_known)
+            .transpose(*dataset["ode_risk"].dims)
+            for name, array in values.items()
+        }
+    )
+
+
 def time_average(values, times, start):
     """∫ dt over [start, t_max] of the lines between samples (…, time), over the length."""
     values = np.asarray(values)

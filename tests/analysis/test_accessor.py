@@ -77,10 +77,12 @@ GRID = {
     "init": {"kind": "informed", "shared": True},
     "seeds": {"init": 1, "repeat": 3},
     "time": {"max": 5.0, "samples": 20},
+    "fluctuations": True,
 }
-TRIANGLE = {**GRID, "axes": {"regime": "classical"}, "triangle": {"delta_t": 0.01, "resolution": 2}}
+OTHER = {**GRID, "fluctuations": False}
+TRIANGLE = {**OTHER, "axes": {"regime": "classical"}, "triangle": {"delta_t": 0.01, "resolution": 2}}
 SCALING = {
-    **GRID,
+    **OTHER,
     "axes": {"d": [10, 20, 40], "kappa": 0.0, "delta": [0.0, 0.5], "regime": "classical"},
     "scaling": {"p0": 4, "gamma0": 1},
 }
@@ -93,6 +95,7 @@ CALLS = {
     "collapse": ("grid", ONE, {}),
     "scaling_phase": ("scaling", {}, {}),
     "time_to": ("grid", {}, {"risk": 0.05}),
+    "validity": ("grid", {}, {"regime": "classical"}),
     "plot_curves": ("grid", ONE, {}),
     "plot_phase_diagram": ("grid", {}, {"x": "gamma", "y": "d", "value": "sgd_phase"}),
     "plot_triangle": ("triangle", {}, {"value": "discrepancy"}),

@@ -6,7 +6,16 @@ import xarray as xr
 
 from sweep_service.status import Status
 from tests.analysis.synthetic import TIMES, make_dataset
-from tests.analysis.test_permutations import CALLS, METHOD_OF, REGIMES, assert_same, entries, order, risk
+from tests.analysis.test_permutations import (
+    CALLS,
+    METHOD_OF,
+    REGIMES,
+    assert_same,
+    entries,
+    order,
+    predicted,
+    risk,
+)
 
 LOST = 2  # the seed
 
@@ -18,7 +27,7 @@ def complete():
         risk, axes, seeds=4, repeats=2, scatter=0.05, noise=0.01, regimes=REGIMES, times=TIMES[::2],
         observables={"specialisation": order},
     )  # fmt: skip
-    return entries(dataset)
+    return predicted(entries(dataset))
 
 
 def lose_seed(dataset, status):

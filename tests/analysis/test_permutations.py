@@ -8,7 +8,7 @@ import sweep_service  # noqa: F401  registers ds.sweep
 from sweep_service.analysis.accessor import METHODS
 from sweep_service.analysis.runs import sort_dataset
 from sweep_service.errors import InvalidInput
-from tests.analysis.synthetic import TIMES, make_dataset
+from tests.analysis.synthetic import TIMES, add_fluctuations, make_dataset
 
 REGIMES = ("classical", "high_dimensional")
 
@@ -36,6 +36,11 @@ def entries(dataset):
     return dataset.assign(more).assign_coords(labels)
 
 
+def predicted(dataset):
+    """The dataset with fluctuations of SGD."""
+    return add_fluctuations(dataset, lambda t: 0.01 + 0.01 * np.exp(-t), 0.02)
+
+
 @pytest.fixture(scope="module")
 def product():
     axes = {"d": [10, 30, 100], "p": [2, 4], "gamma": [0.1, 0.4]}
@@ -43,7 +48,7 @@ def product():
         risk, axes, seeds=4, repeats=2, scatter=0.05, noise=0.01, regimes=REGIMES, times=TIMES[::2],
         observables={"specialisation": order},
     )  # fmt: skip
-    return entries(dataset)
+    return predicted(entries(dataset))
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +80,14 @@ CALLS = {
     "phase": ({}, {"source": "ode"}),
     "bounded": ({}, {}),
     "time_to": ({}, {"risk": 0.02}),
+    "z_score": ({}, {}),
+    "z": ({}, {"kind": "z"}),
+    "validity": ({}, {"regime": "ode"}),
+    "seeds_needed": ({}, {}),
 }
-METHOD_OF = {"bias": "discrepancy", "overlay": "collapse", "power": "collapse", "logshift": "collapse"}
+METHOD_OF = {"bias": "discrepancy", "z": "discrepancy"} | dict.fromkeys(
+    ("overlay", "power", "logshift"), "collapse"
+)
 NOT_OF_A_PRODUCT = {"triangle", "scaling_phase"}  # triangle: of the points of a design; see test_triangle
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import xarray as xr
 from PIL import Image
 
 from sweep_service.analysis.curves import compute_curves
@@ -16,7 +17,7 @@ from sweep_service.api.routes.figures import MEDIA_TYPES, compute_etag
 from sweep_service.text import replace_nonfinite
 from tests.analysis.synthetic import time_average
 from tests.api.served import assert_problem, serving
-from tests.specs import distinct_spec
+from tests.specs import ERROR_BARS_SPEC, distinct_spec
 
 GOOD = {"x": "d", "y": "gamma"}
 QUERIES = {
@@ -183,6 +184,28 @@ def test_triangle_is_a_phase_diagram(service):
         options = query if name == "phase-diagram" else {"value": "discrepancy"}
         answer = service.get(f"/v1/sweeps/{sweep_id}/{name}", params={**options, "format": "png"})
         assert answer.content.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("value", ["largest_z_score", "z_discrepancy", "validity"])
+def test_phase_diagrams_of_error_bars(service, value):
+    sweep_id = service.complete(ERROR_BARS_SPEC)  # the same sweep for every value
+    with xr.open_zarr(service.folder.dataset_path(sweep_id), chunks=None) as dataset:
+        expected = diagram_to_json(phase_diagram(dataset, "gamma", "d", value, regime="classical"))
+    query = {"x": "gamma", "y": "d", "value": value, "regime": "classical"}
+    url = f"/v1/sweeps/{sweep_id}/phase-diagram"
+    assert service.get(url, params=query).json() == replace_nonfinite(expected)
+    assert service.get(url, params={**query, "format": "png"}).content.startswith(b"\x89PNG")
+
+
+def test_curves_with_predicted_bands(service):
+    url = f"/v1/sweeps/{service.complete(ERROR_BARS_SPEC)}/curves"
+    curves = service.get(url).json()["curves"]
+    bands = [curve["predicted"] for curve in curves if "predicted" in curve]
+    assert len(bands) == 4  # of high_dimensional at each point
+    assert all(
+        low < high for band in bands for low, high in zip(band["low"][1:], band["high"][1:], strict=True)
+    )
+    assert service.get(url, params={"format": "svg"}).content.startswith(b"<?xml")
 
 
 def test_phase_diagram_of_scaling_sweep(service):

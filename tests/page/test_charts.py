@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.api.served import until
 from tests.page.conftest import open_page
 from tests.page.test_views import GRID, TRIANGLE, traces, wait_for_chart
-from tests.specs import SMALL_SPEC
+from tests.specs import ERROR_BARS_SPEC, SMALL_SPEC
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 # With 1e-5 as the first time, nothing changes in the first half of the time axis.
@@ -105,6 +105,23 @@ def test_legend_groups_sources_and_values(page, grid):
     until(lambda: "classical noise" not in page.evaluate(visible))
     expect(page.get_by_role("button", name="classical noise")).to_have_attribute("aria-pressed", "false")
     assert "high dimensional" in page.evaluate(visible)
+
+
+@pytest.mark.slow
+def test_predicted_band_can_be_hidden(page, service):
+    page.goto(f"/sweeps/{service.complete(ERROR_BARS_SPEC)}/curves?d=50&gamma=0.2")
+    wait_for_chart(page, "#chart")
+    ends = (
+        "document.querySelector('#chart').data"
+        ".filter((trace) => trace.meta.keys.includes('predicted') && trace.visible !== false)"
+        ".map((trace) => [...trace.y])"
+    )
+    low, mean, high = page.evaluate(ends)
+    assert all(list(row) == sorted(row) for row in zip(low, mean, high, strict=True))
+    label = "predicted mean and 95 % of the runs"
+    page.get_by_role("button", name=label).click()
+    until(lambda: not page.evaluate(ends))
+    expect(page.get_by_role("button", name=label)).to_have_attribute("aria-pressed", "false")
 
 
 @pytest.mark.slow

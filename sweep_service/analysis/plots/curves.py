@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 MAX_MARKERS, MIN_MARKERS = 30, 12  # of SGD along one curve: alone, and among many
 LETTER_POINTS, HANDLE_POINTS = 3.6, 30.0  # widths in a legend, in points
-SGD = "sgd"
+SGD, PREDICTED = "sgd", "predicted"
+PREDICTED_LINE = (0, (1, 1))  # dense dots
 MAX_LEGEND_ENTRIES = 6  # with more values there is a colour bar instead
 
 
@@ -48,6 +49,8 @@ def draw_curves(
     log_x, log_y = _choose_log_axes(result, x_values, axes, time_scale, scale)
 
     sources = _source_entries(regimes, any(curve["source"] == SGD for curve in curve_list), bool(key))
+    if not has_colour_bar and any(PREDICTED in curve for curve in curve_list):
+        sources.append(_band_entry())
     value_entries = (
         []
         if has_colour_bar
@@ -98,6 +101,8 @@ def _draw_curve(axes: Axes, curve: dict[str, Any], x: Array, look: Look, colour:
         regime_colour, line = style.regime_style(_regime_name(curve))
         width = 0.8 if look.is_crowded else 1.3
         axes.plot(x, mean, color=colour or regime_colour, ls=line, lw=width, zorder=3)
+        if PREDICTED in curve and not look.is_crowded:
+            _draw_predicted_band(axes, curve[PREDICTED], x, look, colour or regime_colour)
         return
     colour = colour or style.BLACK
     at = thin_samples(x, mean, look.log_x, look.max_markers, position / max(look.values, 1))
@@ -105,6 +110,13 @@ def _draw_curve(axes: Axes, curve: dict[str, Any], x: Array, look: Look, colour:
     axes.plot(x[at], mean[at], "o", ms=size, mfc="none", mec=colour, mew=0.7, zorder=2)
     if curve["runs"] > 1 and not look.is_crowded:  # many bands would hide each other
         axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0, zorder=1)
+
+
+def _draw_predicted_band(axes: Axes, predicted: dict[str, Any], x: Array, look: Look, colour: Any) -> None:
+    """Draw the ends of the predicted band as thin lines, and the predicted mean between them."""
+    for statistic, width in (("low", 0.5), ("mean", 0.7), ("high", 0.5)):
+        values = _mask_invisible(predicted[statistic], x, look.log_x, look.log_y)
+        axes.plot(x, values, color=colour, ls=PREDICTED_LINE, lw=width, zorder=2)
 
 
 def _start_at_first_step(axes: Axes, curve_list: list[dict[str, Any]]) -> None:
@@ -216,6 +228,12 @@ def _source_entries(regimes: list[str], sgd: bool, coloured: bool) -> list[Any]:
         colour = "0.35" if coloured else colour
         entries.append(Line2D([], [], color=colour, ls=line, label=style.name_to_text(regime)))
     return entries
+
+
+def _band_entry() -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color="0.35", ls=PREDICTED_LINE, lw=0.7, label="predicted 95 %")
 
 
 def _arrange_legend(

@@ -83,6 +83,10 @@ PHASE_COLOURS = {
     "diverged": VERMILLION,
     "unspecialised": PURPLE,
     "undecided": GREY,
+    "holds": GREEN,
+    "off": VERMILLION,
+    "nonlinear": ORANGE,
+    "unknown": GREY,
 }
 # Title at an axis, and symbol in a formula. Parameters and coordinates have their own labels.
 QUANTITIES = {
@@ -94,6 +98,8 @@ QUANTITIES = {
     "discrepancy": ("discrepancy", "$D$"),
     "overlap_discrepancy": ("", r"$\|\Omega-\Omega_\mathrm{ODE}\|_\infty$"),
     "relative_discrepancy": ("discrepancy", "$D/R(0)$"),
+    "largest_z_score": ("largest z-score", r"$\max_t |z|$"),
+    "z_discrepancy": ("discrepancy / predicted sd", ""),
     "sgd_over_ode": ("final risk, SGD / theory", ""),
     "final_risk": ("final excess risk", "$R$"),
     "over_floor": ("final risk / noise floor", ""),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add
 
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.quantities.interpolation import interpolate
+from sweep_service.analysis.error_bars.z_score import z_scores
 from sweep_service.analysis.quantities.line_fit import t_quantile
+from sweep_service.analysis.quantities.step_times import (
+    has_enough_steps,
+    make_evaluation,
+    select_positive_times,
+)
 from sweep_service.analysis.runs import (
     DRAW_DIMS,
     average_over_runs,
@@ -22,15 +27,12 @@ from sweep_service.analysis.runs import (
     parameter,
     parse_source,
     read_runs,
-    sort_dataset,
 )
 from sweep_service.analysis.statistics import build_dataset
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.numerics.types import Array
 from sweep_service.planning.schema import KIND_TITLES
 
-MIN_STEPS = 10  # of SGD: earlier, the difference is mostly the discreteness of the steps
-KINDS = ("fluctuation", "bias")
+KINDS = ("fluctuation", "bias", "z")
 QUANTITIES = ("risk", "overlaps")
 # M, Q and q; mean-field regimes have q in place of Q.
 MATRICES = ("overlap_student_teacher", "overlap_student", "orthogonal_norm")
@@ -60,7 +62,8 @@ def discrepancy(
     kind
         `fluctuation`: the mean over runs of max_t |X_s - X°_s|, which falls as √δt. `bias`: max_t of the
         mean difference (of overlaps, in the entry where it is largest), which falls faster. A maximum of
-        noisy means is positive even if the truth is 0: compare it with `null_level`.
+        noisy means is positive even if the truth is 0: compare it with `null_level`. `z`: as a fluctuation,
+        but of the risk of SGD in units of the standard deviation that `high_dimensional` predicts.
     over
         `time` for the distance at each time instead of the largest.
 
@@ -68,14 +71,14 @@ def discrepancy(
     -------
     xr.Dataset
         At each point `discrepancy`, `standard_error`, the ratios `over_sqrt_delta_t` and
-        `over_initial_risk` (NaN if t = 0 is not selected), and the number of `runs`. For a fluctuation also
-        the 95 % interval `low`, `high`; for a bias the `null_level`, the value to be expected from the
-        scatter of the draws if there is no bias.
+        `over_initial_risk` (NaN if t = 0 is not selected; none for `z`), and the number of `runs`. For a
+        fluctuation and for `z` also the 95 % interval `low`, `high`; for a bias the `null_level`, the value
+        to be expected from the scatter of the draws if there is no bias.
 
     Raises
     ------
     InvalidInput
-        If a name is unknown, `b` is `sgd`, or the overlaps are not stored.
+        If a name is unknown, `b` is `sgd`, the overlaps are not stored, or for `z` the fluctuations.
     """
     for field, value, allowed in (
         ("kind", kind, KINDS),
@@ -88,20 +91,25 @@ def discrepancy(
         mean, error, count, null_level = _average_bias(dataset, a, b, of, over)
         others = {"null_level": (null_level, "expected value if the true bias is 0")}
     else:
-        runs = largest_differences(dataset, a, b, of) if over is None else abs(differences(dataset, a, b, of))
+        compare = _compare_in_deviations if kind == "z" else differences
+        runs = abs(compare(dataset, a, b, of))
+        runs = runs.max("time") if over is None else runs
         mean, error, count = average_over_runs(runs)
         half_width = error * t_quantile(count_draws(runs).values - 1)
         others = {
             "low": (mean - half_width, "lower end of the 95 % interval of the discrepancy"),
             "high": (mean + half_width, "upper end of the 95 % interval of the discrepancy"),
         }
-    first = average_over_runs(initial_risk(dataset, a))[0]
+    if kind != "z":  # which has its own unit
+        first = average_over_runs(initial_risk(dataset, a))[0]
+        others |= {
+            "over_sqrt_delta_t": (mean / parameter(dataset, "delta_t") ** 0.5, "discrepancy/√δt"),
+            "over_initial_risk": (mean / first, "discrepancy/R(0)"),
+        }
     variables = {
         "discrepancy": (mean, f"{kind} of |{a} - {b}|, {of}"),
         "standard_error": (error, "standard error of the discrepancy"),
         **others,
-        "over_sqrt_delta_t": (mean / parameter(dataset, "delta_t") ** 0.5, "discrepancy/√δt"),
-        "over_initial_risk": (mean / first, "discrepancy/R(0)"),
         "runs": (count, "runs"),
     }
     dims = [str(dim) for dim in mean.dims]
@@ -128,6 +136,15 @@ def differences(dataset: xr.Dataset, a: str, b: str, of: str = "risk") -> xr.Dat
     neuron_dims = [[dim for dim in array.dims if dim in NEURON_DIMS] for array in arrays]
     largest = [abs(array).max(dims) for array, dims in zip(arrays, neuron_dims, strict=True)]
     return xr.concat(largest, "matrix").max("matrix")
+
+
+def _compare_in_deviations(dataset: xr.Dataset, a: str, b: str, of: str) -> xr.DataArray:
+    """(R_s - R°_s)/sd of each run, with the predicted standard deviation of the risk of SGD."""
+    for field, value, allowed in (("a", a, "sgd"), ("of", of, "risk")):
+        if value != allowed:
+            raise InvalidInput(field, value, f"must be {allowed} for kind z")
+    _require_both_sides(dataset, a, b)
+    return z_scores(dataset, b)
 
 
 def _average_bias(
@@ -176,22 +193,17 @@ def _estimate_null_level(deviations: xr.DataArray, dims: Sequence[str]) -> xr.Da
 def _iterate_differences(dataset: xr.Dataset, a: str, b: str, of: str) -> Iterator[xr.DataArray]:
     """X_s - X°_s of the risk, or of all entries of each matrix; NaN before 10 δt and for diverged runs."""
     _require_both_sides(dataset, a, b)
-    dataset = sort_dataset(dataset)
-    delta_t = parameter(dataset, "delta_t")
-    first = int(np.searchsorted(dataset["time"].values, 0.0, side="right"))
-    if dataset.sizes["time"] - first < 2:
-        raise InvalidInput("time", dataset["time"].values.tolist(), "must have two samples after t = 0")
-    dataset = dataset.isel(time=slice(first, None))
-    shift = _make_shift(dataset, a, delta_t)
+    dataset = select_positive_times(dataset)
+    at_steps = make_evaluation(dataset) if parse_source(dataset, a)[0] == "sgd" else lambda array: array
     names: Sequence[str] = ("risk",)
     if of != "risk":
         names = [name for name in MATRICES if all(_is_stored(dataset, source, name) for source in (a, b))]
     if not names:
         raise InvalidInput("of", of, "needs stored overlaps: add overlaps to the observables of the spec")
     converged = ~(has_diverged(dataset, a) | has_diverged(dataset, b))
-    valid = converged & (dataset["time"] >= MIN_STEPS * delta_t * (1.0 - 1e-12))
+    valid = converged & has_enough_steps(dataset)
     for name in names:
-        yield (read_runs(dataset, a, name) - shift(read_runs(dataset, b, name))).where(valid)
+        yield (read_runs(dataset, a, name) - at_steps(read_runs(dataset, b, name))).where(valid)
 
 
 def _require_both_sides(dataset: xr.Dataset, a: str, b: str) -> None:
@@ -208,26 +220,3 @@ def _require_both_sides(dataset: xr.Dataset, a: str, b: str) -> None:
 
 def _is_stored(dataset: xr.Dataset, source: str, observable: str) -> bool:
     return f"{parse_source(dataset, source)[0]}_{observable}" in dataset
-
-
-def _make_shift(dataset: xr.Dataset, a: str, delta_t: xr.DataArray) -> Callable[[xr.DataArray], xr.DataArray]:
-    """Evaluation of a theory at the times of round(t/δt) steps; the identity if `a` is a theory."""
-    if parse_source(dataset, a)[0] != "sgd":
-        return lambda array: array
-    time = dataset["time"]
-    step_times = ((time / delta_t).round().clip(min=1.0) * delta_t).transpose(..., "time")
-
-    def shift(array: xr.DataArray) -> xr.DataArray:
-        def interpolate_in_log_time(values: Array, at: Array) -> Array:
-            return interpolate(np.log(time.values), values, np.log(at))
-
-        with np.errstate(all="ignore"):  # a theory may overflow just before it diverges
-            return xr.apply_ufunc(
-                interpolate_in_log_time,
-                array,
-                step_times,
-                input_core_dims=[["time"], ["time"]],
-                output_core_dims=[["time"]],
-            )
-
-    return shift

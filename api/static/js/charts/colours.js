@@ -22,6 +22,10 @@ const PHASE_COLOURS = {
   diverged: "#d55e00",
   unspecialised: "#cc79a7",
   undecided: "#999999",
+  holds: "#009e73",
+  off: "#d55e00",
+  nonlinear: "#e69f00",
+  unknown: "#999999",
 };
 
 /** Return a colour of the style sheet, as it is in the current theme. */

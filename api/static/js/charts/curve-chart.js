@@ -1,4 +1,5 @@
-// Curves over time, as in the figures for print: SGD as circles with a band over its runs, theories as lines.
+// Curves over time, as in the figures for print: SGD as circles with a band over its runs, theories as lines,
+// and as dots the band that a theory predicts for the runs.
 import { formatDistinct, formatName } from "../common/format.js";
 import { formatCoordinates, getSymbol } from "../common/labels.js";
 import { fade, getColours, getThemeColour, mixColours } from "./colours.js";
@@ -12,6 +13,7 @@ const MAX_CIRCLES = 24; // along one curve
 const INK_WEIGHT = 0.3; // in the colour of a theory, so that it stands out against its circles
 const AXIS_TITLES = { risk: "excess risk R" };
 const BAND_TITLE = "SGD, 16 to 84 % of its runs";
+const PREDICTED = { key: "predicted", label: "predicted mean and 95 % of the runs", dash: "dot" };
 
 /**
  * Build the chart of an answer of `/curves`.
@@ -30,7 +32,7 @@ export function buildCurveChart(answer, options = {}) {
   if (!drawn.length) return createEmptyChart();
   const data = drawn.flatMap(({ curve, ...samples }) => (curve.source === "sgd"
     ? createSgdTraces(curve, samples, style, hasBands, isLogValue)
-    : [createTheoryTrace(curve, samples, style)]));
+    : createTheoryTraces(curve, samples, style, hasBands, isLogValue)));
   // Theories last, above the circles.
   data.sort((a, b) => Number(a.meta.isTheory) - Number(b.meta.isTheory));
   return {
@@ -108,9 +110,9 @@ function createSgdTraces(curve, { x, y, select }, style, hasBands, isLogValue) {
   ];
 }
 
-function createTheoryTrace(curve, { x, y }, style) {
+function createTheoryTraces(curve, { x, y, select }, style, hasBands, isLogValue) {
   const colour = style.getColour(curve);
-  return {
+  const line = {
     x,
     y,
     mode: "lines",
@@ -123,6 +125,18 @@ function createTheoryTrace(curve, { x, y }, style) {
     name: formatName(curve.regime),
     meta: { keys: style.getKeys(curve), isTheory: true },
   };
+  if (!hasBands || !curve.predicted) return [line];
+  const meta = { keys: [...style.getKeys(curve), PREDICTED.key], isTheory: true };
+  const dots = { color: colour, width: 1, dash: PREDICTED.dash };
+  const predictions = ["low", "mean", "high"].map((name) => ({
+    x,
+    mode: "lines",
+    line: dots,
+    hoverinfo: "skip",
+    meta,
+    y: select(curve.predicted[name]).map((value) => (isDrawable(value, isLogValue) ? value : null)),
+  }));
+  return [...predictions, line];
 }
 
 /** Return one group for the sources, by circle and dash, and one for the values, by colour. */
@@ -140,7 +154,9 @@ function createLegend(answer, style, hasBands) {
   }));
   const valueItems = style.texts.map((text, index) => (
     { key: text, label: text, colour: style.colours[index], dash: "solid" }));
-  const sources = [...(sgdCurves.length ? [sgdItem] : []), ...theoryItems];
+  const hasPredicted = hasBands && answer.curves.some((curve) => curve.predicted);
+  const predictedItems = hasPredicted ? [{ ...PREDICTED, colour: style.ink }] : [];
+  const sources = [...(sgdCurves.length ? [sgdItem] : []), ...theoryItems, ...predictedItems];
   return [
     { title: getSourcesTitle(sgdCurves.length, theoryItems.length), items: sources },
     { title: style.colourAxis === null ? "" : `${getSymbol(style.colourAxis)} =`, items: valueItems },
@@ -173,7 +189,8 @@ function createLayout(answer, curves, isLogTime, isLogValue) {
 /** Return all values that a logarithmic axis shows, with those of the bands. */
 function listHeights(curves) {
   return curves.flatMap(({ curve, y, select }) => {
-    const band = curve.source === "sgd" ? [...select(curve.low), ...select(curve.high)] : [];
+    const ends = curve.source === "sgd" ? curve : curve.predicted;
+    const band = ends ? [...select(ends.low), ...select(ends.high)] : [];
     return [...y, ...band.filter((value) => isDrawable(value, true))];
   });
 }

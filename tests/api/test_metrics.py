@@ -118,10 +118,10 @@ def test_steps_and_seconds_equal_those_of_dataset(held, since):
 def test_unmerged_parts_are_counted_while_conductor_is_busy(held, since, monkeypatch):
     entered, release, merge = threading.Event(), threading.Event(), Merger.merge
 
-    def slow(self, sweep_id):
+    def slow(self, *arguments):
         entered.set()
         assert release.wait(60.0)
-        merge(self, sweep_id)
+        merge(self, *arguments)
 
     monkeypatch.setattr(Merger, "merge", slow)
     sweep_id = held.submit(distinct_spec(22))

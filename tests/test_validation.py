@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from tests.analysis.coverage import CASES
 from validation.__main__ import main
 from validation.document import (
     DOCUMENT,
@@ -34,6 +35,12 @@ def test_page_has_every_section():
     rows = [row for table in tables.values() for row in table]
     assert f"{len(rows)} of {len(rows)} rows are within their bounds" in text
     assert len({row["quantity"] for row in rows}) == len(rows)
+
+
+def test_page_has_every_interval():
+    """Their coverage takes minutes, so that only `make test-all` computes it."""
+    rows = read_document(DOCUMENT.read_text("utf-8"))["intervals"]
+    assert [row["quantity"] for row in rows] == list(CASES)
 
 
 ROWS = [

@@ -49,13 +49,14 @@ def _measure_cancel(quick: bool) -> Row:
         while _count_busy(conductor):
             time.sleep(0.02)
         seconds = time.perf_counter() - began
-        seconds = (
+        predicted = (
             Submission(SweepSpec.parse(endless))
             .prepare(conductor.folder, conductor.ledger, conductor.limits)
             .core_seconds
         )
     return Row(
-        "cluster/cancel", "cancel a run of a billion steps", seconds, "the run itself, as predicted", seconds,
+        "cluster/cancel", "cancel a run of a billion steps", seconds,
+        "the run itself, as predicted", predicted,
         limit=None if quick else CANCEL_LIMIT_SECONDS,
     )  # fmt: skip
 

@@ -45,9 +45,8 @@ def test_every_citation_is_about_its_erratum():
 
 @pytest.mark.parametrize("option", ["finite_d_factor", "self_terms"])
 def test_options_cite_the_erratum_that_names_them(option):
-
     from sweep_service.dynamics.options import RegimeOptions
 
-    about = {field.name: field.metadata["about"] for field in RegimeOptions.public_fields()}[option]
-    cited = re.search(r"erratum (\d+)", about)
+    descriptions = {field.name: field.metadata["about"] for field in RegimeOptions.public_fields()}
+    cited = re.search(r"erratum (\d+)", descriptions[option])
     assert f"`{option}`" in list_errata()[int(cited[1])]

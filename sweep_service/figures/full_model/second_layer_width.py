@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 THEORY = "high_dimensional"
 CASES = {"fixed": "$a = p$, fixed", "learned": r"$a = p$, learned, $\rho = p^2$", "ones": "$a = 1$, fixed"}
-# Of the theory at t = 1000 by (case, p), integrated independently.
+# Risks of the theory at t = 1000 by (case, p), integrated independently.
 GOLDEN = {
     ("fixed", 2): 4.019e-4, ("learned", 2): 3.871e-4, ("ones", 2): 2.424e-4,
     ("fixed", 4): 8.266e-4, ("learned", 4): 1.986e-4, ("ones", 4): 1.183e-4,
 }  # fmt: skip
-# Of the theory from t = 500 on, at p = 4 over p = 2, integrated independently.
+# Ratios of the mean risk of the theory from t = 500 on, p = 4 over p = 2, integrated independently.
 GOLDEN_RATIOS = {"fixed": 2.152, "learned": 0.543}
 GOLDEN_ERROR = 5e-4  # relative: the golden numbers have four digits
 MAX_SGD_ERROR = 0.04  # 1 % is of finite d, the rest five standard errors

@@ -10,8 +10,9 @@ UV = $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 # The last bits of BLAS results depend on the number of threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# tests/conftest.py puts long files first; xdist would reorder files by their number of tests.
 # Tests start hundreds of processes; with PYTHONDONTWRITEBYTECODE set, each would compile our modules again.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 20 $(ARGS)
+PYTEST = PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20 $(ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

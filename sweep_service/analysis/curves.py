@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from sweep_service.analysis.error_bars.bands import compute_bands, has_band
+from sweep_service.analysis.error_bars.bands import QUANTILE, compute_bands, has_band
+from sweep_service.analysis.error_bars.marks import Marks
+from sweep_service.analysis.error_bars.prediction import add_prediction, has_prediction
+from sweep_service.analysis.error_bars.z_score import add_z_scores
 from sweep_service.analysis.runs import DRAW_DIMS, fixed_parameters, has_ended, parameter, sort_dataset
 from sweep_service.analysis.selection import run_dims, select
 from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
@@ -20,6 +23,7 @@ from sweep_service.planning.runs import KINDS
 MAX_CURVES = 200
 MAX_STORED_NUMBERS = 1 << 25  # read at once: 256 MB
 DERIVED_COORDINATES = ("delta_t", "gamma_over_p")  # follow from other coordinates
+RISK, Z_SCORE = "risk", "z_score"  # the z-score is computed from the risk
 BAND_QUANTILES = (0.16, 0.84)  # one standard deviation on both sides for Gaussian runs
 
 
@@ -47,13 +51,18 @@ def compute_curves(
 
     SGD is reduced over seed and repeat, a theory over seed. Only runs that are done or have diverged
     count, the latter up to their divergence. The result is NaN where no run has a value. `time` is one of
-    TIME_AXES, or a selection of times; in other units than t, each curve has its own times `x`. The risk of a
-    regime with stored fluctuations has the `predicted` mean of SGD and the band of 95 % of its runs.
+    TIME_AXES, or a selection of times; in other units than t, each curve has its own times `x`.
+
+    With stored fluctuations, the risk of their regime has the `predicted` mean of SGD and the band of 95 % of
+    its runs, and every theory beside SGD has its `validity` at each time and `overall`. The observable
+    `z_score` is then (R - predicted mean)/sd of runs and of theories; 95 % of the runs are in its `band`.
     """
     time_axis, where = _read_time(time, where)
-    selected = sort_dataset(select(dataset, where))
+    selected = sort_dataset(select(add_prediction(dataset), where))
+    if observable == Z_SCORE and Z_SCORE in scalar_observables(selected):
+        selected = add_z_scores(selected)
     arrays = {kind: selected[f"{kind}_{observable}"] for kind in _kinds_with(selected, observable)}
-    _check_limits(arrays)
+    check_limits(arrays)
     first = next(iter(arrays.values()))
     return {
         "observable": observable,
@@ -62,10 +71,11 @@ def compute_curves(
         "fixed": fixed_parameters(selected),
         "time": first["time"].values.tolist(),
         **({} if time_axis == DEFAULT_TIME_AXIS else {"time_axis": _describe_time_axis(time_axis)}),
+        **({"band": [-QUANTILE, QUANTILE]} if observable == Z_SCORE else {}),
         "curves": [
             curve
             for kind, array in arrays.items()
-            for curve in _reduce_runs(selected, kind, array, time_axis, observable == "risk")
+            for curve in _reduce_runs(selected, kind, array, time_axis, observable)
         ],
     }
 
@@ -97,9 +107,12 @@ def _count_steps(dataset: xr.Dataset, kind: str, time_axis: str) -> xr.DataArray
 
 
 def scalar_observables(dataset: xr.Dataset) -> list[str]:
-    """Names of the stored observables that are one number at each time."""
+    """Names of the stored observables that are one number at each time, and of the z-score if it is known."""
     by_kind = _observables_by_kind(dataset).values()
-    return sorted({name for observables in by_kind for name, is_scalar in observables.items() if is_scalar})
+    names = {name for observables in by_kind for name, is_scalar in observables.items() if is_scalar}
+    if "sgd_risk" in dataset and has_prediction(dataset):
+        names.add(Z_SCORE)
+    return sorted(names)
 
 
 def _observables_by_kind(dataset: xr.Dataset) -> dict[str, dict[str, bool]]:
@@ -125,7 +138,8 @@ def _kinds_with(dataset: xr.Dataset, observable: str) -> list[str]:
     return [kind for kind, names in by_kind.items() if observable in names]
 
 
-def _check_limits(arrays: dict[str, xr.DataArray]) -> None:
+def check_limits(arrays: dict[str, xr.DataArray]) -> None:
+    """Raise LimitExceeded if there are too many curves, or too many stored numbers behind them."""
     sizes = {
         str(dim): array.sizes[dim]
         for array in arrays.values()
@@ -145,7 +159,7 @@ def _check_limits(arrays: dict[str, xr.DataArray]) -> None:
 
 
 def _reduce_runs(
-    dataset: xr.Dataset, kind: str, array: xr.DataArray, time_axis: str, is_risk: bool
+    dataset: xr.Dataset, kind: str, array: xr.DataArray, time_axis: str, observable: str
 ) -> list[dict[str, Any]]:
     draw_dims = [dim for dim in run_dims(array) if dim in DRAW_DIMS]
     dims = [dim for dim in run_dims(array) if dim not in DRAW_DIMS]
@@ -156,11 +170,12 @@ def _reduce_runs(
     is_one_regime = kind == "ode" and "regime" in dataset.coords and dataset["regime"].ndim == 0
     selected_regime = dataset["regime"].item() if is_one_regime else None
     times = None if time_axis == DEFAULT_TIME_AXIS else _count_steps(dataset, kind, time_axis)
-    bands = compute_bands(dataset) if is_risk and kind == "ode" else None
+    bands = compute_bands(dataset) if observable == RISK and kind == "ode" else None
+    marks = Marks.of(dataset) if observable in (RISK, Z_SCORE) and kind == "ode" else None
     curves = []
     for index in product(*(range(array.sizes[dim]) for dim in dims)):
         position = dict(zip(dims, index, strict=True))
-        coordinates = _coordinates_at(dataset, position)
+        coordinates = coordinates_at(dataset, position)
         regime = coordinates.pop("regime", selected_regime)
         curves.append(
             {
@@ -176,6 +191,8 @@ def _reduce_runs(
         )
         if bands is not None and has_band(regime):
             curves[-1]["predicted"] = {str(name): _values_at(bands[name], position) for name in bands}
+        if marks is not None:
+            curves[-1] |= marks.at(position)
     return curves
 
 
@@ -184,7 +201,7 @@ def _values_at(array: xr.DataArray, position: dict[str, int]) -> list[float]:
     return array.isel(position, missing_dims="ignore").values.tolist()
 
 
-def _coordinates_at(dataset: xr.Dataset, index: dict[str, int]) -> dict[str, Any]:
+def coordinates_at(dataset: xr.Dataset, index: dict[str, int]) -> dict[str, Any]:
     """Values of the axes at an index of the dimensions."""
     names = [
         str(name)

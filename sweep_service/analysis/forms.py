@@ -10,10 +10,11 @@ import xarray as xr
 
 from sweep_service.analysis.axes import point_axes
 from sweep_service.analysis.curves import scalar_observables
+from sweep_service.analysis.error_bars.seed_curves import seed_values
 from sweep_service.analysis.point_values import available_values
 from sweep_service.model.labels import find_label
 
-Offers = Literal["observables", "values", "axes", "axes and step", "sources"]
+Offers = Literal["observables", "values", "seed values", "axes", "axes and step", "sources"]
 # What is offered for each axis that a view does not show: each value or all of them; one value, by default
 # the first or the middle one; or nothing.
 Rest = Literal["all", "first", "middle", "nothing"]
@@ -90,6 +91,7 @@ def _source_choices(dataset: xr.Dataset) -> list[dict[str, str]]:
 CHOICES: dict[str, Callable[[xr.Dataset], list[dict[str, str]]]] = {
     "observables": lambda dataset: _name_choices(scalar_observables(dataset)),
     "values": lambda dataset: _name_choices(available_values(dataset)),
+    "seed values": lambda dataset: _name_choices(seed_values(dataset)),
     "axes": _axis_choices,
     "axes and step": lambda dataset: [*_axis_choices(dataset), _axis_choice("delta_t")],
     "sources": _source_choices,

@@ -297,6 +297,46 @@ def plot_histograms(
     return VIEWS["histograms"].plot(dataset, {"source": source, "time": time, **select}, ax)
 
 
+def plot_seeds(
+    dataset: xr.Dataset,
+    /,
+    value: str = "risk",
+    relative_error: float = 0.05,
+    *,
+    scale: Scale | None = None,
+    time_scale: Scale | None = None,
+    cmap: str | Colormap | None = None,
+    ax: Axes | None = None,
+    **select: Any,
+) -> Figure:
+    """Draw over time how many seeds make the standard error of a mean a given share of it.
+
+    The numbers measured from the runs are points with a band, their 95 % interval, those predicted a line.
+
+    Parameters
+    ----------
+    value
+        `risk`, `final_risk`, or another stored observable of SGD, as for `seeds_needed`.
+    relative_error
+        Standard error of the mean over the mean.
+    scale, time_scale
+        `log` or `linear`, of the numbers and of the time. By default logarithmic over a factor of 5 or more.
+    cmap
+        Colour map of matplotlib, or its name, for the values of the axis that varies.
+    ax
+        Matplotlib axes to draw on, by default those of a new figure.
+    **select
+        Selections along coordinates.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The new figure, or the figure of `ax`.
+    """
+    drawing = {"scale": scale, "time_scale": time_scale, "cmap": cmap}
+    return VIEWS["seeds"].plot(dataset, {"value": value, "relative_error": relative_error, **drawing, **select}, ax)
+
+
 PLOTS: dict[str, Callable[..., Figure]] = {
     "curves": plot_curves,
     "phase-diagram": plot_phase_diagram,
@@ -306,4 +346,5 @@ PLOTS: dict[str, Callable[..., Figure]] = {
     "collapse": plot_collapse,
     "cosines": plot_cosines,
     "histograms": plot_histograms,
+    "seeds": plot_seeds,
 }

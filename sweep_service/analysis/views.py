@@ -15,6 +15,11 @@ import xarray as xr
 
 from sweep_service.analysis.axes import point_axes
 from sweep_service.analysis.curves import MAX_CURVES, compute_curves, plain_value
+from sweep_service.analysis.error_bars.seed_curves import (
+    compute_seed_curves,
+    draw_seed_curves,
+    has_seed_numbers,
+)
 from sweep_service.analysis.forms import Control, Form
 from sweep_service.analysis.phase_diagram import diagram_to_json, phase_diagram
 from sweep_service.analysis.plots import style
@@ -327,6 +332,16 @@ VIEWS = {
     "histograms": View(
         "cosines of neurons: source", _compute_histograms, _draw_histograms, xr.DataArray.to_dict,
         Form((Control("source", "Of", "sources"),), rest="middle", one_regime=True), _has_histograms,
+    ),
+    "seeds": View(
+        "seeds needed for an accuracy: value, relative_error", compute_seed_curves, draw_seed_curves, dict,
+        Form(
+            (
+                Control("value", "Of", "seed values", "risk"),
+                Control("relative_error", "Relative error", ("0.01", "0.02", "0.05", "0.1"), "0.05"),
+            )
+        ),
+        has_seed_numbers, ("scale", "time_scale", "cmap"),
     ),
 }  # fmt: skip
 

@@ -66,6 +66,7 @@ COORDINATES = {
     "overlap_teacher": Label("P = W* W*ᵀ/d"),
     "orthogonal_norm": Label("q = diag(Q - M P⁻¹ Mᵀ)"),
     **FLUCTUATIONS,
+    "z_score": Label("risk minus the predicted mean of SGD, over the predicted sd", "z-score", "z", "$z$"),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import xarray as xr
 from scipy import special
@@ -17,11 +19,13 @@ from sweep_service.analysis.runs import (
     sort_dataset,
 )
 from sweep_service.errors import InvalidInput
+from sweep_service.numerics.types import AnyArray
 from sweep_service.validation import read_number
 
 RISK, FINAL_RISK = "risk", "final_risk"  # the values whose scatter is predicted
 MIN_DRAWS = 5  # the standard deviation of four draws has an error of 40 %, and the number of seeds of 80 %
 CONFIDENCE = 0.95
+N = TypeVar("N", xr.DataArray, AnyArray)
 
 
 def seeds_needed(dataset: xr.Dataset, /, value: str = RISK, relative_error: float = 0.05) -> xr.Dataset:
@@ -64,7 +68,7 @@ def seeds_needed(dataset: xr.Dataset, /, value: str = RISK, relative_error: floa
     if is_predicted:
         scatter, nonlinearity = _predict_scatter(dataset, value)
         variables |= {
-            "predicted": (_round_up((scatter / relative_error) ** 2), "predicted number of seeds"),
+            "predicted": (count_seeds(scatter, relative_error), "predicted number of seeds"),
             "predicted_scatter": (scatter, "predicted standard deviation of a draw over the mean"),
             "nonlinearity": (nonlinearity, "|δt shift|/sd: above 0.3 linear theory fails"),
         }
@@ -116,11 +120,16 @@ def _measure_scatter(dataset: xr.Dataset, value: str) -> tuple[xr.DataArray, xr.
     return _divide(error * draws**0.5, mean).where(draws >= MIN_DRAWS), degrees
 
 
+def count_seeds(scatter: N, relative_error: float) -> N:
+    """The number of draws that make the standard error of a mean this share of it; NaN stays."""
+    return _round_up((scatter / relative_error) ** 2)
+
+
 def _divide(std: xr.DataArray, mean: xr.DataArray) -> xr.DataArray:
     return std / abs(mean).where(mean != 0.0)
 
 
-def _round_up(number: xr.DataArray) -> xr.DataArray:
+def _round_up(number: N) -> N:
     """Whole numbers of at least 1; NaN stays."""
     # A number such as 16.000000000001 is 16 with the rounding of a square.
     return xr.apply_ufunc(np.ceil, number * (1.0 - 1e-9)).clip(min=1.0)

@@ -13,6 +13,7 @@ from sweep_service.analysis.quantities.step_times import (
 )
 from sweep_service.analysis.runs import has_diverged, parse_source, read_runs
 from sweep_service.errors import InvalidInput
+from sweep_service.model.labels import variable_attributes
 
 HIGH_DIMENSIONAL = "high_dimensional"
 
@@ -80,6 +81,31 @@ def z_scores(dataset: xr.Dataset, regime: str | None = None) -> xr.DataArray:
     with np.errstate(all="ignore"):
         scores = (read_runs(dataset) - at_steps(centre)) / std.where(std > 0.0)
     return scores.where(valid).transpose(..., "time")
+
+
+def theory_z_scores(dataset: xr.Dataset) -> xr.DataArray:
+    """(R_regime - predicted mean)/sd of each theory over time: where its curve is in the scale of z.
+
+    The z of a run minus that of a theory is the z of the run about the curve of the theory.
+    """
+    dataset = select_positive_times(add_prediction(dataset))
+    at_steps, predicted = make_evaluation(dataset), read_prediction(dataset)
+    theory, mean, std = (
+        at_steps(array) for array in (read_runs(dataset, "ode"), predicted.mean, predicted.std)
+    )
+    with np.errstate(all="ignore"):
+        scores = (theory - mean) / std.where(std > 0.0)
+    return scores.where(has_enough_steps(dataset)).transpose(..., "time")
+
+
+def add_z_scores(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset after t = 0 with the z-scores of runs and of theories as observables."""
+    dataset = select_positive_times(add_prediction(dataset))
+    scores = {"sgd_z_score": z_scores(dataset)}
+    if "ode_risk" in dataset:
+        scores["ode_z_score"] = theory_z_scores(dataset)
+    label = variable_attributes("z_score")
+    return dataset.assign({name: array.assign_attrs(label) for name, array in scores.items()})
 
 
 def largest_z_scores(dataset: xr.Dataset, regime: str | None = None) -> xr.DataArray:

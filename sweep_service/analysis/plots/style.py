@@ -108,7 +108,7 @@ QUANTITIES = {
 }
 LOGARITHMIC_QUANTITIES = (
     "risk", "discrepancy", "largest_norm", "mean_orthogonal_norm", "orthogonal_operator_norm",
-    "off_diagonal_rms",
+    "off_diagonal_rms", "seeds_needed",
 )  # fmt: skip
 TIMES = r"\times"
 SHORT_AXIS_DECADES = 2.0  # a shorter axis has too few powers of ten for its ticks

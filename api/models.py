@@ -112,6 +112,33 @@ class EstimateOut(BaseModel):
     refused: str | None = Field(description="Why the sweep would be rejected; null if accepted")
 
 
+class PredictedPoint(BaseModel):
+    """The predicted scatter of the risk of SGD at a point, over time."""
+
+    at: dict[str, int | float | str] = Field(description="Values of the axes that have several")
+    title: str = Field(description="What the point stands for, such as the largest δt; empty if it is alone")
+    delta_t: float
+    starts: int = Field(description="Starts that are compared")
+    time: list[float]
+    scatter: list[float | None] = Field(description="Standard deviation of a draw over the mean")
+    error: list[float | None] = Field(description="Standard error of the mean of all draws over the mean")
+    nonlinearity: list[float | None] = Field(description="Above 0.3 the other numbers are lower bounds")
+    seeds: list[float | None] = Field(description="Number of draws that `relative_error` needs")
+
+
+class PredictedSeeds(BaseModel):
+    """How accurately the seeds of a spec will determine the risk of SGD."""
+
+    relative_error: float | None = Field(description="As requested, or chosen; null without a prediction")
+    draws: int = Field(description="Independent draws: seeds, or with one seed its repeats")
+    draws_are: str = Field(description="seeds or repeats")
+    repeats: int = Field(description="Repeats of each seed")
+    points_in_spec: int
+    points: list[PredictedPoint] = Field(description="Up to three points, that with the largest δt first")
+    summary: list[str] = Field(description="A sentence for each point, about the last time")
+    notes: list[str] = Field(description="What an error means, and why there is no prediction")
+
+
 class Named(BaseModel):
     """An entry of a registry: a name with a description."""
 

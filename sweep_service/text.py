@@ -80,6 +80,11 @@ def format_number(value: Any, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
 
 
+def format_percent(share: float) -> str:
+    """Format a share in percent with two digits: 4.1 %."""
+    return f"{format_number(100.0 * float(share), 2)} %"
+
+
 def make_printable(text: str) -> str:
     """Replace control characters, which could change the state of the terminal, by `?`."""
     return "".join(character if character.isprintable() else "?" for character in text)

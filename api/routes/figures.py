@@ -184,6 +184,28 @@ async def curves(
     return await renderer.respond(request, id, "curves")
 
 
+@router.get("/seeds", response_model=None, responses=FILES, description=(
+    "How many seeds make the standard error of a mean a given share of it, over time: predicted from stored "
+    f"fluctuations, and measured from the runs with 95 % intervals. {SELECTION_HELP}"
+))  # fmt: skip
+async def seeds(
+    renderer: Renderer,
+    request: Request,
+    id: Id,
+    value: Annotated[
+        str | None, Query(max_length=200, description="risk, final_risk, or another observable of SGD")
+    ] = None,
+    relative_error: Annotated[
+        str | None, Query(max_length=40, description="Standard error over the mean, such as 0.05")
+    ] = None,
+    scale: ScaleName = None,
+    time_scale: ScaleName = None,
+    cmap: ColormapName = None,
+    format: Format = "json",
+) -> Response:
+    return await renderer.respond(request, id, "seeds")
+
+
 @router.get("/phase-diagram", response_model=None, responses=FILES, description=(
     "A value on two axes, averaged over seeds; select along others. `x=triangle`: the triangle of limits. "
     f"{DRAWING_HELP} {SELECTION_HELP}"

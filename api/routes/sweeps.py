@@ -17,17 +17,19 @@ from starlette.responses import Response, StreamingResponse
 from sweep_service.api import events
 from sweep_service.api.conductor_thread import ConductorThread, limited_concurrency
 from sweep_service.api.error_responses import SafeJsonResponse, responses
-from sweep_service.api.models import EstimateOut, Failures, Links, Page, SpecOut, SweepOut
+from sweep_service.api.models import EstimateOut, Failures, Links, Page, PredictedSeeds, SpecOut, SweepOut
 from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.execution.conductor import SWEEP_ID_PATTERN, Conductor
 from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.submission import Submission
 from sweep_service.execution.summary import read_failures
+from sweep_service.planning.outline import Outline
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.planning.spec_text import locating_errors, parse_text
 from sweep_service.store.ledger import Request as KeyedRequest
 from sweep_service.store.ledger import State, SweepRecord
 from sweep_service.store.notes import read_change
+from sweep_service.text import replace_nonfinite
 
 router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
 
@@ -106,6 +108,36 @@ def read(body: Body) -> SpecOut:
 def estimate(service: Service, body: Body) -> EstimateOut:
     """Estimate the cost of a sweep, with warnings."""
     return _estimate(service, body)
+
+
+@router.post("/seeds", openapi_extra=request_body("SweepSpec", EXAMPLE), responses=responses(415))
+@limited_concurrency
+def seeds(
+    service: Service,
+    body: Body,
+    relative_error: Annotated[
+        float | None,
+        Query(
+            gt=0.0,
+            le=1e6,
+            allow_inf_nan=False,
+            description="Count the seeds for this standard error over the mean; by default about half of "
+            "that of the spec",
+        ),
+    ] = None,
+) -> PredictedSeeds:
+    """Predict how accurately the seeds of a spec will determine the risk of SGD, without any run.
+
+    The linear theory of fluctuations is evaluated at up to three points of the spec, which takes up to some
+    seconds. `notes` says why there is no prediction.
+    """
+    from sweep_service.analysis.error_bars.spec_seeds import predict_seeds
+
+    with locating_errors(body):
+        outline = Outline.read(body)
+        service.settings.limits.for_estimates().check_outline(outline)
+        prediction = predict_seeds(outline, service.folder.calibration(), relative_error)
+    return PredictedSeeds(**replace_nonfinite(prediction))
 
 
 def _estimate(service: ConductorThread, body: bytes) -> EstimateOut:

@@ -334,7 +334,8 @@ def plot_seeds(
         The new figure, or the figure of `ax`.
     """
     drawing = {"scale": scale, "time_scale": time_scale, "cmap": cmap}
-    return VIEWS["seeds"].plot(dataset, {"value": value, "relative_error": relative_error, **drawing, **select}, ax)
+    options = {"value": value, "relative_error": relative_error, **drawing, **select}
+    return VIEWS["seeds"].plot(dataset, options, ax)
 
 
 PLOTS: dict[str, Callable[..., Figure]] = {

@@ -40,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of --help
     "list": inspect.list_sweeps,
     "show": inspect.show,
     "estimate": inspect.estimate,
+    "seeds": inspect.seeds,
     "export": inspect.export,
     "plot": inspect.plot,
     "rerun": inspect.rerun,

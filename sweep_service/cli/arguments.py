@@ -77,6 +77,14 @@ def reject_conflicting_options(workers: int | None, scheduler: str | None, seria
         raise InvalidInput("--scheduler", scheduler, "cannot be combined with --serial")
 
 
+def is_spec(source: str) -> bool:
+    """Return whether an argument names a spec rather than the id of a sweep."""
+    from sweep_service.planning.spec_text import looks_like_path
+    from sweep_service.presets import PRESETS
+
+    return source == "-" or source in PRESETS or Path(source).exists() or looks_like_path(source)
+
+
 def read_spec(spec: str) -> bytes:
     """Read the text of a spec from a file, from standard input or from a preset."""
     from sweep_service.planning.spec_text import looks_like_path

@@ -10,6 +10,7 @@ from sweep_service.text import (
     format_duration,
     format_fields,
     format_number,
+    format_percent,
     format_size,
     format_table,
     make_printable,
@@ -114,6 +115,49 @@ def format_estimate(estimate: Mapping[str, Any]) -> str:
     notes = [f"note: {text}" for text in estimate.get("notes", ())]  # a service of an older version has none
     warnings = [f"warning: {text}" for text in estimate["warnings"]]
     return "\n".join([lines, *advice, *warnings, *notes, *refused])
+
+
+def format_prediction(prediction: Mapping[str, Any]) -> str:
+    """Format the accuracy that the seeds of a spec will give."""
+    return "\n".join([*prediction["summary"], *prediction["notes"]])
+
+
+def format_seeds(numbers: Mapping[str, Any]) -> str:
+    """Format the numbers of seeds of a stored sweep at its last time, with a row for each point."""
+    points: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for curve in numbers["curves"]:
+        points.setdefault(tuple(curve["at"].items()), {})[curve["source"]] = curve
+    columns = [name for name, _ in next(iter(points), ())]
+    noun = numbers["draws_are"]
+    head = [*columns, f"{noun} now", "error now", "predicted", "measured (95 % interval)"]
+    rows = [
+        [*(format_number(value) for _, value in at), *_format_seed_cells(point)]
+        for at, point in points.items()
+    ]
+    time = format_number(float(numbers["time"][-1]))
+    return f"{numbers['long_name']}, at t = {time}\n\n{format_table(head, rows)}"
+
+
+def _format_seed_cells(point: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Format the cells of a point: its draws, their error, and the numbers predicted and measured."""
+    measured, predicted = point.get("sgd", {}), point.get("ode", {})
+    errors = [curve["error"][-1] for curve in (measured, predicted) if "error" in curve]
+    known = [error for error in errors if _is_known(error)]
+    draws = measured.get("draws", predicted.get("draws"))
+    interval = [measured[end][-1] if measured else None for end in ("mean", "low", "high")]
+    count, low, high = (f"{number:.0f}" if _is_known(number) else "" for number in interval)
+    expected = predicted["mean"][-1] if predicted else None
+    return [
+        "" if draws is None else str(draws),
+        format_percent(known[0]) if known else "",
+        f"{expected:.0f}" if _is_known(expected) else "",
+        f"{count} ({low} to {high})" if count else "",
+    ]
+
+
+def _is_known(number: float | None) -> bool:
+    """Whether it is neither NaN nor null, as a service writes NaN."""
+    return number is not None and math.isfinite(number)
 
 
 def _format_breakdown(breakdown: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""`sweep list`, `show`, `estimate`, `export`, `plot`, `rerun`, `presets`: commands that change no sweep."""
+"""Commands that change no sweep: `sweep list`, `show`, `estimate`, `seeds`, `export`, `plot`, `rerun`, …"""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from typing import Annotated
 import typer
 
 from sweep_service.cli.answers import DONE, FAILED, print_answer
-from sweep_service.cli.arguments import choose_target, read_spec
-from sweep_service.cli.format import format_estimate, format_sweep, format_sweeps
+from sweep_service.cli.arguments import choose_target, is_spec, read_spec
+from sweep_service.cli.format import (
+    format_estimate,
+    format_prediction,
+    format_seeds,
+    format_sweep,
+    format_sweeps,
+)
 from sweep_service.cli.options import Data, Id, Json, Preset, Spec, Url
 from sweep_service.cli.targets import LocalTarget
 from sweep_service.errors import InvalidInput
@@ -33,10 +39,77 @@ def show(sweep_id: Id, data: Data = None, url: Url = None, as_json: Json = False
     print_answer(as_json, sweep, format_sweep(sweep))
 
 
-def estimate(spec: Spec, data: Data = None, url: Url = None, as_json: Json = False) -> None:
-    """Predict the cost of a sweep without starting it."""
-    cost = choose_target(data, url, quiet=as_json).estimate(read_spec(spec))
-    print_answer(as_json, cost, format_estimate(cost))
+def estimate(
+    spec: Spec,
+    accuracy: Annotated[
+        bool,
+        typer.Option(
+            "--accuracy/--no-accuracy",
+            help="Also predict how accurately the risk of SGD will be known, which takes up to some seconds.",
+        ),
+    ] = True,
+    data: Data = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Predict the cost of a sweep, and the accuracy of its mean risk, without starting it."""
+    target, text = choose_target(data, url, quiet=as_json), read_spec(spec)
+    answer = target.estimate(text)
+    if not as_json:
+        print(format_estimate(answer), flush=True)  # at once, because the accuracy takes longer
+    if accuracy:
+        answer["accuracy"] = target.predict_seeds(text)
+    if as_json:
+        print_answer(as_json, answer, "")
+    elif accuracy:
+        print(f"\n{format_prediction(answer['accuracy'])}")
+
+
+def seeds(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|SPEC",
+            help="Id of a sweep, or an unambiguous prefix; or the spec of a new one: a file, - or a preset.",
+        ),
+    ],
+    selection: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE", help="Points and times of a sweep: d=100 time=10."),
+    ] = None,
+    error: Annotated[
+        float | None,
+        typer.Option(
+            "--error",
+            help="Standard error of the mean over the mean. Default: 0.05, and for a spec about half of what "
+            "its seeds give.",
+        ),
+    ] = None,
+    value: Annotated[
+        str, typer.Option("--value", help="risk, final_risk, or another observable of SGD.")
+    ] = "risk",
+    data: Data = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Count the seeds that make a mean as accurate as you want.
+
+    For a sweep, the numbers are measured from its runs, and predicted if it stores fluctuations; at its last
+    time unless a time is selected. For a spec they are predicted at a few points, before any run.
+    """
+    target = choose_target(data, url, quiet=as_json)
+    if is_spec(source):
+        if selection or value != "risk":
+            name = "--value" if value != "risk" else "selection"
+            raise InvalidInput(name, selection or value, "is for stored sweeps: a spec has the risk only")
+        prediction = target.predict_seeds(read_spec(source), error)
+        print_answer(as_json, prediction, format_prediction(prediction))
+        return
+    options: dict[str, object] = {"value": value, **_parse_options(selection or ())}
+    if error is not None:
+        options["relative_error"] = error
+    numbers = target.count_seeds(source, options)
+    print_answer(as_json, numbers, format_seeds(numbers))
 
 
 def export(
@@ -78,13 +151,17 @@ def plot(
 def _parse_view(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Parse the name of a view and its options; a repeated option adds to its values, as in a URL."""
     view = arguments[0] if arguments and "=" not in arguments[0] else ""
+    return view, _parse_options(arguments[1:] if view else arguments)
+
+
+def _parse_options(arguments: Sequence[str]) -> dict[str, str]:
     options: dict[str, str] = {}
-    for argument in arguments[1:] if view else arguments:
+    for argument in arguments:
         name, equals, value = argument.partition("=")
         if not (name and equals):
             raise InvalidInput("option", argument, "must have the form x=gamma or d=50")
         options[name] = f"{options[name]},{value}" if name in options else value
-    return view, options
+    return options
 
 
 def rerun(

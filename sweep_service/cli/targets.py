@@ -82,6 +82,18 @@ class LocalTarget:
         with self.open_ledger() as ledger:
             return submission.summarise_cost(self.folder, ledger, Limits())
 
+    def predict_seeds(self, spec: bytes, relative_error: float | None = None) -> dict[str, Any]:
+        """Predict how accurately the seeds of a spec will determine the risk."""
+        from sweep_service.analysis.error_bars.spec_seeds import predict_seeds
+        from sweep_service.planning.estimate import Limits
+        from sweep_service.planning.outline import Outline
+        from sweep_service.planning.spec_text import locating_errors
+
+        with locating_errors(spec):
+            outline = Outline.read(spec)
+            Limits().for_estimates().check_outline(outline)
+            return predict_seeds(outline, self.folder.calibration(), relative_error)
+
     def estimate_extension(self, prefix: str, change: bytes) -> dict[str, Any]:
         """Estimate the cost of an extension without creating anything."""
         from sweep_service.execution.extension import extend_spec
@@ -91,6 +103,13 @@ class LocalTarget:
         submission = self._make_submission(spec, Limits().for_estimates())
         with self.open_ledger() as ledger:
             return submission.summarise_cost(self.folder, ledger, Limits())
+
+    def count_seeds(self, prefix: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Count the seeds that a sweep needs for an accuracy; returns curves over time, and its id."""
+        from sweep_service.analysis.error_bars.seed_curves import compute_seed_curves
+
+        with self.open_dataset(prefix) as (sweep_id, dataset):
+            return {"id": sweep_id, **compute_seed_curves(dataset, **options)}
 
     def export(self, prefix: str, output: Path) -> str:
         """Write a sweep to a file; returns its id."""
@@ -286,6 +305,13 @@ class RemoteTarget:
 
     def estimate(self, spec: bytes) -> dict[str, Any]:
         return self.client.estimate(spec)
+
+    def predict_seeds(self, spec: bytes, relative_error: float | None = None) -> dict[str, Any]:
+        return self.client.predict_seeds(spec, relative_error)
+
+    def count_seeds(self, prefix: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        sweep_id = self.find_id(prefix)
+        return {"id": sweep_id, **self.client.seeds(sweep_id, **options)}
 
     def export(self, prefix: str, output: Path) -> str:
         sweep_id = self.find_id(prefix)

@@ -119,6 +119,30 @@ class Client:
         """
         return self._connection.request_json("POST", "/v1/estimate", **_body(spec))
 
+    def predict_seeds(self, spec: Spec, relative_error: float | None = None) -> Json:
+        """Predict how accurately the seeds of a spec will determine the risk of SGD, without any run.
+
+        Parameters
+        ----------
+        spec
+            A mapping, a text in YAML or JSON, or the path of a file.
+        relative_error
+            Count the seeds for this standard error over the mean. By default about half of that of the spec.
+
+        Returns
+        -------
+        dict
+            `points`, up to three, each with the relative `error` and the number of `seeds` over `time`;
+            `summary` in words, and `notes` that say what an error means or why there is no prediction.
+
+        Raises
+        ------
+        InvalidInput
+            If the spec or the error is invalid.
+        """
+        params = _query({"relative_error": relative_error})
+        return self._connection.request_json("POST", "/v1/seeds", params=params, **_body(spec))
+
     def sweep(self, id: str) -> Json:
         """Get a sweep.
 
@@ -606,6 +630,34 @@ class Client:
         """
         params = _query({"observable": observable, **where})
         return self._connection.request_json("GET", _path(id, "curves"), params=params)
+
+    def seeds(self, id: str, value: str = "risk", relative_error: float = 0.05, **where: Any) -> Json:
+        """Compute how many seeds make the standard error of a mean a given share of it, over time.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+        value
+            `risk`, `final_risk`, or another observable of SGD.
+        relative_error
+            Standard error of the mean over the mean.
+        **where
+            The selection, as in `export`.
+
+        Returns
+        -------
+        dict
+            The numbers as `curves`: those measured from the runs have the source `sgd`, those predicted from
+            stored fluctuations `ode`.
+
+        Raises
+        ------
+        InvalidInput
+            If the value, the error or the selection is invalid, or nothing is known about the scatter.
+        """
+        params = _query({"value": value, "relative_error": relative_error, **where})
+        return self._connection.request_json("GET", _path(id, "seeds"), params=params)
 
     def phase_diagram(self, id: str, x: str, y: str, value: str = "sgd_risk", **where: Any) -> Json:
         """Compute a value on two axes; other axes are selected, and seeds are averaged over.

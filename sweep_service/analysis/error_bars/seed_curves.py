@@ -23,7 +23,7 @@ from sweep_service.analysis.runs import (
 )
 from sweep_service.analysis.selection import select
 from sweep_service.errors import InvalidInput, unknown_name
-from sweep_service.text import format_number
+from sweep_service.text import format_percent
 from sweep_service.validation import read_number
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def compute_seed_curves(
     result = seeds_needed(selected, value, relative_error)
     if value == FINAL_RISK:
         result = result.expand_dims(time=selected["time"][-1:])
-    numbers = f"seeds for {_format_percent(relative_error)} of error of the mean, {value.replace('_', ' ')}"
+    mean = f"the mean {value.replace('_', ' ')}"
     return {
         "observable": OBSERVABLE,
-        "long_name": numbers,
+        "long_name": f"{_name_draws(selected)} that give {mean} an error of {format_percent(relative_error)}",
         "units": "1",
         "value": value,
         "relative_error": relative_error,
@@ -81,11 +81,11 @@ def compute_seed_curves(
 
 
 def draw_seed_curves(result: dict[str, Any], axes: Any = None, **drawing: Any) -> Figure:
-    """Draw the result of `compute_seed_curves`: measured numbers as points with a band, predicted as lines."""
+    """Draw the numbers of `compute_seed_curves`: measured as points with a band, predicted as lines."""
     noun = result["draws_are"]
     figure = draw_curves(result, axes, **drawing)
     drawn = figure.axes[0] if axes is None else axes
-    drawn.set_ylabel(f"{noun} for {_format_percent(result['relative_error'])} of error")
+    drawn.set_ylabel(f"{noun} for an error of {format_percent(result['relative_error'])}")
     return figure
 
 
@@ -95,10 +95,6 @@ def _read_error(value: float | str) -> float:
     except ValueError:
         raise InvalidInput("relative_error", value, "must be a number such as 0.05") from None
     return read_number(number, "relative_error", above=0.0)
-
-
-def _format_percent(share: float) -> str:
-    return f"{format_number(100.0 * share, 3)} %"
 
 
 def _name_draws(dataset: xr.Dataset) -> str:

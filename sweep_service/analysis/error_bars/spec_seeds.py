@@ -29,7 +29,7 @@ from sweep_service.numerics.types import Array
 from sweep_service.planning.costs import Calibration
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.outline import Outline
-from sweep_service.text import format_duration, format_number
+from sweep_service.text import format_duration, format_number, format_percent
 from sweep_service.validation import read_number
 
 MAX_SECONDS = 2.0  # of processor time by the predicted prices, for all points together
@@ -190,12 +190,14 @@ def _varying(grid: Grid, representative: Representative) -> dict[str, Any]:
 
 
 def _explain_price(candidates: list[Candidate]) -> str:
+    """Why no point is affordable."""
     cheapest = min(candidates, key=lambda candidate: candidate.seconds)
+    where = f"p = {cheapest.point.p}"
     if math.isinf(cheapest.seconds):
-        return f"nothing is predicted, as the state is too large for the linear theory at p = {cheapest.point.p}"
+        return f"nothing is predicted, as {where} is too large for the linear theory"
     return (
         f"nothing is predicted, as it would take about {format_duration(cheapest.seconds)} at the cheapest "
-        f"point, p = {cheapest.point.p}, and at most {format_duration(MAX_SECONDS)} are allowed"
+        f"point, {where}, and at most {format_duration(MAX_SECONDS)} are allowed"
     )
 
 
@@ -236,11 +238,6 @@ def describe_accuracy(point: Mapping[str, Any], draws: Draws, relative_error: fl
     if point["nonlinearity"][-1] > MAX_NONLINEARITY:
         text += " These are lower bounds, as the linear theory does not hold there."
     return text
-
-
-def format_percent(share: float) -> str:
-    """Such as "4.1 %"."""
-    return f"{format_number(100.0 * share, 2)} %"
 
 
 def _format_time(point: Mapping[str, Any], index: int) -> str:

@@ -12,12 +12,14 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from sweep_service.analysis.error_bars.seeds import MIN_DRAWS
 from sweep_service.api.routes.sweeps import Service
 from sweep_service.errors import NotFound
 from sweep_service.execution.conductor import SWEEP_ID_PATTERN
 from sweep_service.model.labels import COORDINATES, find_label
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.model.structures import number_names
+from sweep_service.planning.spec import SweepSpec
 from sweep_service.version import __version__
 
 PACKAGE = Path(__file__).parents[1]  # contains templates and static files
@@ -34,6 +36,7 @@ TABS = {  # of a sweep's page: the last segment of the URL, and the title
     "curves": "Curves",
     "phase-diagram": "Phase diagram",
     "triangle": "Triangle",
+    "seeds": "Seeds",
     "figures": "Figures",
     "data": "Data",
 }
@@ -124,8 +127,20 @@ def sweep(service: Service, id: str, tab: str = "") -> Response:
     except NotFound:
         return page("missing", 404, why=f"There is no sweep {id}. It may have been deleted")
     try:
-        has_triangle = service.folder.spec(id).triangle is not None
+        hidden = _list_hidden_tabs(service.folder.spec(id))
     except NotFound:  # the files are damaged; the page still shows the data of the ledger
-        has_triangle = False
-    tabs = {name: title for name, title in TABS.items() if name != "triangle" or has_triangle}
+        hidden = {"triangle"}
+    tabs = {name: title for name, title in TABS.items() if name not in hidden}
     return page("sweep", sweep=description, tab=tab, tabs=tabs, title=TABS[tab])
+
+
+def _list_hidden_tabs(spec: SweepSpec) -> set[str]:
+    """The tabs that the dataset of a spec has no numbers for."""
+    has_scatter = spec.fluctuations or (spec.simulate and _count_draws(spec) >= MIN_DRAWS)
+    return {*([] if spec.triangle else ["triangle"]), *([] if has_scatter else ["seeds"])}
+
+
+def _count_draws(spec: SweepSpec) -> int:
+    """The number of independent draws of SGD: seeds, or the repeats of a single one."""
+    starts = len(spec.seeds.init)
+    return starts if starts > 1 else len(spec.seeds.repeat)

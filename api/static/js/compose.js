@@ -4,6 +4,7 @@ import { $, createElement } from "./common/dom.js";
 import { copyToClipboard, notify } from "./common/notifications.js";
 import { formatErrors, getJson, post } from "./common/rest.js";
 import { debounce } from "./common/timing.js";
+import { showAccuracy, showAccuracyProblem, showPendingAccuracy } from "./compose/accuracy-panel.js";
 import { showCostError, showEstimate, showPendingCost } from "./compose/cost-panel.js";
 import { suggestFirstTime } from "./compose/first-time.js";
 import { SpecForm } from "./compose/spec-form.js";
@@ -19,6 +20,7 @@ START.time.min = suggestFirstTime(START);
 const FULL_PRESET = "-full"; // in the name of a preset that takes hours
 const READ_MILLISECONDS = 400;
 const ESTIMATE_MILLISECONDS = 250;
+const ACCURACY_MILLISECONDS = 500; // after the cost is shown, because a prediction takes up to some seconds
 
 const textArea = $("#text");
 const textProblem = $("#text-problem");
@@ -197,6 +199,7 @@ function handleTabKey(event) {
 // ---- The cost.
 
 let estimateRequest = null;
+let accuracyRequest = null;
 
 /** Ask for the cost of the current spec; the button waits for the answer. */
 function updateCost() {
@@ -206,12 +209,15 @@ function updateCost() {
 
 function cancelEstimate() {
   showPendingCost();
+  showPendingAccuracy();
   estimateRequest?.abort();
+  accuracyRequest?.abort();
 }
 
 async function requestEstimate() {
   if (textError) {
     showCostError(textError);
+    showAccuracyProblem("");
     return;
   }
   if (unreadEdit) return; // the cost follows once the text has been read
@@ -221,14 +227,29 @@ async function requestEstimate() {
     const estimate = await post("/v1/estimate", spec, { signal: estimateRequest.signal });
     showEstimate(estimate, threads);
     form.showErrors(null);
+    requestAccuracySoon(estimateRequest);
   } catch (error) {
     if (error.name === "AbortError") return;
     showCostError(formatErrors(error));
+    showAccuracyProblem("");
     form.showErrors(error);
   }
 }
 
 const requestEstimateSoon = debounce(requestEstimate, ESTIMATE_MILLISECONDS);
+
+/** Ask how accurate the means will be, unless the spec has changed since the estimate. */
+async function requestAccuracy({ signal: estimateSignal }) {
+  if (estimateSignal.aborted || unreadEdit) return;
+  accuracyRequest = new AbortController();
+  try {
+    showAccuracy(await post("/v1/seeds", spec, { signal: accuracyRequest.signal }));
+  } catch (error) {
+    if (error.name !== "AbortError") showAccuracyProblem(error.message);
+  }
+}
+
+const requestAccuracySoon = debounce(requestAccuracy, ACCURACY_MILLISECONDS);
 
 async function submit() {
   submitButton.disabled = true;

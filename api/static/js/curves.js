@@ -136,6 +136,7 @@ async function renderChart(isStale = false) {
       hasBands: selection.band !== "no",
     };
     await drawChart($("#chart"), () => buildCurveChart({ ...answer, curves }, options));
+    $('[name="_log"][value="y"]', form).disabled = Boolean(answer.band); // its values have both signs
     showProblem(curves.some((curve) => curve.runs) ? "" : "None of these runs has finished yet.");
     $("#caption").textContent = formatCaption(answer, parameters, colourAxis, options.isLogTime);
     renderDownloads($("#links"), `/v1/sweeps/${sweepId}/curves`, formatQuery(parameters));
@@ -155,6 +156,7 @@ function formatCaption(answer, parameters, colourAxis, isLogTime) {
     const symbol = getSymbol(colourAxis.name);
     parts.push(`${MAX_COLOURED_VALUES} of ${colourAxis.values.length} values of ${symbol}`);
   }
+  if (answer.band) parts.push("95 % of the runs are expected between the dotted lines");
   if (isLogTime) parts.push(describeFirstTime(answer.time));
   return parts.filter(Boolean).join(" · ");
 }

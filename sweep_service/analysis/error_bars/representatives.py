@@ -24,7 +24,7 @@ class Candidate(NamedTuple):
     Infinite where the state is too large for a prediction.
     """
 
-    index: int
+    position: int
     point: Point
     seconds: float
     seconds_per_start: float

@@ -33,7 +33,7 @@ from sweep_service.text import format_duration, format_number, format_percent
 from sweep_service.validation import read_number
 
 MAX_SECONDS = 2.0  # of processor time by the predicted prices, for all points together
-MAX_ELAPSED_SECONDS = 10.0  # after which the prediction ends, as prices may be wrong and machines busy
+MAX_ELAPSED_SECONDS = 20.0  # after which the prediction ends, as prices may be wrong and machines busy
 MAX_STARTS = 8  # whose curves are integrated; the scatter between them is then known to 27 %
 MAX_TIMES = 24
 MIN_ERROR = 1e-6  # of which half is considered: none scatters less, but for round-off
@@ -185,7 +185,7 @@ def _integrate_starts(
 
 def _varying(grid: Grid, representative: Representative) -> dict[str, Any]:
     """The values of the axes that have several."""
-    row = grid.row(representative.candidate.index)
+    row = grid.row(representative.candidate.position)
     return {name: value for name, value in row.items() if len(set(grid.axes[name])) > 1}
 
 

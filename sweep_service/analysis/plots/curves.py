@@ -68,6 +68,8 @@ def draw_curves(
             _draw_curve(axes, curve, x, look, colours[values[position]] if key else None, position)
         axes.set_xscale("log" if log_x else "linear")
         axes.set_yscale("log" if log_y else "linear")
+        for level in result.get("band", ()):
+            axes.axhline(level, color="0.35", ls=PREDICTED_LINE, lw=0.7, zorder=0)
         if log_x:
             _start_at_first_step(axes, curve_list)
         style.format_log_ticks(axes)

@@ -33,6 +33,11 @@ export function getThemeColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+/** Return the colour of a label, such as that of a phase, or undefined. */
+export function getLabelColour(label) {
+  return PHASE_COLOURS[label];
+}
+
 /** Return `count` colours: distinct ones if there are few, else along a scale. */
 export function getColours(count) {
   if (count <= PALETTE.length) return PALETTE.slice(0, count);

@@ -6,23 +6,27 @@ import { fade, getColours, getThemeColour, mixColours } from "./colours.js";
 import { findFirstTime } from "./first-change.js";
 import { createAxis, createLogRange } from "./plotly.js";
 import { getExtent } from "./scales.js";
+import { createStripLayout, createStripTraces, listMarkedCurves, listStripItems } from "./validity-strip.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"]; // one for each theory
 const BAND_OPACITY = 0.18;
 const MAX_CIRCLES = 24; // along one curve
 const INK_WEIGHT = 0.3; // in the colour of a theory, so that it stands out against its circles
-const AXIS_TITLES = { risk: "excess risk R" };
-const BAND_TITLE = "SGD, 16 to 84 % of its runs";
+const AXIS_TITLES = { risk: "excess risk R", z_score: "z-score z" };
+const DEFAULT_TITLES = { sgd: "SGD", band: "SGD, 16 to 84 % of its runs" };
 const PREDICTED = { key: "predicted", label: "predicted mean and 95 % of the runs", dash: "dot" };
 
 /**
  * Build the chart of an answer of `/curves`.
  *
  * `colourAxis` is the axis along which curves are coloured, or null; `isLogTime` and `isLogValue` choose the
- * axes; `hasBands` shows the spread of the runs.
+ * axes; `hasBands` shows the spread of the runs. `titles` replace those of the value axis and of SGD, and
+ * `levels` are values at which horizontal lines are drawn. An answer with a `band` of its own, which says where
+ * most values are expected, has values of both signs: its axis is linear.
  */
 export function buildCurveChart(answer, options = {}) {
-  const { colourAxis = null, isLogTime = true, isLogValue = true, hasBands = true } = options;
+  const { colourAxis = null, isLogTime = true, hasBands = true, titles = {}, levels = [] } = options;
+  const isLogValue = (options.isLogValue ?? true) && !answer.band;
   const style = createStyle(answer, colourAxis);
   const curves = answer.curves.map((curve) => ({
     curve,
@@ -35,10 +39,13 @@ export function buildCurveChart(answer, options = {}) {
     : createTheoryTraces(curve, samples, style, hasBands, isLogValue)));
   // Theories last, above the circles.
   data.sort((a, b) => Number(a.meta.isTheory) - Number(b.meta.isTheory));
+  const marked = listMarkedCurves(drawn);
+  const lines = [...(answer.band ?? []), ...levels];
+  const legend = createLegend(answer, style, hasBands, { ...DEFAULT_TITLES, ...titles });
   return {
-    data,
-    layout: createLayout(answer, drawn, isLogTime, isLogValue),
-    legend: createLegend(answer, style, hasBands),
+    data: [...data, ...createStripTraces(marked, style)],
+    layout: createLayout({ ...answer, titles }, drawn, { isLogTime, isLogValue, lines, marked }),
+    legend: [...legend, { title: "validity", items: listStripItems(marked) }],
   };
 }
 
@@ -140,15 +147,15 @@ function createTheoryTraces(curve, { x, y, select }, style, hasBands, isLogValue
 }
 
 /** Return one group for the sources, by circle and dash, and one for the values, by colour. */
-function createLegend(answer, style, hasBands) {
+function createLegend(answer, style, hasBands, titles) {
   const sgdCurves = answer.curves.filter((curve) => curve.source === "sgd");
   const hasBand = hasBands && sgdCurves.some((curve) => curve.runs > 1);
   const sgdItem = {
-    key: "sgd", label: hasBand ? BAND_TITLE : "SGD", colour: style.ink, symbol: "circle", hasBand,
+    key: "sgd", label: hasBand ? titles.band : titles.sgd, colour: style.ink, symbol: "circle", hasBand,
   };
   const theoryItems = style.regimes.map((regime) => ({
     key: regime,
-    label: formatName(regime),
+    label: titles.theory ?? formatName(regime),
     colour: style.getRegimeColour(regime),
     dash: style.getDash(regime),
   }));
@@ -175,15 +182,25 @@ function createEmptyChart() {
   };
 }
 
-function createLayout(answer, curves, isLogTime, isLogValue) {
-  const title = AXIS_TITLES[answer.observable] ?? formatName(answer.observable);
+function createLayout(answer, curves, { isLogTime, isLogValue, lines, marked }) {
+  const title = answer.titles.value ?? AXIS_TITLES[answer.observable] ?? formatName(answer.observable);
+  const { upperDomain, ...strip } = createStripLayout(marked);
   const lastTime = Math.max(...curves.map(({ x }) => x.at(-1)));
   const timeRange = isLogTime ? { range: createLogRange(findFirstTime(curves, isLogValue), lastTime) } : {};
-  const valueRange = isLogValue ? { range: createLogRange(...getExtent(listHeights(curves))) } : {};
+  const heights = isLogValue ? [...listHeights(curves), ...lines] : [];
+  const valueRange = isLogValue ? { range: createLogRange(...getExtent(heights)) } : {};
+  const domain = upperDomain ? { domain: upperDomain } : {};
   return {
-    xaxis: createAxis("time t", isLogTime, timeRange),
-    yaxis: createAxis(title, isLogValue, valueRange),
+    ...strip,
+    xaxis: createAxis("time t", isLogTime, { ...timeRange, ...(upperDomain && { anchor: "y2" }) }),
+    yaxis: createAxis(title, isLogValue, { ...valueRange, ...domain }),
+    shapes: lines.map(createLine),
   };
+}
+
+function createLine(height) {
+  const line = { width: 1, dash: "dot", color: getThemeColour("faint") };
+  return { type: "line", layer: "below", xref: "paper", x0: 0, x1: 1, y0: height, y1: height, line };
 }
 
 /** Return all values that a logarithmic axis shows, with those of the bands. */

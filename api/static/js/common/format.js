@@ -54,6 +54,11 @@ export function formatTimestamp(timestamp) {
   return `${timestamp.slice(0, 16).replace("T", " ")} UTC`;
 }
 
+/** Format a share in percent with two digits, such as 4.1 %. */
+export function formatPercent(share) {
+  return `${Number((100 * share).toPrecision(2))} %`;
+}
+
 /** Format an identifier such as `high_dimensional` with spaces. */
 export function formatName(identifier) {
   return identifier.replaceAll("_", " ");

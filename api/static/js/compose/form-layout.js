@@ -60,8 +60,11 @@ function createComputationSection(spec, catalogue) {
   return createSection("What to compute",
     createCheckboxGrid(
       createCheckbox("simulate", "", "SGD", "exact one-pass simulations", spec.simulate ?? true),
-      regimes),
+      regimes,
+      createCheckbox("fluctuations", "", "error bars", "how far runs should scatter about high dimensional",
+        spec.fluctuations ?? false)),
     createErrorField("axes.regime"),
+    createErrorField("fluctuations"),
     createErrorField("simulate"));
 }
 

@@ -30,6 +30,7 @@ export function readSpec(form, shownSpec, shownStructures, design, catalogue) {
     ...(zip.length && { zip }),
     ...(isUnchanged ? pickStructures(shownSpec, catalogue) : structures),
     ...(!form.elements.simulate.checked && { simulate: false }),
+    ...(form.elements.fluctuations.checked && { fluctuations: true }),
     seeds: readSeeds(form),
     time: readNumbers(form, "time", TIME_FIELDS),
     ...(observables && { observables }),

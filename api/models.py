@@ -134,7 +134,7 @@ class PredictedSeeds(BaseModel):
     draws_are: str = Field(description="seeds or repeats")
     repeats: int = Field(description="Repeats of each seed")
     points_in_spec: int
-    points: list[PredictedPoint] = Field(description="Up to three points, that with the largest δt first")
+    points: list[PredictedPoint] = Field(description="Up to three points, that with the largest error first")
     summary: list[str] = Field(description="A sentence for each point, about the last time")
     notes: list[str] = Field(description="What an error means, and why there is no prediction")
 

@@ -61,7 +61,7 @@ OPTION_VALUES = {
     "x": AXES, "y": AXES, "along": AXES, "value": VALUES, "observable": OBSERVABLES, "source": SOURCES,
     "a": SOURCES, "b": SOURCES, "kind": ["overlay", "power", "logshift", "odd"],
     "of": ["discrepancy", "overlap_discrepancy", "final_risk", "odd"],
-    "time": ["t", "steps", "samples/d", "odd", "1"],
+    "time": ["t", "steps", "samples/d", "odd", "1"], "relative_error": ["0.01", "0.1", "0", "odd"],
 }  # fmt: skip
 DRAWING_VALUES = {
     "scale": ["log", "linear", "odd"], "time_scale": ["log", "linear", "odd"], "cmap": ["magma", "odd"],
@@ -72,6 +72,7 @@ VIEW_OPTIONS = {
     "curves": ["observable", "time"], "phase-diagram": ["x", "y", "value"], "triangle": ["value"],
     "plane": ["source"], "rates": ["of", "along", "a", "b", "source"],
     "collapse": ["kind", "along", "source"], "cosines": [], "histograms": ["source"],
+    "seeds": ["value", "relative_error"],
 }  # fmt: skip
 DESIGN_OF_VIEW = {"triangle": "triangle", "plane": "scaling"}
 POINTS = ("d", "p", "gamma", "k", "kappa", "delta", "regime", "activation")

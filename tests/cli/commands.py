@@ -229,6 +229,7 @@ COMMANDS = {
     "note": ["note", "ID", "a note"],
     "rm": ["rm", "ID"],
     "estimate": ["estimate", "-"],
+    "seeds": ["seeds", "ID"],
     "export": ["export", "ID", "out.csv"],
     "plot": ["plot", "ID", "out.png"],
     "rerun": ["rerun", "ID", "sgd-0"],

@@ -12,6 +12,8 @@ import xarray as xr
 
 import sweep_service as ss
 from sweep_service.analysis.curves import compute_curves
+from sweep_service.analysis.error_bars.seed_curves import compute_seed_curves
+from sweep_service.analysis.error_bars.spec_seeds import predict_seeds
 from sweep_service.analysis.export import FORMATS, export
 from sweep_service.analysis.phase_diagram import diagram_to_json, phase_diagram
 from sweep_service.analysis.selection import select
@@ -24,6 +26,8 @@ from sweep_service.errors import (
     SweepError,
     TooManySweeps,
 )
+from sweep_service.planning.costs import Calibration
+from sweep_service.planning.outline import Outline
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.presets import PRESETS
 from sweep_service.store.folder import DataFolder
@@ -227,6 +231,10 @@ def test_refused_export_leaves_no_file(client, sweep_id, tmp_path, path, options
 
 def test_views_equal_those_of_the_folder(client, sweep_id, stored):
     assert client.curves(sweep_id, d=5) == replace_nonfinite(compute_curves(stored, d=5))
+    seeds = compute_seed_curves(stored, "risk", 0.1, d=5)
+    assert client.seeds(sweep_id, relative_error=0.1, d=[5]) == replace_nonfinite(seeds)
+    prediction = client.predict_seeds(SMALL_SPEC, 0.1)
+    assert prediction == replace_nonfinite(predict_seeds(Outline.read(SMALL_SPEC), Calibration(), 0.1))
     assert client.curves(sweep_id, "cosine", d=[5, 8], gamma=0.5)["observable"] == "cosine"
     assert client.phase_diagram(sweep_id, "d", "gamma") == replace_nonfinite(
         diagram_to_json(phase_diagram(stored, "d", "gamma"))

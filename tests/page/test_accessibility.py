@@ -8,7 +8,7 @@ from tests.page.conftest import open_page
 from tests.page.test_views import GRID, TRIANGLE, wait_for_chart
 from tests.specs import VERY_LONG_SPEC, distinct_spec
 
-SWEEP_PAGES = ["", "/curves", "/phase-diagram", "/figures", "/data"]
+SWEEP_PAGES = ["", "/curves", "/phase-diagram", "/seeds", "/figures", "/data"]
 PAGES = [
     "/",
     "/compose",

@@ -58,8 +58,8 @@ def choose_representatives(
 ) -> Iterator[Representative]:
     """Yield the points with the largest, the smallest and a middle δt that take `max_seconds` in total.
 
-    The scatter of a run is √δt times a number without d, and starts differ more the smaller d is. So the
-    largest δt comes first: there the most seeds are needed. The smallest δt shows how much the points differ.
+    The scatter of a run is √δt times a number without d, so that runs differ most at the largest δt. The
+    smallest δt shows how much the points differ, or that they do not, where the starts scatter more.
     """
     left, remaining = list(candidates), max_seconds
     for title, share in (("the largest δt", 1.0), ("the smallest δt", 0.0), ("a middle δt", 0.5)):

@@ -87,12 +87,12 @@ def predict_seeds(
     Parameters
     ----------
     relative_error
-        Standard error of the mean over the mean. By default about half of that of the first point.
+        Standard error of the mean over the mean. By default about half of the largest one.
 
     Returns
     -------
     dict
-        `points`, each with the values `at` its axes, and over `time` the `scatter` of a draw over the mean,
+        `points`, that with the largest error first, each with the values `at` its axes, and over `time` the `scatter` of a draw over the mean,
         the `error` of the mean of all draws, the `nonlinearity`, and the `seeds` that `relative_error`
         needs; `summary` and `notes` in words, and the number of `draws` and what they are.
 
@@ -208,6 +208,7 @@ def _complete(answer: dict[str, Any], draws: Draws) -> dict[str, Any]:
         point["error"] = [scatter / math.sqrt(draws.count) for scatter in point["scatter"]]
     if not points:
         return answer
+    points.sort(key=lambda point: -point["error"][-1])
     if answer["relative_error"] is None:
         answer["relative_error"] = choose_smaller_error(points[0]["error"][-1])
     for point in points:

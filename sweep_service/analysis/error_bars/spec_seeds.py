@@ -92,9 +92,10 @@ def predict_seeds(
     Returns
     -------
     dict
-        `points`, that with the largest error first, each with the values `at` its axes, and over `time` the `scatter` of a draw over the mean,
-        the `error` of the mean of all draws, the `nonlinearity`, and the `seeds` that `relative_error`
-        needs; `summary` and `notes` in words, and the number of `draws` and what they are.
+        `points`, that with the largest error first, each with the values `at` its axes, and over `time` the
+        `scatter` of a draw over the mean, the `error` of the mean of all draws, the `nonlinearity`, and the
+        `seeds` that `relative_error` needs; `summary` and `notes` in words, and the number of `draws` and
+        what they are.
 
     Raises
     ------

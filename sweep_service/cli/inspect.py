@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from sweep_service.cli.format import (
 )
 from sweep_service.cli.options import Data, Id, Json, Preset, Spec, Url
 from sweep_service.cli.targets import LocalTarget
-from sweep_service.errors import InvalidInput
+from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.runner import data_folder
 from sweep_service.text import format_table
 
@@ -58,10 +59,11 @@ def estimate(
     if not as_json:
         print(format_estimate(answer), flush=True)  # at once, because the accuracy takes longer
     if accuracy:
-        answer["accuracy"] = target.predict_seeds(text)
+        with suppress(NotFound):  # a service of an older version cannot predict it
+            answer["accuracy"] = target.predict_seeds(text)
     if as_json:
         print_answer(as_json, answer, "")
-    elif accuracy:
+    elif "accuracy" in answer:
         print(f"\n{format_prediction(answer['accuracy'])}")
 
 

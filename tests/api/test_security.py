@@ -24,7 +24,7 @@ from tests.specs import SMALL_SPEC
 TOKEN, LOOK = "open-sesame-4711", "only-looking-0815"
 NOBODY = "20260101-000000-00000000"  # the id of no sweep
 OPEN = {"/healthz", "/readyz", "/v1/session"}
-READ_ONLY_POSTS = {"/v1/estimate", "/v1/session", "/v1/spec"}
+READ_ONLY_POSTS = {"/v1/estimate", "/v1/seeds", "/v1/session", "/v1/spec"}
 
 
 def bearer(token):

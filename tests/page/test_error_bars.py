@@ -11,8 +11,7 @@ from tests.specs import ERROR_BARS_SPEC
 
 SPEC = {**ERROR_BARS_SPEC, "seeds": {"repeat": 6}}
 TRACES = (
-    "document.querySelector('#chart').data"
-    ".map((trace) => [trace.name, trace.yaxis ?? 'y', trace.y.length])"
+    "document.querySelector('#chart').data.map((trace) => [trace.name, trace.yaxis ?? 'y', trace.y.length])"
 )
 
 

@@ -108,7 +108,8 @@ def test_heavy_requests_have_a_separate_limit(tmp_path):
             ("POST", f"/v1/sweeps/{sweep_id}/cancel"), ("POST", f"/v1/sweeps/{sweep_id}/extend"),
             ("DELETE", f"/v1/sweeps/{sweep_id}"), ("GET", f"/v1/sweeps/{sweep_id}/data"),
             ("GET", f"/v1/sweeps/{sweep_id}/curves"), ("GET", f"/v1/sweeps/{sweep_id}/phase-diagram"),
-            ("GET", f"/v1/sweeps/{sweep_id}/figures/curves"),
+            ("GET", f"/v1/sweeps/{sweep_id}/figures/curves"), ("GET", f"/v1/sweeps/{sweep_id}/seeds"),
+            ("POST", "/v1/seeds"),
         ):  # fmt: skip
             assert_later(service.request(method, path))
         for path in (

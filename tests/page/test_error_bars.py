@@ -2,10 +2,10 @@
 
 import json
 import math
+import re
 
 from playwright.sync_api import expect
 
-from tests.api.served import until
 from tests.page.test_views import wait_for_chart
 from tests.specs import ERROR_BARS_SPEC
 
@@ -32,8 +32,9 @@ def test_composer_says_how_accurate_the_risk_will_be(page, service):
     expect(page.get_by_role("checkbox", name="error bars")).to_be_checked()
     page.get_by_label("SGD repeats of each").fill("24")
     expect(page.locator("#accuracy-summary")).to_contain_text("With 24 repeats")
-    page.get_by_label("Until t =").fill("-1")
-    expect(page.locator("#accuracy-summary")).to_be_empty()  # the errors of the spec are at their fields
+    page.get_by_role("checkbox", name="SGD", exact=False).first.uncheck()
+    expect(page.locator("#accuracy-notes")).to_contain_text("no runs of SGD")
+    expect(page.locator("#accuracy-summary")).to_be_empty()
 
 
 def test_z_scores_validity_and_seeds_of_a_sweep(page, service):
@@ -51,7 +52,7 @@ def test_z_scores_validity_and_seeds_of_a_sweep(page, service):
     page.get_by_role("link", name="Seeds").click()
     wait_for_chart(page, "#chart")
     page.get_by_label("Error in %").fill("2")
-    until(lambda: "relative_error=0.02" in page.url)
+    expect(page).to_have_url(re.compile("relative_error=0.02"))
     expect(page.locator("#answer")).to_contain_text("an error of 2 % needs")
     expect(page.locator("#answer")).to_contain_text("The 6 repeats of this sweep give")
     assert page.locator(".chart-legend").inner_text().count("predicted") == 1

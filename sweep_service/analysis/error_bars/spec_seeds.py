@@ -116,22 +116,20 @@ def predict_seeds(
     times = _thin(grid.times[grid.times > 0.0])
     candidates = list_candidates(grid, float(times[-1]), len(times), calibration)
     starts = min(len(draws.starts), MAX_STARTS)
-    is_late = _deadline(MAX_ELAPSED_SECONDS)
     chosen = list(choose_representatives(candidates, starts, MAX_SECONDS))
+    if not chosen:
+        answer["notes"].append(_explain_price(candidates))
+    is_late = _deadline(MAX_ELAPSED_SECONDS)
     for representative in chosen:
+        at = _varying(grid, representative)
         try:
             point = _predict_point(representative.candidate.point, draws, times, is_late)
         except SweepError as error:
             check_abandoned()
-            where = _format_values(_varying(grid, representative))
             reason = "it takes too long" if isinstance(error, Stopped) else str(error)
-            answer["notes"].append(f"not predicted at {where or 'this point'}: {reason}")
-            continue
-        answer["points"].append(
-            {"at": _varying(grid, representative), "title": representative.title, **point}
-        )
-    if not chosen:
-        answer["notes"].append(_explain_price(candidates))
+            answer["notes"].append(f"not predicted at {_format_values(at) or 'this point'}: {reason}")
+        else:
+            answer["points"].append({"at": at, "title": representative.title, **point})
     return _complete(answer, draws)
 
 

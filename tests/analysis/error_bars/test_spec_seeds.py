@@ -71,7 +71,8 @@ def test_largest_error_comes_first_and_sets_the_one_that_is_wanted():
     ]  # fmt: skip
     errors = [point["error"][-1] for point in answer["points"]]
     np.testing.assert_allclose(errors, errors[0] * np.sqrt([1, 0.1, 0.01]), rtol=0.05)  # shifts by O(δt)
-    assert errors[0] / 3 < answer["relative_error"] < 0.6 * errors[0]
+    # At most 0.55 of it, and the steps 1, 2, 5 and 10 differ by factors of up to 2.5.
+    assert 0.22 * errors[0] < answer["relative_error"] <= 0.55 * errors[0]
     assert len(answer["summary"]) == 3
 
 

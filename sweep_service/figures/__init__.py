@@ -1,7 +1,8 @@
-"""The figures of the two papers and of the full model: sweeps, golden numbers, and drawing."""
+"""The figures of the two papers, the full model and the error bars: sweeps, golden numbers, and drawing."""
 
 from __future__ import annotations
 
+from sweep_service.figures.error_bars import figure as error_bars
 from sweep_service.figures.figure import Check, Datasets, Figure
 from sweep_service.figures.full_model import (
     best_schedule,
@@ -47,6 +48,7 @@ FIGURES = {
         giant_steps,
         best_schedule,
         weight_decay,
+        error_bars,
     )
 }
 

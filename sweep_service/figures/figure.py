@@ -44,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the papers or of the full model.
+    """A figure of the papers, of the full model or of the error bars.
 
     `check` and `draw` take its datasets by name: "" is the main one.
 

@@ -117,8 +117,8 @@ def render_page(reports: Iterable[Report]) -> str:
     lines = [
         "# Gallery",
         "",
-        "The figures of the two papers and of the full model in their quick forms, with their golden "
-        "numbers. `sweep gallery` makes this page; `sweep run fig2-left` reproduces one figure, "
+        "The figures of the two papers, the full model and the error bars in their quick forms, with their "
+        "golden numbers. `sweep gallery` makes this page; `sweep run fig2-left` reproduces one figure, "
         "`sweep run fig2-left-full` its full form, which takes longer.",
     ]
     for report in reports:

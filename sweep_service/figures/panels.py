@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def panels(*widths: float, height: float = 3.0, **options: Any) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure with panels of these relative widths, labelled by letters if there are several."""
+def panels(
+    *widths: float, height: float = 3.0, rows: int = 1, **options: Any
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure with rows of panels of these relative widths, labelled by letters if there are several."""
     from sweep_service.analysis.plots import style
 
     with style.use_style():
         figure = style.new_figure(
             style.SINGLE_COLUMN_INCHES if len(widths) == 1 else style.DOUBLE_COLUMN_INCHES, height
         )
-        axes = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths, **options)[0]
+        axes = figure.subplots(rows, len(widths), squeeze=False, width_ratios=widths, **options).ravel()
         yield figure, list(axes)
-        if len(widths) > 1:
+        if len(axes) > 1:
             for letter, panel in zip("abcdef", axes, strict=False):
                 panel.set_title(f"({letter}) {panel.get_title(loc='left')}".rstrip(), loc="left")
 

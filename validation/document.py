@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from validation import figures, formulas, full_model, intervals, laws
+from validation import figures, fluctuations, formulas, full_model, intervals, laws
 from validation.row import Row, read_rows, render_table
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "validation.md"
@@ -96,6 +96,13 @@ SECTIONS = {
         "Second layers, giant steps, schedules and weight decay: the theories of the presets "
         "(`tests/physics/independent_full_model.py`).",
         full_model.full_model_rows,
+    ),
+    "fluctuations": Section(
+        "Fluctuations of SGD",
+        "The scatter of SGD about `high_dimensional` and the offset of its mean at p = k = 2, γ = 1, "
+        "Δ = 0.01, M = [[0.6, 0.1], [0.15, 0.5]] and Q = M Mᵀ + diag(0.3, 0.2) "
+        "(`tests/physics/test_fluctuations.py`).",
+        fluctuations.fluctuation_rows,
     ),
     "intervals": Section(
         "Coverage of intervals",

@@ -9,6 +9,7 @@ from benchmarks.cluster import cluster
 from benchmarks.crossover import crossover
 from benchmarks.estimates import estimates
 from benchmarks.euler import euler
+from benchmarks.fluctuations import fluctuations
 from benchmarks.full_model import full_model
 from benchmarks.harness import Row
 from benchmarks.mean_field import mean_field
@@ -25,7 +26,7 @@ from benchmarks.wide import wide
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
-    euler, mean_field, sampling, wide, sgd, full_model, crossover, startup, store, analysis, estimates,
-    prices, time_left, cluster, service, page,
+    euler, mean_field, sampling, wide, sgd, full_model, crossover, fluctuations, startup, store, analysis,
+    estimates, prices, time_left, cluster, service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

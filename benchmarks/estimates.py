@@ -34,19 +34,24 @@ def estimates(quick: bool) -> Iterator[Row]:
         calibration = folder.calibration()
         for name, spec in specs.items():
             folder.put_calibration(calibration)  # discards what was learned from the sweeps before
-            predicted = Submission(spec).prepare(folder, None, Limits()).core_seconds
-            with Conductor(folder, SerialExecutor()) as conductor:
-                sweep, _ = conductor.submit(spec)
-                conductor.run(sweep.id)
-                seconds = conductor.ledger.totals(sweep.id)["seconds"]
-                conductor.remove(sweep.id)
-            bar: dict[str, Any] = {}
-            if not quick:  # a factor of 2 in either direction
-                bar = {"floor": 0.5, "most_error": 1.0, "ours_error": abs(math.log2(predicted / seconds))}
-            yield Row(
-                f"estimates/{name}", "what it took", seconds, "what was predicted", predicted, **bar,
-                note="" if name in PRESETS else spec.model_dump_json(exclude_defaults=True),
-            )  # fmt: skip
+            note = "" if name in PRESETS else spec.model_dump_json(exclude_defaults=True)
+            yield compare_with_estimate(folder, f"estimates/{name}", spec, has_bar=not quick, note=note)
+
+
+def compare_with_estimate(
+    folder: DataFolder, name: str, spec: SweepSpec, has_bar: bool, note: str = ""
+) -> Row:
+    """Compute a spec and compare its seconds with those predicted; the bar is a factor of 2 either way."""
+    predicted = Submission(spec).prepare(folder, None, Limits()).core_seconds
+    with Conductor(folder, SerialExecutor()) as conductor:
+        sweep, _ = conductor.submit(spec)
+        conductor.run(sweep.id)
+        seconds = conductor.ledger.totals(sweep.id)["seconds"]
+        conductor.remove(sweep.id)
+    bar: dict[str, Any] = {}
+    if has_bar:
+        bar = {"floor": 0.5, "most_error": 1.0, "ours_error": abs(math.log2(predicted / seconds))}
+    return Row(name, "what it took", seconds, "what was predicted", predicted, **bar, note=note)
 
 
 def random_spec(seed: int, size: float) -> SweepSpec:

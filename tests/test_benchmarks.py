@@ -84,6 +84,7 @@ LONG = (
     "service",
     "page",
     "estimates",
+    "fluctuations",
     "time_left",
 )  # start processes, or compute for many seconds
 

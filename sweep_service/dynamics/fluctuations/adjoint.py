@@ -1,76 +1,115 @@
 """The standard deviation of the risk without Σ, for states too large for it.
 
     dλ/ds = -Jᵀλ,  λ(t) = ∇R(t)            Var R(t) = δt ∫₀ᵗ λᵀDλ ds
-λ goes back from all times at once: rows instead of the matrix Σ.
+λ goes back from all times at once, in one small subspace per interval.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 
 import numpy as np
 
-from sweep_service.dynamics.fluctuations.linear_noise import LinearNoise
-from sweep_service.dynamics.fluctuations.mesh import Interval
-from sweep_service.dynamics.fluctuations.transition import (
-    MAX_SERIES_NORM,
-    SERIES_TERMS,
-    make_equation,
-    make_step,
-)
+from sweep_service.dynamics.fluctuations.mesh import Grid
+from sweep_service.dynamics.fluctuations.path import Path, solve_path
+from sweep_service.dynamics.fluctuations.products import Products, ProductsAt
+from sweep_service.dynamics.fluctuations.risk_derivatives import differentiate_risk
+from sweep_service.dynamics.fluctuations.subspace import Subspace, make_subspace
+from sweep_service.dynamics.fluctuations.transition import make_equation, make_step
+from sweep_service.dynamics.overlap_flow import OverlapFlow
+from sweep_service.errors import Stopped
 from sweep_service.numerics.types import Array
 
-MAX_PARTS = 100  # of a step; more would cost as much as its matrices
+RATE_ITERATIONS = 10  # of the power method; the rate only sets the length of the first interval
 
 
-def integrate_risk_variances(noise: LinearNoise, times: Array) -> Array:
+def integrate_risk_variances(
+    flow: OverlapFlow, products: ProductsAt, times: Array, stopped: Callable[[], bool] | None = None
+) -> Array:
     """Var R/δt at each time, NaN after divergence."""
-    intervals = [interval for grid in noise.solve(times) for interval in noise.intervals(grid)]
-    end = intervals[-1].end.time if intervals else 0.0
-    waiting = [row for row, t in enumerate(times) if t <= end]
-    variances = np.full(len(times), np.nan)
-    variances[waiting] = 0.0
-    active, directions = np.zeros(0, dtype=int), np.zeros((0, noise.size))
-    for interval in reversed(intervals):
-        inside = [row for row in waiting if times[row] > interval.begin.time]
-        waiting = waiting[: len(waiting) - len(inside)]
-        stops = interval.stops(times)[::-1]
-        for stop, start in zip(stops, [*stops[1:], interval.begin.time], strict=True):
-            new = [row for row in inside if times[row] == stop]
-            active = np.append(active, new).astype(int)
-            gradients = [noise.linear.gradient(noise.states[float(times[row])]) for row in new]
-            directions = np.vstack([directions, *gradients])
-            if len(active):
-                directions, gained = _carry_back(interval, start, stop, directions)
-                variances[active] += gained
-    return variances
+    row = np.random.default_rng(0).standard_normal(flow.y0.size)
+    path = solve_path(flow, times, lambda t: _estimate_rate(products(flow.y0, t), row), stopped)
+    sweep = BackwardSweep(flow, products, path, times, stopped)
+    for grid in reversed(path.grids):
+        sweep.cross_grid(grid)
+    return sweep.variances
 
 
-def _carry_back(interval: Interval, start: float, stop: float, directions: Array) -> tuple[Array, Array]:
-    """Each row λ at `start`, and what its ∫ λᵀDλ ds gains between `start` and `stop`."""
-    J, D = zip(*(interval.at(t) for t in (start, 0.5 * (start + stop), stop)), strict=True)
-    equation = make_equation(stop - start, J, D)
-    parts = max(1, math.ceil(equation.norm / MAX_SERIES_NORM))
-    if parts > MAX_PARTS:
-        step = make_step(equation)
-        return directions @ step.A, np.sum((directions @ step.W) * directions, axis=1)
-    F, E, dE = equation
-    # Simpson's rule on each part, which errs by 3e-4 at MAX_SERIES_NORM
-    weights = np.tile([2.0, 4.0], parts).astype(float)
-    weights = np.append(weights, 1.0) / (6.0 * parts)
-    weights[0] = 1.0 / (6.0 * parts)
-    gained = np.zeros(len(directions))
-    for position, weight in zip(np.linspace(1.0, 0.0, len(weights)), weights, strict=True):
-        scatter = E + (position - 0.5) * dE
-        gained += weight * np.sum((directions @ scatter) * directions, axis=1)
-        if position > 0.0:
-            directions = _apply_exponential(directions, F / (2.0 * parts))
-    return directions, gained
+class BackwardSweep:
+    """Rows λ of the times that have been passed, and what their integrals have gained."""
+
+    def __init__(
+        self,
+        flow: OverlapFlow,
+        products: ProductsAt,
+        path: Path,
+        times: Array,
+        stopped: Callable[[], bool] | None,
+    ) -> None:
+        self.flow, self.products, self.path, self.stopped = flow, products, path, stopped
+        self.times, self.variances = times, np.where(times == 0.0, 0.0, np.nan)
+        self.active = np.zeros(0, dtype=int)  # positions of times
+        self.rows = np.zeros((0, flow.y0.size))  # λ of these times
+        self.nodes: dict[int, tuple[float, Products]] = {}
+
+    def cross_grid(self, grid: Grid) -> None:
+        """Go back over a piece in which the rate is smooth, from the last interval before divergence."""
+        self.nodes = {}
+        for first, last in reversed(grid.coarse_intervals()):
+            if float(grid.times[last]) in self.path.states:
+                inside = (self.times > grid.times[first]) & (self.times <= grid.times[last])
+                self.variances[inside] = 0.0
+                self._cross(grid, first, last)
+
+    def _cross(self, grid: Grid, first: int, last: int) -> None:
+        """Go back over an interval, or over its halves if J or D are not quadratic in it."""
+        middle = (first + last) // 2
+        begin, end = float(grid.times[first]), float(grid.times[last])
+        new = np.flatnonzero((self.times > begin) & (self.times <= end))[::-1]
+        rows = [self.rows, *(self._gradient(float(t))[None] for t in self.times[new])]
+        sizes = np.maximum(np.linalg.norm(np.vstack(rows), axis=1), np.finfo(float).tiny)
+        directions = np.vstack(rows) / sizes[:, None]
+        if not len(directions):
+            return
+        times, products = zip(*(self._node(grid, index) for index in (first, middle, last)), strict=True)
+        subspace = make_subspace(times, products, directions, must=last - first <= 2)
+        if subspace is None:
+            self._cross(grid, middle, last)
+            self._cross(grid, first, middle)
+            return
+        self.active = np.append(self.active, new)
+        self.rows = self._carry_back(subspace, sizes[:, None] * (directions @ subspace.basis.T))
+        self.nodes = {first: self.nodes[first]}
+
+    def _carry_back(self, subspace: Subspace, c: Array) -> Array:
+        """Rows at the begin of an interval from their coefficients; each one starts at its time."""
+        interval = subspace.interval
+        stops = interval.stops(self.times)
+        for start, stop in zip([*stops[-2::-1], interval.begin.time], stops[::-1], strict=True):
+            J, D = zip(*(interval.at(t) for t in (start, 0.5 * (start + stop), stop)), strict=True)
+            step, moving = make_step(make_equation(stop - start, J, D)), self.times[self.active] >= stop
+            self.variances[self.active[moving]] += np.sum((c[moving] @ step.W) * c[moving], axis=1)
+            c[moving] = c[moving] @ step.A
+        return np.asarray(c @ subspace.basis)
+
+    def _gradient(self, t: float) -> Array:
+        return differentiate_risk(self.flow, self.path.states[t])
+
+    def _node(self, grid: Grid, index: int) -> tuple[float, Products]:
+        """The time and the products of a node."""
+        if index not in self.nodes:
+            if self.stopped is not None and self.stopped():
+                raise Stopped("the integration was stopped")
+            t = float(grid.times[index])
+            now = min(t, grid.last)
+            self.nodes[index] = now, self.products(self.path.states[t], now)
+        return self.nodes[index]
 
 
-def _apply_exponential(directions: Array, F: Array) -> Array:
-    term = total = directions
-    for j in range(1, SERIES_TERMS + 1):
-        term = term @ F / j
-        total = total + term
-    return total
+def _estimate_rate(products: Products, row: Array) -> float:
+    """The largest rate of change, by the power method."""
+    rate = 0.0
+    for _ in range(RATE_ITERATIONS):
+        (image,) = products.pull_back(row[None] / np.linalg.norm(row))
+        rate, row = max(rate, float(np.linalg.norm(image))), image
+    return rate

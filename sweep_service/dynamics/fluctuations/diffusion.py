@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from sweep_service.dynamics.fluctuations.covectors import split_row
+from sweep_service.dynamics.fluctuations.square_diffusion import SquareDiffusion
 from sweep_service.dynamics.full_model import slow_down
 from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.dynamics.variance import normal_points, unit_readout
@@ -21,7 +24,31 @@ POINTS_FACTOR = 2  # of the points of a sampling term: with 4096 of them sd R er
 SQUARE_POINTS_FACTOR = 8  # polynomials of degree six have heavy tails: their covariance needs more points
 
 
-class Diffusion:
+class Scatter(Protocol):
+    """D at a state."""
+
+    def matrix(self) -> Array:
+        """D (n, n)."""
+
+    def project(self, rows: Array, /) -> Array:
+        """λᵀDλ' of all pairs of rows λ, without D."""
+
+
+class Diffusion(Protocol):
+    """D along a trajectory."""
+
+    def at(self, y: Array, t: float) -> Scatter:
+        """D at a state."""
+
+
+def choose_diffusion(flow: OverlapFlow, student: Activation, teacher: Activation, points: int) -> Diffusion:
+    """In closed form for a square student and teacher, else by samples."""
+    if student is SQUARE and teacher is SQUARE:
+        return SquareDiffusion(flow)
+    return SampledDiffusion(flow, student, teacher, points)
+
+
+class SampledDiffusion:
     """D by quasi-Monte Carlo, on the same points at every state."""
 
     def __init__(self, flow: OverlapFlow, student: Activation, teacher: Activation, points: int) -> None:
@@ -29,27 +56,16 @@ class Diffusion:
         n, self.noisy = flow.p + flow.k, flow.system.noise > 0.0
         factor = SQUARE_POINTS_FACTOR if student is SQUARE else POINTS_FACTOR
         self.Z = normal_points(factor * points, n + int(self.noisy))
-        self.rows, self.columns = np.tril_indices(flow.p)
 
-    def matrix(self, y: Array, t: float) -> Array:
-        """D (n, n) at a state."""
-        psi = self._changes(y, t)
-        psi -= psi.mean(0)
-        return np.asarray(self._rate(t) * (psi.T @ psi) / len(psi))
-
-    def _rate(self, t: float) -> float:
-        """u²/b."""
-        system = self.flow.system
-        return system.rate_factor(t) ** 2 / system.batch
-
-    def _changes(self, y: Array, t: float) -> Array:
-        """ψ at each point, (points, n)."""
+    def at(self, y: Array, t: float) -> Samples:
+        """The samples at a state."""
         flow, system, p = self.flow, self.flow.system, self.flow.p
         overlaps, a = flow.overlaps(y), flow.second_layer(y)
         students, teachers = self._fields(overlaps)
         c = unit_readout(p, flow.k) if a is None else flow.moments(y, t).readout
         assert c is not None
-        error = self.teacher.value(teachers) @ c[p:] - self.student.value(students) @ -c[:p]
+        output = self.student.value(students)
+        error = self.teacher.value(teachers) @ c[p:] - output @ -c[:p]
         if self.noisy:
             error += math.sqrt(system.noise) * self.Z[:, -1]
         g = self.student.slope(students) * error[:, None]
@@ -58,13 +74,8 @@ class Diffusion:
         if system.first_norms is not None:
             g *= slow_down(np.diag(overlaps.Q), system.first_norms)
         half = g * (0.5 * system.noise_rate * system.rate_factor(t)) + students
-        psi = np.empty((len(g), y.size))
-        first, end = p * flow.k, p * flow.k + len(self.rows)
-        psi[:, :first] = (g[:, :, None] * teachers[:, None, :]).reshape(len(g), first)
-        psi[:, first:end] = g[:, self.rows] * half[:, self.columns] + half[:, self.rows] * g[:, self.columns]
-        if system.is_learned:
-            psi[:, end:] = system.second_layer_rate * self.student.value(students) * error[:, None]
-        return psi
+        learned = system.second_layer_rate * output * error[:, None] if system.is_learned else None
+        return Samples(g, half, teachers, learned, system.rate_factor(t) ** 2 / system.batch)
 
     def _fields(self, overlaps: Overlaps) -> tuple[Array, Array]:
         p = len(overlaps.Q)
@@ -72,3 +83,40 @@ class Diffusion:
         root = (U * np.sqrt(np.maximum(w, 0.0))) @ U.T
         Z = self.Z[:, : len(root)]
         return Z @ root[:, :p], Z @ root[:, p:]
+
+
+class Samples(NamedTuple):
+    """The parts of ψ at each point, points first: ψ_M = g λ*ᵀ, ψ_Q = g hᵀ + h gᵀ, ψ_a."""
+
+    g: Array
+    half: Array  # h = λ + (γu/(2pb)) g
+    teachers: Array  # λ*
+    second_layer: Array | None  # ψ_a, if a is learned
+    rate: float  # u²/b
+
+    def matrix(self) -> Array:
+        """D (n, n)."""
+        g, half = self.g, self.half
+        rows, columns = np.tril_indices(g.shape[1])
+        first, end = g.shape[1] * self.teachers.shape[1], g.shape[1] * self.teachers.shape[1] + len(rows)
+        psi = np.empty((len(g), end + (0 if self.second_layer is None else g.shape[1])))
+        psi[:, :first] = (g[:, :, None] * self.teachers[:, None, :]).reshape(len(g), first)
+        psi[:, first:end] = g[:, rows] * half[:, columns] + half[:, rows] * g[:, columns]
+        if self.second_layer is not None:
+            psi[:, end:] = self.second_layer
+        return self._covariance(psi)
+
+    def project(self, rows: Array) -> Array:
+        """λᵀDλ' of all pairs of rows."""
+        p, k = self.g.shape[1], self.teachers.shape[1]
+        fields, scores = np.hstack([self.half, self.teachers]), np.empty((len(self.g), len(rows)))
+        for column, row in enumerate(rows):
+            covector = split_row(row, p, k)
+            scores[:, column] = np.einsum("ni,ni->n", fields @ covector.fields.T, self.g)
+            if self.second_layer is not None:
+                scores[:, column] += self.second_layer @ covector.second_layer
+        return self._covariance(scores)
+
+    def _covariance(self, values: Array) -> Array:
+        values -= values.mean(0)
+        return np.asarray(self.rate * (values.T @ values) / len(values))

@@ -7,19 +7,18 @@ SGD after its time, half a δt later on average.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from sweep_service.dynamics.fluctuations.diffusion import Diffusion
+from sweep_service.dynamics.fluctuations.diffusion import choose_diffusion
 from sweep_service.dynamics.fluctuations.linearisation import Linearisation
 from sweep_service.dynamics.fluctuations.mesh import Grid, Interval, Node, choose_intervals
+from sweep_service.dynamics.fluctuations.path import solve_path
 from sweep_service.dynamics.fluctuations.source import mean_source
 from sweep_service.dynamics.fluctuations.transition import Step, average_source, make_equation, make_step
 from sweep_service.dynamics.overlap_flow import OverlapFlow
-from sweep_service.dynamics.solve import solve
 from sweep_service.errors import Stopped
 from sweep_service.model.activations import Activation
 from sweep_service.numerics.types import Array
@@ -47,7 +46,7 @@ class LinearNoise:
     ) -> None:
         self.flow, self.size, self.stopped = flow, flow.y0.size, stopped
         self.linear = Linearisation(flow)
-        self.diffusion = Diffusion(flow, student, teacher, points)
+        self.diffusion = choose_diffusion(flow, student, teacher, points)
         self.states: dict[float, Array] = {}  # of the trajectory, by time
 
     def moments(self, times: Array) -> Iterator[Moments]:
@@ -69,17 +68,8 @@ class LinearNoise:
 
     def solve(self, times: Array) -> list[Grid]:
         """Integrate the flow to `times` and to the times of a grid; returns the grids up to divergence."""
-        breaks = [t for t in self.flow.breaks if t < times[-1]]
-        edges = [0.0, *breaks, *times[-1:]] if times[-1] > 0.0 else []
-        grids = [
-            Grid.make(begin, end, end < times[-1], self._rate(begin))
-            for begin, end in itertools.pairwise(edges)
-        ]
-        wanted = np.unique(np.concatenate([times, *(grid.times for grid in grids)]))
-        path = solve(self.flow, wanted, stopped=self.stopped)
-        finite = np.all(np.isfinite(path.states), axis=1)
-        self.states = dict(zip(wanted[finite].tolist(), path.states[finite], strict=True))
-        return [grid for grid in grids if grid.begin in self.states]
+        grids, self.states = solve_path(self.flow, times, self._rate, self.stopped)
+        return grids
 
     def intervals(self, grid: Grid) -> Iterator[Interval]:
         """The intervals of a grid in order, each with J and D at its nodes."""
@@ -91,7 +81,7 @@ class LinearNoise:
                     raise Stopped("the integration was stopped")
                 t = float(grid.times[index])
                 y, now = self.states[t], min(t, grid.last)
-                nodes[index] = Node(now, y, self.linear.jacobian(y, now), self.diffusion.matrix(y, now))
+                nodes[index] = Node(now, y, self.linear.jacobian(y, now), self.diffusion.at(y, now).matrix())
             return nodes[index]
 
         for first, last in grid.coarse_intervals():

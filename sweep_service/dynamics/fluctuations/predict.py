@@ -9,6 +9,7 @@ import numpy as np
 
 from sweep_service.dynamics.fluctuations.adjoint import integrate_risk_variances
 from sweep_service.dynamics.fluctuations.linear_noise import LinearNoise
+from sweep_service.dynamics.fluctuations.products import choose_products
 from sweep_service.dynamics.fluctuations.requirements import MAX_COVARIANCE_SIZE
 from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.model.activations import Activation
@@ -38,10 +39,11 @@ def predict_fluctuations(
     stopped: Callable[[], bool] | None = None,
 ) -> Fluctuations:
     """Predict the fluctuations of SGD about the trajectory of a flow; NaN after divergence."""
-    noise = LinearNoise(flow, student, teacher, points, stopped)
     std, shift = np.full(len(times), np.nan), np.full(len(times), np.nan)
-    if noise.size > MAX_COVARIANCE_SIZE:
-        return Fluctuations(np.sqrt(integrate_risk_variances(noise, times)), shift)
+    if flow.y0.size > MAX_COVARIANCE_SIZE:
+        products = choose_products(flow, student, teacher, points)
+        return Fluctuations(np.sqrt(integrate_risk_variances(flow, products, times, stopped)), shift)
+    noise = LinearNoise(flow, student, teacher, points, stopped)
     positions = {float(t): row for row, t in enumerate(times)}
     for now in noise.moments(times):
         row = positions.get(now.time)

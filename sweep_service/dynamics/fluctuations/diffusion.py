@@ -109,10 +109,12 @@ class Samples(NamedTuple):
     def project(self, rows: Array) -> Array:
         """λᵀDλ' of all pairs of rows."""
         p, k = self.g.shape[1], self.teachers.shape[1]
-        fields, scores = np.hstack([self.half, self.teachers]), np.empty((len(self.g), len(rows)))
+        fields = np.hstack([self.half, self.teachers]).astype(np.float32)  # far more accurate than samples
+        g, scores = self.g.astype(np.float32), np.empty((len(self.g), len(rows)))
         for column, row in enumerate(rows):
             covector = split_row(row, p, k)
-            scores[:, column] = np.einsum("ni,ni->n", fields @ covector.fields.T, self.g)
+            weights = covector.fields.T.astype(np.float32)
+            scores[:, column] = np.einsum("ni,ni->n", fields @ weights, g)
             if self.second_layer is not None:
                 scores[:, column] += self.second_layer @ covector.second_layer
         return self._covariance(scores)

@@ -45,5 +45,5 @@ class PairDerivatives(NamedTuple):
         by_Q, by_a = self.pull_mixed(values, slopes, curved)
         # the pair (j, i) has the other order of fields
         by_b = 0.5 * (values * self.curved.T + slopes * self.curved_by_c.T + curved * self.slopes_by_c)
-        by_Q[np.diag_indices(len(by_Q))] += by_a + by_b.sum(0)
+        by_Q.flat[:: len(by_Q) + 1] += by_a + by_b.sum(0)
         return by_Q

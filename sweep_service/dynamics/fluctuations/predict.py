@@ -20,13 +20,17 @@ class Fluctuations(NamedTuple):
     """Numbers without d: the standard deviation of SGD's risk is √δt `std`, its mean is off by δt `shift`."""
 
     std: Array
-    shift: Array  # NaN for states too large for Σ
+    shift: Array  # NaN, as `spread`, for states too large for Σ
+    spread: Array  # δt times it is the standard deviation of the risk's second-order part
 
     @property
     def nonlinearity(self) -> Array:
-        """|shift|/std: times √δt above 0.3 the linear theory does not apply."""
+        """max(|shift|, spread)/std: times √δt above 0.3 the linear theory does not apply.
+
+        At the escape from a saddle the shift passes through zero while the spread does not.
+        """
         moves = self.std != 0.0  # nothing has moved at t = 0
-        ratio = np.abs(self.shift) / np.where(moves, self.std, 1.0)
+        ratio = np.maximum(np.abs(self.shift), self.spread) / np.where(moves, self.std, 1.0)
         return np.where(moves, ratio, 0.0)
 
 
@@ -39,18 +43,18 @@ def predict_fluctuations(
     stopped: Callable[[], bool] | None = None,
 ) -> Fluctuations:
     """Predict the fluctuations of SGD about the trajectory of a flow; NaN after divergence."""
-    std, shift = np.full(len(times), np.nan), np.full(len(times), np.nan)
+    std, shift, spread = np.full((3, len(times)), np.nan)
     if flow.y0.size > MAX_COVARIANCE_SIZE:
         products = choose_products(flow, student, teacher, points)
-        return Fluctuations(np.sqrt(integrate_risk_variances(flow, products, times, stopped)), shift)
+        return Fluctuations(np.sqrt(integrate_risk_variances(flow, products, times, stopped)), shift, spread)
     noise = LinearNoise(flow, student, teacher, points, stopped)
     positions = {float(t): row for row, t in enumerate(times)}
     for now in noise.moments(times):
         row = positions.get(now.time)
         if row is not None:
-            gradient = noise.linear.gradient(noise.states[now.time])
-            std[row] = np.sqrt(max(float(gradient @ now.covariance @ gradient), 0.0))
-            shift[row] = gradient @ now.mean + noise.linear.contract_risk(
-                noise.states[now.time], now.covariance
-            )
-    return Fluctuations(std, shift)
+            y, covariance, linear = noise.states[now.time], now.covariance, noise.linear
+            gradient = linear.gradient(y)
+            std[row] = np.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
+            shift[row] = gradient @ now.mean + linear.contract_risk(y, covariance)
+            spread[row] = linear.spread_risk(y, covariance)
+    return Fluctuations(std, shift, spread)

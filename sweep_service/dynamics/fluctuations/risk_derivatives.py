@@ -29,7 +29,7 @@ def differentiate_risk(flow: OverlapFlow, y: Array) -> Array:
     mixed_slopes, mixed_curved = pairs.mixed.slopes(norms, teacher_norms, overlaps.M)
     own = c[:p]
     by_Q = 0.5 * np.outer(own, own) * slopes
-    by_Q[np.diag_indices(p)] += 0.5 * own * (curved @ own + mixed_curved @ c[p:])
+    by_Q.flat[:: p + 1] += 0.5 * own * (curved @ own + mixed_curved @ c[p:])
     by_M = np.outer(own, c[p:]) * mixed_slopes
     if not flow.system.is_learned:
         return join_row(by_M, by_Q)

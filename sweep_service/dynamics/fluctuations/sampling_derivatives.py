@@ -106,6 +106,6 @@ class SampledDerivatives(NamedTuple):
         moved = weight[:, None] * self.pushes[:, :p]
         by_Q = self.pushes[:, :p].T @ (moved + 2.0 * change) / points + S * self.curved
         bent = weight @ (error * self.curvatures) * self.c[:p] + (error * error * self.third * turned).sum(0)
-        by_Q[np.diag_indices(p)] += bent / points
+        by_Q.flat[:: len(by_Q) + 1] += bent / points
         by_M = 2.0 * (moved + change).T @ self.pushes[:, p:] / points
         return by_M, by_Q, 2.0 * (weight * self.error) @ self.values / points

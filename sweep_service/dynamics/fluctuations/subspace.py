@@ -19,7 +19,7 @@ from sweep_service.numerics.types import Array
 
 # Neglected part of rows of norm one, and of their change over an interval: sd R then errs by 0.1 %, as
 # measured against Σ.
-ROW_TOLERANCE, CHANGE_TOLERANCE = 1e-4, 3e-3
+ROW_TOLERANCE, CHANGE_TOLERANCE = 1e-5, 3e-4
 POSITIONS = 8  # in an interval, at which the change is sampled
 NO_STATE = np.empty(0)  # of nodes, which have none in a subspace
 MAX_BASIS = 250  # rows of a basis, at which it is used as it is

@@ -85,7 +85,7 @@ class TransposedJacobian:
         by_Q = self.own.pull_own(by_values[:, :p], by_slopes[:, :p], by_curved[:, :p]) + by_omega[:p, :p]
         by_M, by_norm = self.mixed.pull_mixed(by_values[:, p:], by_slopes[:, p:], by_curved[:, p:])
         by_M += by_omega[:p, p:] + by_omega[p:, :p].T
-        by_Q[np.diag_indices(p)] += by_norm
+        by_Q.flat[:: len(by_Q) + 1] += by_norm
         by_c = np.sum(by_push[:, :p] * self.own.slopes, axis=0) + np.diag(by_push) @ self.own.curved
         if self.sampling is not None:
             for total, more in zip((by_M, by_Q, by_c), self.sampling.pull(scatter), strict=True):

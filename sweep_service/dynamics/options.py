@@ -15,6 +15,9 @@ def _option(default: Any, about: str) -> Any:
     return field(default=default, metadata={"about": about})
 
 
+FLUCTUATIONS_VERSION = 2  # raised if and only if their numbers change, because stored runs are reused
+
+
 @dataclass(frozen=True)
 class RegimeOptions:
     """The defaults give the equations of the paper with its errata corrected."""
@@ -51,11 +54,10 @@ class RegimeOptions:
         return tuple(field for field in fields(cls) if "about" in field.metadata)
 
     def content(self) -> dict[str, Any]:
-        """The content that identifies it; `fluctuations` only if true, so that older keys stay."""
+        """The content that identifies it; the version of fluctuations only if they are wanted, so that older keys stay."""
         content = asdict(self)
-        if not self.fluctuations:
-            del content["fluctuations"]
-        return content
+        del content["fluctuations"]
+        return content | {"fluctuations": FLUCTUATIONS_VERSION} if self.fluctuations else content
 
 
 def _read_power_of_two(value: Any, field: str) -> int:

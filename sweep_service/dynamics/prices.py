@@ -15,6 +15,7 @@ import numpy as np
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
 from sweep_service.dynamics.evaluations import Effort, extend_effort, is_rough, predict_effort
 from sweep_service.dynamics.fluctuations.price import fluctuation_seconds
+from sweep_service.dynamics.fluctuations.requirements import MAX_COVARIANCE_SIZE
 from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field.nodes import is_smooth, teacher_nodes
 from sweep_service.dynamics.mean_field.pair_sums import MIXTURES
@@ -75,6 +76,8 @@ class Price:
         seconds = self.seconds_of(evaluations, samples) + jacobians * self.jacobian
         if self.fluctuation_points:
             points = self.fluctuation_points
+            if self.size > MAX_COVARIANCE_SIZE:  # the trajectory is integrated a second time
+                seconds *= 2.0
             seconds += fluctuation_seconds(self.size, self.evaluation, points, last, samples)
         return seconds
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -53,13 +53,22 @@ class BackwardSweep:
         self.nodes: dict[int, tuple[float, Products]] = {}
 
     def cross_grid(self, grid: Grid) -> None:
-        """Go back over a piece in which the rate is smooth, from the last interval before divergence."""
+        """Go back over a piece in which the rate is smooth, from the last time before divergence."""
         self.nodes = {}
-        for first, last in reversed(grid.coarse_intervals()):
-            if float(grid.times[last]) in self.path.states:
-                inside = (self.times > grid.times[first]) & (self.times <= grid.times[last])
-                self.variances[inside] = 0.0
-                self._cross(grid, first, last)
+        blocks = [block for ends in grid.coarse_intervals() for block in self._known(grid, *ends)]
+        for first, last in reversed(blocks):
+            inside = (self.times > grid.times[first]) & (self.times <= grid.times[last])
+            self.variances[inside] = 0.0
+            self._cross(grid, first, last)
+
+    def _known(self, grid: Grid, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The interval, or the blocks of it before divergence."""
+        size = last - first
+        while size >= 2:
+            if first + size <= last and float(grid.times[first + size]) in self.path.states:
+                yield first, first + size
+                first += size
+            size //= 2
 
     def _cross(self, grid: Grid, first: int, last: int) -> None:
         """Go back over an interval, or over its halves if J or D are not quadratic in it."""

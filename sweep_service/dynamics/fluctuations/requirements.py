@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sweep_service.dynamics.fluctuations.transposed_jacobian import is_smooth
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.model.point import Point
 
 MAX_COVARIANCE_SIZE = 300  # components of the state up to which Σ is integrated
-MAX_SIZE = 800  # and up to which J is computed at all: the adjoint keeps some forty of them, 200 MB
+MAX_MATRIX_SIZE = 800  # and up to which J is computed as a matrix, where the adjoint needs it
+MAX_SIZE = 50_000  # and up to which the adjoint does without J, p about 310: some minutes, 1 GB
 NEEDED_REGIME = f"needs the regime {' or '.join(r.name for r in REGIMES.values() if r.has_fluctuations)}"
 
 
@@ -22,9 +24,11 @@ def require_fluctuations(point: Point, regimes: Iterable[str]) -> None:
     """Raise `InvalidInput` if none of the regimes has fluctuations, or a state is too large for them."""
     if not any_with_fluctuations(regimes):
         raise InvalidInput("fluctuations", True, NEEDED_REGIME)
-    size = count_components(point)
-    if size > MAX_SIZE:
-        allowed = f"needs at most {MAX_SIZE} components of (M, Q, a), which are {size} at p = {point.p}"
+    size, smooth = count_components(point), is_smooth(point.activation)
+    most = MAX_SIZE if smooth else MAX_MATRIX_SIZE
+    if size > most:
+        reason = "" if smooth else f" for the kink of the activation {point.activation.name}"
+        allowed = f"needs at most {most} components of (M, Q, a){reason}, which are {size} at p = {point.p}"
         raise InvalidInput("fluctuations", True, allowed)
 
 

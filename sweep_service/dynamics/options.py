@@ -54,7 +54,7 @@ class RegimeOptions:
         return tuple(field for field in fields(cls) if "about" in field.metadata)
 
     def content(self) -> dict[str, Any]:
-        """The content that identifies it; the version of fluctuations only if they are wanted, so that older keys stay."""
+        """The content that identifies it; the version of fluctuations only where they are wanted."""
         content = asdict(self)
         del content["fluctuations"]
         return content | {"fluctuations": FLUCTUATIONS_VERSION} if self.fluctuations else content

@@ -16,6 +16,7 @@ from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
 from sweep_service.dynamics.evaluations import Effort, extend_effort, is_rough, predict_effort
 from sweep_service.dynamics.fluctuations.price import fluctuation_seconds
 from sweep_service.dynamics.fluctuations.requirements import MAX_COVARIANCE_SIZE
+from sweep_service.dynamics.fluctuations.transposed_jacobian import has_smooth_slope
 from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field.nodes import is_smooth, teacher_nodes
 from sweep_service.dynamics.mean_field.pair_sums import MIXTURES
@@ -67,6 +68,7 @@ class Price:
     effort: Effort
     extra_evaluations: int = 0
     fluctuation_points: int = 0  # of the sampling term, where fluctuations are predicted
+    smooth: bool = True  # whether the student's activation is, which makes fluctuations cheaper
 
     def seconds(self, last: float, samples: int) -> float:
         """Return the seconds of an integration to t = last that records `samples` samples."""
@@ -78,7 +80,7 @@ class Price:
             points = self.fluctuation_points
             if self.size > MAX_COVARIANCE_SIZE:  # the trajectory is integrated a second time
                 seconds *= 2.0
-            seconds += fluctuation_seconds(self.size, self.evaluation, points, last, samples)
+            seconds += fluctuation_seconds(self.size, self.evaluation, points, last, samples, self.smooth)
         return seconds
 
     def seconds_of(self, evaluations: float, samples: int) -> float:
@@ -137,8 +139,9 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
     if not (options.fluctuations and REGIMES[regime].has_fluctuations):
         return price
     return replace(
-        price, work_class=f"{price.work_class}/fluctuations", fluctuation_points=options.qmc_points
-    )
+        price, work_class=f"{price.work_class}/fluctuations", fluctuation_points=options.qmc_points,
+        smooth=has_smooth_slope(student),
+    )  # fmt: skip
 
 
 def _price_full_model(point: Point) -> float:

@@ -180,9 +180,10 @@ def test_times_between_nodes_change_nothing():
 
 
 def near_saddle(jitter):
-    """A start from which gradient flow nears the unspecialised plateau, of students that are equal but for it."""
+    """A start near the unspecialised plateau, whose students have equal M but for the jitter."""
     M = np.full((2, 2), 0.3) + jitter * np.array([[1.0, -1.0], [-1.0, 1.0]])
-    return {"kind": "overlaps", "M": M.tolist(), "Q": (M @ M.T + 0.3 * np.eye(2)).tolist(), "P": START["P"]}
+    Q = M @ M.T + 0.3 * np.eye(2)
+    return {"kind": "overlaps", "M": M.tolist(), "Q": Q.tolist(), "P": START["P"]}
 
 
 def test_flag_is_raised_at_saddle_only():
@@ -232,7 +233,8 @@ def test_flag_does_not_pass_through_zero_with_shift():
 @pytest.mark.parametrize("jitter", [0.0, 1e-3])
 def test_flag_at_saddle_of_identical_students(jitter):
     """Wherever exact chains scatter by more than predicted, or less, the flag is raised."""
-    point, times = {**BASE, "d": 1000, "init": near_saddle(jitter)}, np.array([20.0, 60.0, 80.0, 130.0, 200.0])
+    point = {**BASE, "d": 1000, "init": near_saddle(jitter)}
+    times = np.array([20.0, 60.0, 80.0, 130.0, 200.0])
     delta_t = Point.parse(point).delta_t
     risks = run(point, np.round(times / delta_t).astype(int), repeat=range(1000)).risk.values
     predicted = predict(point, times)

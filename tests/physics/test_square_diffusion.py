@@ -30,7 +30,8 @@ def weighted_psi(flow, point, points):
     samples.Z = points
     g, half, teachers, second_layer, rate = samples.at(flow.y0, 0.0)
     rows, columns = np.tril_indices(flow.p)
-    parts = [g[:, :, None] * teachers[:, None, :], g[:, rows] * half[:, columns] + half[:, rows] * g[:, columns]]
+    overlaps = g[:, rows] * half[:, columns] + half[:, rows] * g[:, columns]
+    parts = [g[:, :, None] * teachers[:, None, :], overlaps]
     parts += [] if second_layer is None else [second_layer]
     return np.hstack([part.reshape(len(g), -1) for part in parts]), rate
 

@@ -29,7 +29,7 @@ class Prediction(NamedTuple):
 
     mean: xr.DataArray  # R + δt shift
     std: xr.DataArray
-    nonlinearity: xr.DataArray  # |δt shift|/std: the linear theory applies where it is small
+    nonlinearity: xr.DataArray  # second-order part/std: the linear theory applies where it is small
     risk: xr.DataArray  # R of the theory, about which SGD fluctuates
 
     @property

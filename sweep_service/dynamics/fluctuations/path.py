@@ -24,7 +24,7 @@ class Path(NamedTuple):
 def solve_path(
     flow: OverlapFlow, times: Array, rate: Callable[[float], float], stopped: Callable[[], bool] | None
 ) -> Path:
-    """Integrate a flow; `rate` is the largest rate of change at its start with the learning rate of a time."""
+    """Integrate a flow; `rate` is the largest rate at its start, with the learning rate of a time."""
     breaks = [t for t in flow.breaks if t < times[-1]]
     edges = [0.0, *breaks, *times[-1:]] if times[-1] > 0.0 else []
     grids = [Grid.make(begin, end, end < times[-1], rate(begin)) for begin, end in itertools.pairwise(edges)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sweep_service.dynamics.fluctuations.transposed_jacobian import is_smooth
+from sweep_service.dynamics.fluctuations.transposed_jacobian import has_smooth_slope
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.model.point import Point
@@ -24,7 +24,7 @@ def require_fluctuations(point: Point, regimes: Iterable[str]) -> None:
     """Raise `InvalidInput` if none of the regimes has fluctuations, or a state is too large for them."""
     if not any_with_fluctuations(regimes):
         raise InvalidInput("fluctuations", True, NEEDED_REGIME)
-    size, smooth = count_components(point), is_smooth(point.activation)
+    size, smooth = count_components(point), has_smooth_slope(point.activation)
     most = MAX_SIZE if smooth else MAX_MATRIX_SIZE
     if size > most:
         reason = "" if smooth else f" for the kink of the activation {point.activation.name}"

@@ -73,8 +73,8 @@ class SquareDiffusion:
         once = np.concatenate([2.0 * np.repeat(a, k), 2.0 * (a[rows] + a[columns])])
         twice = np.concatenate([np.zeros(len(a) * k), 4.0 * rate * a[rows] * a[columns]])
         learned = len(self.first) - len(once)
-        system = self.flow.system
-        return np.append(once, np.full(learned, system.second_layer_rate)), np.append(twice, np.zeros(learned))
+        once = np.append(once, np.full(learned, self.flow.system.second_layer_rate))
+        return once, np.append(twice, np.zeros(learned))
 
 
 class SquareScatter(NamedTuple):
@@ -122,7 +122,8 @@ class SquareScatter(NamedTuple):
         E2, E3, E4 = (self.moments.products(pair, power) for power in (2, 3, 4))
         cross = E3[:count, count:]
         second = E2[:count, :count] + cross + cross.T + E4[count:, count:]
-        return self._finish(second, self.moments.means(traces, 1)[:count] + self.moments.means(traces, 2)[count:])
+        mean = self.moments.means(traces, 1)[:count] + self.moments.means(traces, 2)[count:]
+        return self._finish(second, mean)
 
     def _finish(self, second: Array, mean: Array) -> Array:
         return self.rate * np.asarray(0.5 * (second + second.T) - np.outer(mean, mean))

@@ -70,9 +70,9 @@ class Change(NamedTuple):
 def make_subspace(
     times: Sequence[float], products: Sequence[Products], rows: Array, must: bool
 ) -> Subspace | None:
-    """The subspace of an interval for rows of norm one; None if J or D are not quadratic in it, unless `must`.
+    """The subspace of an interval for rows of norm one, or None if J or D are not quadratic in it.
 
-    `times` and `products` are those of its begin, middle and end.
+    `times` and `products` are those of its begin, middle and end. `must` accepts any interval.
     """
     basis = compress(rows, ROW_TOLERANCE)
     change = Change(times[-1] - times[0], basis, [product.pull_back(basis) for product in products])
@@ -108,9 +108,7 @@ def compress(rows: Array, tolerance: float) -> Array:
 
 
 def _has_quadratic_scatter(products: Sequence[Products], c: Array, basis: Array) -> bool:
-    begin, middle, end = (
-        np.einsum("li,ij,lj->l", c, product.scatter(basis), c) for product in products
-    )
+    begin, middle, end = (np.einsum("li,ij,lj->l", c, product.scatter(basis), c) for product in products)
     largest = np.max([begin, middle, end], axis=0)
     return bool(np.all(np.abs(middle - 0.5 * (begin + end)) <= DIFFUSION_TOLERANCE * largest))
 

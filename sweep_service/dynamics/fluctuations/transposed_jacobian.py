@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.dynamics.fluctuations.covectors import Covector, join_row, split_row
+from sweep_service.dynamics.fluctuations.covectors import join_row, split_row
 from sweep_service.dynamics.fluctuations.pair_derivatives import PairDerivatives
 from sweep_service.dynamics.fluctuations.risk_derivatives import readout_of
 from sweep_service.dynamics.fluctuations.sampling_derivatives import differentiate_sampling
@@ -24,10 +24,10 @@ TERMS = (drift, label_noise, sampling)
 
 def has_products(flow: OverlapFlow, student: Activation) -> bool:
     """Whether the products of a flow can be computed."""
-    return is_smooth(student) and set(flow.terms) <= set(TERMS)
+    return has_smooth_slope(student) and set(flow.terms) <= set(TERMS)
 
 
-def is_smooth(student: Activation) -> bool:
+def has_smooth_slope(student: Activation) -> bool:
     """Whether σ'' of a student is a function; with a kink, Price's theorem needs more than samples."""
     return student.curvature is not None and not student.kinks
 

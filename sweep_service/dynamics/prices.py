@@ -14,9 +14,9 @@ import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
 from sweep_service.dynamics.evaluations import Effort, extend_effort, is_rough, predict_effort
+from sweep_service.dynamics.fluctuations.adjoint.transposed_jacobian import has_smooth_slope
 from sweep_service.dynamics.fluctuations.price import fluctuation_seconds
 from sweep_service.dynamics.fluctuations.requirements import MAX_COVARIANCE_SIZE
-from sweep_service.dynamics.fluctuations.transposed_jacobian import has_smooth_slope
 from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field.nodes import is_smooth, teacher_nodes
 from sweep_service.dynamics.mean_field.pair_sums import MIXTURES

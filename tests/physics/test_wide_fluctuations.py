@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sweep_service.dynamics.fluctuations.adjoint import integrate_risk_variances
+from sweep_service.dynamics.fluctuations.adjoint.backward_sweep import integrate_risk_variances
+from sweep_service.dynamics.fluctuations.adjoint.products import choose_products, matrix_products
+from sweep_service.dynamics.fluctuations.adjoint.transposed_jacobian import TransposedJacobian
 from sweep_service.dynamics.fluctuations.linear_noise import LinearNoise
-from sweep_service.dynamics.fluctuations.products import choose_products, matrix_products
-from sweep_service.dynamics.fluctuations.transposed_jacobian import TransposedJacobian
 from sweep_service.dynamics.overlap_flow import OverlapFlow, drift, label_noise
 from sweep_service.model.point import Point
 from tests.physics.flows import make_flow

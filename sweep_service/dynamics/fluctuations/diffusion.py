@@ -115,7 +115,7 @@ class Samples(NamedTuple):
             covector = split_row(row, p, k)
             weights = covector.fields.T.astype(np.float32)
             scores[:, column] = np.einsum("ni,ni->n", fields @ weights, g)
-            if self.second_layer is not None:
+            if self.second_layer is not None and covector.second_layer is not None:
                 scores[:, column] += self.second_layer @ covector.second_layer
         return self._covariance(scores)
 

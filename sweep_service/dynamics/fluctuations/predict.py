@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sweep_service.dynamics.fluctuations.adjoint import integrate_risk_variances
+from sweep_service.dynamics.fluctuations.adjoint.backward_sweep import integrate_risk_variances
+from sweep_service.dynamics.fluctuations.adjoint.products import choose_products
 from sweep_service.dynamics.fluctuations.linear_noise import LinearNoise
-from sweep_service.dynamics.fluctuations.products import choose_products
 from sweep_service.dynamics.fluctuations.requirements import MAX_COVARIANCE_SIZE
 from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.model.activations import Activation

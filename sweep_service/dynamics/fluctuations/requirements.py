@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sweep_service.dynamics.fluctuations.transposed_jacobian import has_smooth_slope
+from sweep_service.dynamics.fluctuations.adjoint.transposed_jacobian import has_smooth_slope
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
 from sweep_service.model.point import Point

@@ -16,7 +16,7 @@ import numpy as np
 
 from sweep_service.dynamics.fluctuations.risk_derivatives import readout_of
 from sweep_service.dynamics.overlap_flow import OverlapFlow
-from sweep_service.numerics.types import Array
+from sweep_service.numerics.types import AnyArray, Array
 
 ORDER = 4  # of 𝓔 in E[ψψᵀ]
 
@@ -39,13 +39,14 @@ class SquareMoments:
 
     def means(self, traces: Array, power: int) -> Array:
         """E[𝓔ᵐ λᵀAλ] from tr AO_j, shape (ORDER + 1, forms)."""
-        return math.factorial(power) * sum(self.weights[power - j] * traces[j] for j in range(power + 1))
+        weights = np.array(self.weights[power::-1])
+        return np.asarray(math.factorial(power) * weights @ traces[: power + 1])
 
     def products(self, pair: Callable[[int, int], Array], power: int) -> Array:
         """E[𝓔ᵐ λᵀAλ λᵀBλ] from tr AO_i tr BO_j + 2 tr AO_iBO_j for each i, j."""
-        return math.factorial(power) * sum(
-            self.weights[power - i - j] * pair(i, j) for i in range(power + 1) for j in range(power + 1 - i)
-        )
+        orders = [(i, j) for i in range(power + 1) for j in range(power + 1 - i)]
+        total = np.sum([self.weights[power - i - j] * pair(i, j) for i, j in orders], axis=0)
+        return np.asarray(math.factorial(power) * total)
 
 
 class SquareDiffusion:
@@ -81,8 +82,8 @@ class SquareScatter(NamedTuple):
     """D at a state."""
 
     moments: SquareMoments
-    first: Array
-    second: Array
+    first: AnyArray  # the fields λ_β, λ_γ of each component
+    second: AnyArray
     once: Array  # x
     twice: Array  # y
     rate: float  # u²/b
@@ -109,7 +110,7 @@ class SquareScatter(NamedTuple):
         # λᵀψ = 𝓔 λᵀAλ + 𝓔² λᵀBλ; the rows of all A, then of all B
         forms = np.zeros((2 * count, size, size))
         weights = 0.5 * np.concatenate([self.once * rows, self.twice * rows])
-        np.add.at(forms, (slice(None), self.first, self.second), weights)
+        np.add.at(forms.reshape(2 * count, -1).T, self.first * size + self.second, weights.T)
         forms += forms.transpose(0, 2, 1).copy()
         turned = np.array([forms @ O for O in self.moments.orders])  # AO_j
         traces = np.trace(turned, axis1=2, axis2=3)

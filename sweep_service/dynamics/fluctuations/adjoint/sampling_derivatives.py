@@ -24,7 +24,9 @@ CURVATURE_STEP = 1e-4  # of the difference σ''', for fields of order one: error
 class SamplingDerivatives(Protocol):
     """The derivatives at a state."""
 
-    average: Array  # E[σ'_i σ'_j 𝓔*²] (p, p)
+    @property
+    def average(self) -> Array:
+        """E[σ'_i σ'_j 𝓔*²] (p, p)."""
 
     def pull(self, S: Array) -> tuple[Array, Array, Array]:
         """∂φ/∂M (p, k), ∂φ/∂Q (p, p), which need not be symmetric, and ∂φ/∂c of students (p)."""

@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
+from sweep_service.dynamics.fluctuations.adjoint.pair_derivatives import PairDerivatives
+from sweep_service.dynamics.fluctuations.adjoint.sampling_derivatives import differentiate_sampling
 from sweep_service.dynamics.fluctuations.covectors import join_row, split_row
-from sweep_service.dynamics.fluctuations.pair_derivatives import PairDerivatives
 from sweep_service.dynamics.fluctuations.risk_derivatives import readout_of
-from sweep_service.dynamics.fluctuations.sampling_derivatives import differentiate_sampling
 from sweep_service.dynamics.overlap_flow import OverlapFlow, drift, label_noise, sampling
 from sweep_service.model.activations import Activation
 from sweep_service.numerics.types import Array

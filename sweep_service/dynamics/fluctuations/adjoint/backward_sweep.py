@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from sweep_service.dynamics.fluctuations.adjoint.products import Products, ProductsAt
+from sweep_service.dynamics.fluctuations.adjoint.subspace import Subspace, make_subspace
 from sweep_service.dynamics.fluctuations.mesh import Grid
 from sweep_service.dynamics.fluctuations.path import Path, solve_path
-from sweep_service.dynamics.fluctuations.products import Products, ProductsAt
 from sweep_service.dynamics.fluctuations.risk_derivatives import differentiate_risk
-from sweep_service.dynamics.fluctuations.subspace import Subspace, make_subspace
 from sweep_service.dynamics.fluctuations.transition import make_equation, make_step
 from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.errors import Stopped

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import expm
 
+from sweep_service.dynamics.fluctuations.adjoint.products import Products
 from sweep_service.dynamics.fluctuations.mesh import DIFFUSION_TOLERANCE, DRIFT_TOLERANCE, Interval, Node
-from sweep_service.dynamics.fluctuations.products import Products
 from sweep_service.numerics.types import Array
 
 # Neglected part of rows of norm one, and of their change over an interval: sd R then errs by 0.1 %, as

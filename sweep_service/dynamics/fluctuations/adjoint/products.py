@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from sweep_service.dynamics.fluctuations.adjoint.transposed_jacobian import TransposedJacobian, has_products
 from sweep_service.dynamics.fluctuations.diffusion import Diffusion, Scatter, choose_diffusion
 from sweep_service.dynamics.fluctuations.linearisation import Linearisation
-from sweep_service.dynamics.fluctuations.transposed_jacobian import TransposedJacobian, has_products
 from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.model.activations import Activation
 from sweep_service.numerics.types import Array

@@ -39,10 +39,7 @@ class Label:
 FLUCTUATIONS = {
     "risk_std": Label("standard deviation of the risk of SGD over √δt", "sd of the risk", logarithmic=True),
     "risk_shift": Label("mean risk of SGD minus that of the theory, over δt", "shift of the risk"),
-    "nonlinearity": Label(
-        "second-order part of the risk over sd and √δt: times √δt, above 0.3 linear theory fails",
-        "nonlinearity",
-    ),
+    "nonlinearity": Label("|shift|/sd over √δt: times √δt, above 0.3 linear theory fails", "nonlinearity"),
 }
 
 # All labels except those of parameters, observables and values, which are in their registries.

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_continuous_lyapunov
 
+import sweep_service as ss
+from sweep_service.analysis.error_bars.prediction import read_prediction
 from sweep_service.analysis.error_bars.validity import MAX_NONLINEARITY
+from sweep_service.analysis.single_point import as_sweep
 from sweep_service.dynamics.fluctuations.linear_noise import LinearNoise
 from sweep_service.dynamics.fluctuations.predict import predict_fluctuations
 from sweep_service.dynamics.fluctuations.supremum import sample_suprema
@@ -220,43 +223,37 @@ def test_flag_is_not_raised_on_smooth_descents(case):
     assert np.max(np.sqrt(Point.parse(point).delta_t) * predicted.nonlinearity) < MAX_NONLINEARITY
 
 
-def test_flag_does_not_pass_through_zero_with_shift():
-    """At t = 200, d = 1000 the shift is small, and 1000 chains scatter by 0.47 of the prediction."""
-    point = {**BASE, "d": 1000, "init": near_saddle(1e-3)}
-    predicted = predict(point, [200.0])
-    root = np.sqrt(Point.parse(point).delta_t)
-    assert root * abs(predicted.shift[0]) / predicted.std[0] < 0.3
-    assert root * predicted.nonlinearity[0] > 0.6
+def predict_near_saddle(jitter, times):
+    """The dataset of a theory at d = 1000, and what analyses read of it."""
+    point = {**BASE, "d": 1000, "init": near_saddle(jitter)}
+    theory = ss.integrate(point, times=times, regime="high_dimensional", fluctuations=True)
+    return point, theory, read_prediction(as_sweep(theory))
+
+
+def test_flag_is_raised_where_shift_changes_sign():
+    """At t = 200 the shift is small, and 1000 chains scatter by 0.47 of the prediction."""
+    times = np.sort(np.append([0.0, 200.0], np.geomspace(130.0, 240.0, 12)))
+    point, theory, prediction = predict_near_saddle(1e-3, times)
+    ratio = Point.parse(point).delta_t ** 0.5 * abs(theory["risk_shift"]) / theory["risk_std"]
+    assert ratio.sel(time=200.0) < MAX_NONLINEARITY
+    assert prediction.nonlinearity.sel(time=200.0).item() > 2.0 * MAX_NONLINEARITY
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jitter", [0.0, 1e-3])
 def test_flag_at_saddle_of_identical_students(jitter):
     """Wherever exact chains scatter by more than predicted, or less, the flag is raised."""
-    point = {**BASE, "d": 1000, "init": near_saddle(jitter)}
     times = np.array([20.0, 60.0, 80.0, 130.0, 200.0])
-    delta_t = Point.parse(point).delta_t
-    risks = run(point, np.round(times / delta_t).astype(int), repeat=range(1000)).risk.values
-    predicted = predict(point, times)
-    ratio = risks.std(0, ddof=1) / (np.sqrt(delta_t) * predicted.std)
-    is_flagged = np.sqrt(delta_t) * predicted.nonlinearity > 0.3
+    every = np.unique(np.concatenate([[0.0], times, np.geomspace(15.0, 240.0, 40)]))
+    point, _, prediction = predict_near_saddle(jitter, every)
+    predicted, steps = prediction.std.squeeze().sel(time=times), np.round(times / Point.parse(point).delta_t)
+    risks = run(point, steps.astype(int), repeat=range(1000)).risk.values
+    ratio = risks.std(0, ddof=1) / predicted.values
+    is_flagged = prediction.nonlinearity.squeeze().sel(time=times).values > MAX_NONLINEARITY
     np.testing.assert_array_equal(is_flagged, times > 100.0)
     # 4 standard errors of a standard deviation of 1000 runs, and 1 % for the points of D
     assert np.all(np.abs(ratio[~is_flagged] - 1.0) < 4.0 / np.sqrt(2000.0) + 0.01)
     assert np.all(np.abs(ratio[is_flagged] - 1.0) > 0.2)
-
-
-def test_spread_is_that_of_quadratic_form():
-    """The standard deviation of ½ ξᵀ∇²Rξ over samples of ξ."""
-    noise = make_noise(BASE)
-    *_, last = noise.moments(np.array([5.0]))
-    y, linear, h = noise.states[5.0], noise.linear, 1e-3
-    xi = np.random.default_rng(0).multivariate_normal(np.zeros(noise.size), last.covariance, 20_000)
-    risk = noise.flow.risk
-    values = [(risk(y + h * x) + risk(y - h * x) - 2.0 * risk(y)) / (2.0 * h * h) for x in xi]
-    # the squared deviations of few squares scatter by up to √14 of their mean: 2.6 % of it, 1.3 % of its
-    # root, four of these; axes of Σ below 1 % are left out
-    assert linear.spread_risk(y, last.covariance) == pytest.approx(np.std(values), rel=0.06)
 
 
 def constant_of_theorem():

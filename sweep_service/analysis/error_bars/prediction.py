@@ -13,6 +13,7 @@ from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
 
 REGIME = "regime"
+BRIDGE = 1.25  # the change of sign of the shift at a saddle lasts for less than this factor of time
 STORED = "ode_risk_std"  # stored together with the shift and the nonlinearity
 # Without a dimension of regimes: a dataset keeps them when another regime is selected.
 PREDICTED = {
@@ -29,7 +30,7 @@ class Prediction(NamedTuple):
 
     mean: xr.DataArray  # R + δt shift
     std: xr.DataArray
-    nonlinearity: xr.DataArray  # second-order part/std: the linear theory applies where it is small
+    nonlinearity: xr.DataArray  # |δt shift|/std about a time: the linear theory applies where it is small
     risk: xr.DataArray  # R of the theory, about which SGD fluctuates
 
     @property
@@ -77,8 +78,26 @@ def read_prediction(dataset: xr.Dataset) -> Prediction:
         for name in ("risk", "std", "shift", "nonlinearity")
     )
     root, dims = delta_t**0.5, risk.dims
-    arrays = (risk + delta_t * shift, root * std, root * nonlinearity, risk)
+    arrays = (risk + delta_t * shift, root * std, root * _bridge_zeros(nonlinearity), risk)
     return Prediction(*(array.transpose(*dims) for array in arrays))
+
+
+def _bridge_zeros(ratio: xr.DataArray) -> xr.DataArray:
+    """The largest ratio at times within a factor `BRIDGE` of each time.
+
+    At the escape from a saddle the shift changes its sign, while the scatter is far from the predicted one.
+    """
+    if "time" not in ratio.dims:
+        return ratio
+    times, values = ratio["time"].values, ratio.transpose(..., "time").values
+    order = np.argsort(times)
+    first = np.searchsorted(times[order], times / BRIDGE, "left")
+    last = np.searchsorted(times[order], times * BRIDGE, "right")
+    bridged = [
+        np.where(np.isnan(values[..., at]), np.nan, np.fmax.reduce(values[..., order[i:j]], axis=-1))
+        for at, (i, j) in enumerate(zip(first, last, strict=True))
+    ]
+    return ratio.transpose(..., "time").copy(data=np.stack(bridged, axis=-1)).transpose(*ratio.dims)
 
 
 def _predicting_regimes(dataset: xr.Dataset) -> list[str]:

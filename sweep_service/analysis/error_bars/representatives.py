@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sweep_service.dynamics.fluctuations.requirements import MAX_SIZE, count_components
+from sweep_service.dynamics.fluctuations.requirements import count_components, max_components
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray
@@ -47,7 +47,7 @@ def list_candidates(grid: Grid, last: float, samples: int, calibration: Calibrat
         point = grid.point(index)
         curve = ode_seconds(point, HIGH_DIMENSIONAL, last, samples, calibration)
         seconds = np.inf
-        if count_components(point) <= MAX_SIZE:
+        if count_components(point) <= max_components(point):
             seconds = ode_seconds(point, HIGH_DIMENSIONAL, last, samples, calibration, with_fluctuations)
         candidates.append(Candidate(index, point, seconds, curve))
     return candidates

@@ -50,8 +50,7 @@ def seeds_needed(dataset: xr.Dataset, /, value: str = RISK, relative_error: floa
         At each point, and at each time unless it is the final risk: the number of seeds `predicted` and
         `measured` (with the 95 % interval `measured_low`, `measured_high`; NaN with fewer than five draws),
         and s/mean, `predicted_scatter` and `measured_scatter`. The predicted numbers for the final risk are
-        upper bounds. `nonlinearity` is the second-order part of the risk over sd: above 0.3 the prediction
-        is too small.
+        upper bounds. `nonlinearity` is |δt shift|/sd: above 0.3 the prediction is too small.
 
     Raises
     ------
@@ -71,7 +70,7 @@ def seeds_needed(dataset: xr.Dataset, /, value: str = RISK, relative_error: floa
         variables |= {
             "predicted": (count_seeds(scatter, relative_error), "predicted number of seeds"),
             "predicted_scatter": (scatter, "predicted standard deviation of a draw over the mean"),
-            "nonlinearity": (nonlinearity, "second-order part over sd: above 0.3 linear theory fails"),
+            "nonlinearity": (nonlinearity, "|δt shift|/sd: above 0.3 linear theory fails"),
         }
     if is_measured:
         scatter, degrees = _measure_scatter(dataset, value)
@@ -90,7 +89,7 @@ def seeds_needed(dataset: xr.Dataset, /, value: str = RISK, relative_error: floa
 
 
 def _predict_scatter(dataset: xr.Dataset, value: str) -> tuple[xr.DataArray, xr.DataArray]:
-    """The standard deviation of a draw over the mean, and nonlinearity; for the final risk, upper bounds."""
+    """The standard deviation of a draw over the mean, and |δt shift|/sd; for the final risk, upper bounds."""
     dataset = add_prediction(dataset)
     repeats = dataset.sizes.get("repeat", 1)
     dataset = select_last_half(dataset) if value == FINAL_RISK else dataset

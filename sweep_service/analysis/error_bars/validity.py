@@ -15,7 +15,7 @@ from sweep_service.analysis.runs import DRAW_DIMS
 from sweep_service.numerics.types import AnyArray
 from sweep_service.validation import read_number
 
-MAX_NONLINEARITY = 0.3  # of the second-order part over sd: at a saddle, sd is wrong by a factor 2 at 1.7
+MAX_NONLINEARITY = 0.3  # |δt shift|/sd: at a saddle, the predicted sd is wrong by a factor 3 at 2.4
 
 
 class Validity(IntEnum):
@@ -55,8 +55,7 @@ def validity(
     level
         Probability that a theory which holds is not called `off`.
     nonlinearity
-        Largest second-order part of the risk over sd, of any start, at which the linear theory of the error
-        bars applies.
+        Largest |δt shift|/sd, of any start, at which the linear theory of the error bars applies.
 
     Returns
     -------
@@ -97,7 +96,7 @@ def validity(
             (limit / known_runs) ** 0.5,
             f"rms_z that a theory which holds exceeds with probability {1 - level:.2g}",
         ),
-        "nonlinearity": (ratio, "largest second-order part over sd of the starts"),
+        "nonlinearity": (ratio, "largest |δt shift|/sd of the starts"),
         "runs": (runs, "runs"),
     }
     return xr.Dataset({name: array.assign_attrs(long_name=text) for name, (array, text) in variables.items()})

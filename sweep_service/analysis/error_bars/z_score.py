@@ -38,8 +38,8 @@ def z_score(dataset: xr.Dataset, /, regime: str = HIGH_DIMENSIONAL, *, offset: b
     -------
     xr.Dataset
         `z_score` of each run over time, `largest`, the maximum of |z| over time, the predicted `offset` and
-        `std` at the times of the steps, and `nonlinearity`, the second-order part of the risk over sd: it is
-        at most 0.3 where the prediction applies.
+        `std` at the times of the steps, and `nonlinearity`, the ratio |δt shift|/sd, which is at most 0.3
+        where the prediction applies.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def z_score(dataset: xr.Dataset, /, regime: str = HIGH_DIMENSIONAL, *, offset: b
             f"predicted mean risk of SGD minus that of {regime}",
         ),
         "std": (std, "predicted standard deviation of the risk of a run"),
-        "nonlinearity": (predicted.nonlinearity, "second-order part over sd: above 0.3 linear theory fails"),
+        "nonlinearity": (predicted.nonlinearity, "|δt shift|/sd: above 0.3 linear theory fails"),
     }
     return xr.Dataset({name: array.assign_attrs(long_name=text) for name, (array, text) in variables.items()})
 

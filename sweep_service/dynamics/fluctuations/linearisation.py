@@ -20,8 +20,6 @@ from sweep_service.model.risk import risks
 from sweep_service.numerics.types import Array
 
 MIN_EIGENVALUE = 1e-13  # of Σ, relative to its largest: smaller ones are rounding
-MIN_SPREAD_EIGENVALUE = 1e-2  # the same where smaller ones, which enter squared, do not matter
-SPREAD_STEP = 1e-4  # of differences of ∇R: truncation 1e-4, rounding 1e-12
 
 
 class Steps(NamedTuple):
@@ -86,16 +84,6 @@ class Linearisation:
         forward, backward = np.split(np.asarray(ends), 2)
         return float(0.5 * values @ (forward + backward - 2.0 * centre) / h**2)
 
-    def spread_risk(self, y: Array, covariance: Array) -> float:
-        """√(½ tr (∇²R Σ)²), the standard deviation of ½ ξᵀ∇²Rξ for ξ of covariance Σ."""
-        values, vectors = _principal_axes(covariance, MIN_SPREAD_EIGENVALUE)
-        h = SPREAD_STEP * self._scales(y)[0]
-        centre = self.gradient(y)
-        rows = np.array([self.gradient(y + h * vector) - centre for vector in vectors]).reshape(vectors.shape)
-        roots = np.sqrt(np.maximum(values, 0.0))
-        curvature = roots[:, None] * (rows @ vectors.T / h) * roots
-        return float(np.sqrt(0.5 * np.sum(curvature * curvature)))
-
     def _risks(self, states: Array) -> Array:
         flow, system = self.flow, self.flow.system
         overlaps = [flow.overlaps(y) for y in states]
@@ -150,8 +138,8 @@ def _split(flow: OverlapFlow) -> tuple[Part, ...]:
     )
 
 
-def _principal_axes(covariance: Array, smallest: float = MIN_EIGENVALUE) -> tuple[Array, Array]:
-    """Eigenvalues of Σ above `smallest` times its largest, and their eigenvectors as rows."""
+def _principal_axes(covariance: Array) -> tuple[Array, Array]:
+    """Eigenvalues of Σ that are not rounding, and their eigenvectors as rows."""
     values, vectors = np.linalg.eigh(covariance)
-    keep = np.abs(values) > smallest * np.max(np.abs(values), initial=0.0)
+    keep = np.abs(values) > MIN_EIGENVALUE * np.max(np.abs(values), initial=0.0)
     return values[keep], vectors[:, keep].T

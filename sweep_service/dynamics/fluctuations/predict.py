@@ -20,17 +20,13 @@ class Fluctuations(NamedTuple):
     """Numbers without d: the standard deviation of SGD's risk is √δt `std`, its mean is off by δt `shift`."""
 
     std: Array
-    shift: Array  # NaN, as `spread`, for states too large for Σ
-    spread: Array  # δt times it is the standard deviation of the risk's second-order part
+    shift: Array  # NaN for states too large for Σ
 
     @property
     def nonlinearity(self) -> Array:
-        """max(|shift|, spread)/std: times √δt above 0.3 the linear theory does not apply.
-
-        At the escape from a saddle the shift passes through zero while the spread does not.
-        """
+        """|shift|/std: times √δt above 0.3 the linear theory does not apply."""
         moves = self.std != 0.0  # nothing has moved at t = 0
-        ratio = np.maximum(np.abs(self.shift), self.spread) / np.where(moves, self.std, 1.0)
+        ratio = np.abs(self.shift) / np.where(moves, self.std, 1.0)
         return np.where(moves, ratio, 0.0)
 
 
@@ -43,10 +39,10 @@ def predict_fluctuations(
     stopped: Callable[[], bool] | None = None,
 ) -> Fluctuations:
     """Predict the fluctuations of SGD about the trajectory of a flow; NaN after divergence."""
-    std, shift, spread = np.full((3, len(times)), np.nan)
+    std, shift = np.full((2, len(times)), np.nan)
     if flow.y0.size > MAX_COVARIANCE_SIZE:
         products = choose_products(flow, student, teacher, points)
-        return Fluctuations(np.sqrt(integrate_risk_variances(flow, products, times, stopped)), shift, spread)
+        return Fluctuations(np.sqrt(integrate_risk_variances(flow, products, times, stopped)), shift)
     noise = LinearNoise(flow, student, teacher, points, stopped)
     positions = {float(t): row for row, t in enumerate(times)}
     for now in noise.moments(times):
@@ -56,5 +52,4 @@ def predict_fluctuations(
             gradient = linear.gradient(y)
             std[row] = np.sqrt(max(float(gradient @ covariance @ gradient), 0.0))
             shift[row] = gradient @ now.mean + linear.contract_risk(y, covariance)
-            spread[row] = linear.spread_risk(y, covariance)
-    return Fluctuations(std, shift, spread)
+    return Fluctuations(std, shift)

@@ -24,12 +24,17 @@ def require_fluctuations(point: Point, regimes: Iterable[str]) -> None:
     """Raise `InvalidInput` if none of the regimes has fluctuations, or a state is too large for them."""
     if not any_with_fluctuations(regimes):
         raise InvalidInput("fluctuations", True, NEEDED_REGIME)
-    size, smooth = count_components(point), has_smooth_slope(point.activation)
-    most = MAX_SIZE if smooth else MAX_MATRIX_SIZE
+    size, most = count_components(point), max_components(point)
     if size > most:
-        reason = "" if smooth else f" for the kink of the activation {point.activation.name}"
+        has_kink = not has_smooth_slope(point.activation)
+        reason = f" for the kink of the activation {point.activation.name}" if has_kink else ""
         allowed = f"needs at most {most} components of (M, Q, a){reason}, which are {size} at p = {point.p}"
         raise InvalidInput("fluctuations", True, allowed)
+
+
+def max_components(point: Point) -> int:
+    """The size of the state up to which fluctuations are predicted: a kink needs J as a matrix."""
+    return MAX_SIZE if has_smooth_slope(point.activation) else MAX_MATRIX_SIZE
 
 
 def count_components(point: Point) -> int:

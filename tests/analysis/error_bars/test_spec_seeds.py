@@ -88,7 +88,8 @@ def test_error_about_half(error, smaller):
     [
         ({"simulate": False, "axes": {**SPEC["axes"], "regime": "classical"}}, "no runs of SGD"),
         ({"axes": {"d": 100, "p": 25, "gamma": 0.5}, "time": {"max": 1e4}}, "at most 2 s are allowed"),
-        ({"axes": {"d": 100, "p": 100, "gamma": 0.5}}, "p = 100 is too large"),
+        ({"axes": {"d": 100, "p": 100, "gamma": 0.5}}, "at most 2 s are allowed"),
+        ({"axes": {"d": 100, "p": 100, "gamma": 0.5, "activation": ["relu"]}}, "p = 100 is too large"),
     ],
 )
 def test_reason_why_there_is_no_prediction(changes, phrase):

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
+from sweep_service.analysis.error_bars.prediction import read_prediction
 from sweep_service.analysis.error_bars.validity import Validity, describe_validity
 from sweep_service.errors import InvalidInput
 from sweep_service.status import Status
@@ -70,7 +72,8 @@ def test_flagged_times_are_not_judged():
     result = flagged.sweep.validity("high_dimensional")
     codes = result["validity"].squeeze()
     assert (codes.where(late, drop=True) == NONLINEAR).all()
-    assert (codes.where(~late, drop=True) != NONLINEAR).all()
+    # times within a factor 1.25 are bridged, because the shift may change its sign
+    assert (codes.where(codes["time"] < 1.0 / 1.25, drop=True) != NONLINEAR).all()
     assert (result["overall"] == NONLINEAR).all()
     both = flagged.sweep.validity("classical")
     assert (both["overall"] == OFF).all()  # it is off where the error bars apply
@@ -110,3 +113,16 @@ def test_fluctuations_are_needed():
     dataset = sweep().drop_vars("ode_risk_std")
     with pytest.raises(InvalidInput, match="fluctuations: true"):
         dataset.sweep.validity("classical")
+
+
+def test_zeros_of_the_shift_do_not_hide_a_flag():
+    """Neighbours within a factor 1.25 in time count, in any order; unknown ratios stay unknown."""
+    dataset = sweep()
+    ratio = xr.where(np.arange(len(TIMES)) == 30, 0.0, 40.0) * xr.ones_like(dataset["ode_risk_std"])
+    dataset["ode_nonlinearity"] = ratio.where(dataset["time"] != TIMES[35])
+    for order in (slice(None), slice(None, None, -1)):
+        bridged = read_prediction(dataset.isel(time=order)).nonlinearity.squeeze()
+        np.testing.assert_allclose(bridged.sel(time=TIMES[30]), 0.4)
+        assert np.isnan(bridged.sel(time=TIMES[35]))
+    alone = read_prediction(dataset.isel(time=[30])).nonlinearity
+    assert alone.item() == 0.0

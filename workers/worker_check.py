@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import NotFound, StoreGone, is_temporary
+from sweep_service.numerics.kernel_cache import NotCompiled, only_loading
 from sweep_service.planning.schema import LAYOUT_VERSION
 from sweep_service.simulators.selection import SIMULATORS
 from sweep_service.simulators.simulate import simulate
@@ -70,7 +73,13 @@ def _find_store_problem(root: str, nonce: str) -> str:
 
 
 def load_kernels() -> None:
-    """Load the most common kernels, so that the first bundle does not wait for them."""
-    simulate(_POINT, times=[0.0, 0.1])
-    for regime in ("classical_noise", "high_dimensional"):
-        integrate(_POINT, times=[0.0, 0.1], regime=regime)
+    """Load the most common kernels, so that the first bundle does not wait for them.
+
+    Kernels that are not in the cache are left to the sweeps that need them.
+    """
+    calls = [partial(simulate, _POINT)]
+    calls += [partial(integrate, _POINT, regime=regime) for regime in ("classical_noise", "high_dimensional")]
+    with only_loading():
+        for call in calls:
+            with suppress(NotCompiled):
+                call(times=[0.0, 0.1])

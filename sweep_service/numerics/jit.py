@@ -19,6 +19,10 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core import event
+from numba.core.dispatcher import Dispatcher
+from numba.core.types import unliteral
+
+from sweep_service.numerics.kernel_cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,7 +49,11 @@ def cache_folder() -> str:
 
 
 def kernel(
-    *, fastmath: bool | set[str] = False, inline: bool = False, force_inline: bool = False
+    *,
+    fastmath: bool | set[str] = False,
+    inline: bool = False,
+    force_inline: bool = False,
+    one_version: bool = False,
 ) -> Callable[[F], F]:
     """Decorator that compiles a function without the GIL and caches it.
 
@@ -56,6 +64,10 @@ def kernel(
     neurons. `fastmath` implies it: numba gives each caller its own copy of a callee, optimised again, and
     all calls in a process go to the copy that was loaded first. Plain arithmetic has the same bits in
     every copy, but sums that LLVM may reorder or contract do not, so they must never be called as copies.
+
+    `one_version` compiles one version for all calls with the same types. Numba would compile one for each
+    combination of constants and variables among the integers, which takes its time and changes nothing where
+    callers inline the function.
     """
 
     def decorate(function: F) -> F:
@@ -64,18 +76,29 @@ def kernel(
         previous = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = cache_folder()
         try:
-            return numba.njit(
-                cache=True,
+            compiled = numba.njit(
                 nogil=True,
                 error_model="numpy",
                 fastmath=fastmath,
                 inline="always" if inline else "never",
                 forceinline=force_inline or bool(fastmath),
             )(function)
+            if isinstance(compiled, Dispatcher):  # not with NUMBA_DISABLE_JIT
+                compiled._cache = KernelCache(function)  # as `cache=True` does with a `FunctionCache`
+                if one_version:
+                    compiled.compile = _ignore_constants(compiled.compile)
+            return compiled
         finally:
             numba.config.CACHE_DIR = previous
 
     return decorate
+
+
+def _ignore_constants(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def compile_version(types: Any) -> Any:
+        return compile(tuple(map(unliteral, types)))
+
+    return compile_version
 
 
 class _CompilationTimer(event.Listener):

@@ -106,10 +106,12 @@ def sum_erf_variance(M, Q, P, c):
     p, k = M.shape
     n = p + k
     omega = np.empty((n, n))
-    omega[:p, :p] = Q
-    omega[:p, p:] = M
-    omega[p:, :p] = M.T
-    omega[p:, p:] = P
+    for i in range(n):  # slices would take seconds to compile
+        for j in range(n):
+            if j < p:
+                omega[i, j] = Q[i, j] if i < p else M[j, i - p]
+            else:
+                omega[i, j] = M[i, j - p] if i < p else P[i - p, j - p]
     u, v, g = np.empty(n), np.empty(n), np.empty(n)
     out = np.empty((p, p))
     for i in range(p):

@@ -53,7 +53,7 @@ def philox(counter, purpose, own, key_0, key_1):
     return (c0 << _HALF) | (c1 & _LOW), (c2 << _HALF) | (c3 & _LOW)
 
 
-@kernel()
+@kernel(one_version=True)
 def fill_normals(key, purpose, chunk, scale, out):
     """Fill a flat array, whose size is a multiple of 16, with `scale` times the normals from 16·chunk on."""
     eight = load8(_STEPS, 0)

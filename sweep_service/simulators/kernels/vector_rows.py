@@ -24,7 +24,7 @@ from sweep_service.simulators.kernels.optional import (
 )
 
 
-@kernel(force_inline=True)
+@kernel(force_inline=True, one_version=True)
 def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
     """out[to + j] += sign Σ_e c[at + e step] X[start + e wide + j] for begin <= j < wide, e < count."""
     j = begin
@@ -72,7 +72,7 @@ def copy_row(source, at, wide, out, to):
         out[to + j] = source[at + j]
 
 
-@kernel(force_inline=True)
+@kernel(force_inline=True, one_version=True)
 def sum_activations(code, fields, at, wide, slopes, to, weights, scale, values):
     """Return Σ_i a_i σ(λ_i) over a row of fields, and store the slopes a_i σ'(λ_i).
 

@@ -194,7 +194,8 @@ class ConductorThread:
         return [self._describe(*entry) for entry in self.status_cache.query(**query)]
 
     def _describe(self, sweep: SweepRecord, totals: Totals) -> dict[str, Any]:
-        description = summarise_sweep(sweep, totals, self.threads / max(1, self.status_cache.active_count))
+        threads = self.threads / max(1, self.status_cache.active_count)
+        description = summarise_sweep(sweep, totals, threads, sweep.id in self.executor.compiling)
         if sweep.state in (State.RUNNING, State.QUEUED):
             description["reason"] = self.wait_reason or sweep.reason
         return description
@@ -255,6 +256,7 @@ class ConductorThread:
                 self.ledger = self.folder.ledger()
                 self.status_cache = StatusCache(self.ledger)
                 conductor.ledger.on_change = self._on_change
+                self.executor.on_compiling = self.notifier.notify
                 self._started.set_result(None)
                 self._run_steps(conductor)
         except BaseException as error:

@@ -31,20 +31,29 @@ def read_events(
     return pairs, State(description["state"]).has_ended and (last is None or last.state.has_ended)
 
 
+def _format_event(kind: str, description: dict[str, Any]) -> bytes:
+    data = json.dumps(replace_nonfinite(description), allow_nan=False)
+    return f"event: {kind}\ndata: {data}\n\n".encode()
+
+
 async def stream(service: ConductorThread, sweep_id: str, after: int) -> AsyncIterator[bytes]:
     """Send the events of a sweep until it ends or is removed, or the service stops."""
+    was_compiling = False
     with service.notifier.subscribe(sweep_id) as changed:
         while not service.stopping:
             changed.clear()
+            is_compiling = sweep_id in service.executor.compiling
             try:
                 events, is_complete = await run_in_threadpool(read_events, service, sweep_id, after)
+                if is_compiling != was_compiling and not events:
+                    yield _format_event("compiling", await run_in_threadpool(service.describe, sweep_id))
+                was_compiling = is_compiling
             except NotFound:
                 yield b"event: removed\ndata: " + json.dumps({"id": sweep_id}).encode() + b"\n\n"
                 return
             for event, description in events:
                 after = event.id
-                data = json.dumps(replace_nonfinite(description), allow_nan=False)
-                yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n".encode()
+                yield f"id: {event.id}\n".encode() + _format_event(event.kind, description)
             if is_complete:
                 return
             try:

@@ -66,6 +66,7 @@ class SweepOut(BaseModel):
     core_seconds: float
     core_seconds_left: float
     bundles_left: int
+    compiling: bool = Field(description="Whether it waits for code to be compiled, once per machine")
     links: Links
 
     @classmethod

@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ from sweep_service.workers.cluster import CONNECT_TIMEOUT_SECONDS, Cluster, expl
 from sweep_service.workers.connection import SchedulerTimeout
 from sweep_service.workers.worker_check import worker_requirements
 from sweep_service.workers.worker_side import (
+    COMPILING_TOPIC,
     REFUSAL_TOPIC,
     WorkerCheckPlugin,
     WorkerRequirements,
@@ -91,6 +92,9 @@ class DaskExecutor:
         self.receipts: list[Receipt] = []
         self.temporary_error: OSError | None = None
         self.interrupted: list[Task] = []  # dropped because the process stops
+        self.compiling_tasks: set[str] = set()  # keys of tasks whose workers compile a kernel for them
+        self.reported_compiling: Set[str] = frozenset()
+        self.on_compiling: Callable[[], None] = lambda: None
 
     @property
     def address(self) -> str:
@@ -99,6 +103,12 @@ class DaskExecutor:
     @property
     def worker_count(self) -> int:
         return len(self.worker_addresses)
+
+    @property
+    def compiling(self) -> Set[str]:
+        in_flight = self.in_flight
+        entries = [in_flight.get(key) for key in list(self.compiling_tasks)]
+        return frozenset(entry.task.sweep_id for entry in entries if entry is not None)
 
     def has_room(self, sweep_id: str) -> bool:
         """Whether another task fits the window that all sweeps share.
@@ -143,6 +153,9 @@ class DaskExecutor:
         for key in self._ended_keys():
             if key in self.in_flight:  # it may have been cancelled, or lost with the connection
                 self._finish(key)
+        if self.compiling != self.reported_compiling:
+            self.reported_compiling = self.compiling
+            self.on_compiling()
         receipts, self.receipts = self.receipts, []
         return receipts
 
@@ -216,6 +229,7 @@ class DaskExecutor:
         whether the part exists.
         """
         entry = self.in_flight.pop(key)
+        self.compiling_tasks.discard(key)
         task, status = entry.task, entry.future.status
         if status not in (
             "finished",
@@ -287,12 +301,20 @@ class DaskExecutor:
             return False
         connecting, self.connecting = self.connecting, None
         client = self.client = connecting.result()
+        client.subscribe_topic(COMPILING_TOPIC, self._update_compiling)
         extra = {"event": "scheduler_found", "scheduler": self.cluster.address}
         log.info("connected to the scheduler at %s", self.cluster.address, extra=extra)
         # In a thread, because it returns only when the slowest worker has set up the plugin.
         threading.Thread(target=_register_plugin, args=(client, self.requirements), daemon=True).start()
         self.dashboard = self.cluster.dashboard_url(self._ask(client, "identity", n_workers=0))
         return True
+
+    def _update_compiling(self, event: tuple[float, dict[str, Any]]) -> None:
+        """Note that the worker of a task begins or ends to compile; called in the thread of the client."""
+        _, message = event
+        change = self.compiling_tasks.add if message["compiling"] else self.compiling_tasks.discard
+        change(message["task"])
+        self.wake()
 
     def _wait_for_connection(self, connecting: Future[Client]) -> bool:
         timeout = POLL_SECONDS if self.connect_wait_seconds is None else self.connect_wait_seconds
@@ -328,6 +350,7 @@ class DaskExecutor:
         for task in self.tasks():
             self.receipts.append(Receipt(task.sweep_id, task.bundle.key, lost=True))
         self.in_flight.clear()
+        self.compiling_tasks.clear()
         if self.client is not None:
             with suppress(Exception):
                 self.client.close()

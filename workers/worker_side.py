@@ -19,6 +19,7 @@ import cloudpickle
 from distributed import Status, Worker, WorkerPlugin, get_worker
 
 REFUSAL_TOPIC = "sweep-unfit"  # of the events in which refused workers say why
+COMPILING_TOPIC = "sweep-compiling"  # of the events in which workers say that they compile a kernel
 STORE_RETRY_SECONDS = 1.0  # between two attempts to read a store that is away
 WorkerRequirements = dict[str, Any]
 
@@ -103,9 +104,22 @@ def run_bundle(requirements: WorkerRequirements, sweep_id: str, jobs: str) -> No
     if reason:
         raise WorkerCheckFailed(reason)
     from sweep_service.execution.task import Task, run_task
+    from sweep_service.numerics.kernel_cache import following_compilation
     from sweep_service.planning.bundles import Bundle
 
-    run_task(Task(requirements["root"], sweep_id, Bundle.from_json(jobs)), stopped)
+    with following_compilation(_compilation_report()):
+        run_task(Task(requirements["root"], sweep_id, Bundle.from_json(jobs)), stopped)
+
+
+def _compilation_report() -> Callable[[bool], None]:
+    """Return a function that tells the service whether this task waits for a kernel to be compiled."""
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def report(is_compiling: bool) -> None:
+        worker.log_event(COMPILING_TOPIC, {"task": key, "compiling": is_compiling})
+
+    return report
 
 
 def _stop_check() -> Callable[[], bool]:

@@ -489,7 +489,7 @@ class Client:
                         continue
                     if event.kind == "removed":
                         raise NotFound(f"{id} was removed")
-                    last_event = event.id
+                    last_event = event.id or last_event
                     # A new state, or an old one from the history: only the sweep itself tells.
                     if event.data["state"] != sweep["state"]:
                         break
@@ -510,7 +510,7 @@ class Client:
         Yields
         ------
         Event
-            `id`, `kind` (state, progress, notes or removed) and `data`, the sweep at that time.
+            `id`, `kind` (state, progress, notes, compiling or removed) and `data`, the sweep at that time.
         """
         events = self._connection.events(_path(id, "events"), after, math.inf)
         return (event for event in events if event is not None)

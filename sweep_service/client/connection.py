@@ -64,8 +64,8 @@ class _Busy(_Unavailable):
 class Event:
     """An event of a sweep. Its id can be used to request only later events."""
 
-    id: str
-    kind: str  # state, progress, notes or removed
+    id: str  # "" for those that are not kept
+    kind: str  # state, progress, notes, compiling or removed
     data: dict[str, Any]  # the sweep
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import sys
 import time as clock
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -78,12 +78,19 @@ class Bar:
             self.task,
             left=left,
             speed=f"{task.speed * work:.2g} core-s/s" if task.speed else "",
-            description=f"{ended}/{sweep['runs']} runs{', waiting' if sweep['reason'] else ''}",
+            description=", ".join([f"{ended}/{sweep['runs']} runs", *_describe_delays(sweep)]),
         )
 
     def start(self) -> None:
         """Draw the bar for the first time."""
         self.bar.start()
+
+
+def _describe_delays(sweep: Mapping[str, Any]) -> Iterator[str]:
+    if sweep["reason"]:
+        yield "waiting"
+    if sweep.get("compiling"):  # an older service does not say
+        yield "compiling"
 
 
 class NotebookBar(Bar):

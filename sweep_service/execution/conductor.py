@@ -26,6 +26,7 @@ from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, Damaged, St
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
+from sweep_service.execution.remaining import predict_remaining
 from sweep_service.execution.repair import carry_out_requests
 from sweep_service.execution.restart import ADVICE, find_changes, record_package, restart_sweep
 from sweep_service.execution.submission import REUSABLE_STATUSES, Submission
@@ -97,7 +98,7 @@ class Conductor:
             stack.callback(self.ledger.close)
             self.merger = Merger(self.folder, self.ledger, self.hooks)
             self.recover()
-            stack.callback(self.executor.close)
+            stack.callback(lambda: self.executor.close())  # the one of that time
             self._resources = stack.pop_all()
         return self
 
@@ -331,6 +332,10 @@ class Conductor:
             sweep = self.ledger.sweep(sweep_id)
             watch(replace(sweep, reason=self.wait_reason or sweep.reason))
         return sweep
+
+    def predict_core_seconds(self, sweep_id: str) -> float:
+        """Return the processor seconds that are left."""
+        return predict_remaining(self.ledger.progress_totals([sweep_id])[sweep_id]["work"]).core_seconds
 
     def step(self, only: str | None = None) -> bool:
         """Tick, or sleep while the disk is full or gone. `wait_reason` then says what it waits for."""

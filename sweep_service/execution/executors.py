@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from sweep_service.errors import Stopped
 from sweep_service.execution.task import Task, run_task
+from sweep_service.numerics.kernel_cache import following_compilation
 
 UNIX_SCHEME = "http+unix"  # of a dashboard's URL that is the path of a Unix socket
 
@@ -29,6 +31,12 @@ class Receipt:
 
 class Executor(Protocol):
     """Runs tasks and reports on its workers. Properties may be read from any thread."""
+
+    on_compiling: Callable[[], None]  # called by `poll` when `compiling` has changed
+
+    @property
+    def compiling(self) -> Set[str]:
+        """Ids of the sweeps that wait for a kernel to be compiled."""
 
     @property
     def threads(self) -> int:
@@ -99,6 +107,8 @@ class SerialExecutor:
     def __init__(self, stopped: Callable[[], bool] | None = None) -> None:
         self.stopped, self.queue = stopped, list[Task]()
         self.refusals: list[dict[str, Any]] = []
+        self.compiling: Set[str] = frozenset()
+        self.on_compiling: Callable[[], None] = lambda: None
 
     def workers(self) -> list[dict[str, Any]]:
         return []
@@ -114,13 +124,18 @@ class SerialExecutor:
             return []
         task, error = self.queue[0], ""
         try:
-            run_task(task, self.stopped)
+            with following_compilation(partial(self._report_compiling, task.sweep_id)):
+                run_task(task, self.stopped)
         except (Stopped, OSError):  # a full disk is not the fault of the bundle
             raise
         except Exception as exception:  # the conductor tries the bundle again, then gives it up
             error = f"{type(exception).__name__}: {exception}"
         self.queue.pop(0)
         return [Receipt(task.sweep_id, task.bundle.key, error)]
+
+    def _report_compiling(self, sweep_id: str, is_compiling: bool) -> None:
+        self.compiling = frozenset({sweep_id} if is_compiling else ())
+        self.on_compiling()
 
     def tasks(self) -> list[Task]:
         return list(self.queue)

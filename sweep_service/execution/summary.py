@@ -33,8 +33,13 @@ def describe_sweep(
     return {**summary, "path": folder.address(sweep.id), "failures": failures}
 
 
-def summarise_sweep(sweep: SweepRecord, totals: Mapping[str, Any], threads: float = 0.0) -> dict[str, Any]:
-    """Combine a row of the ledger with its `progress_totals`; `threads` compute the rest in `eta_seconds`."""
+def summarise_sweep(
+    sweep: SweepRecord, totals: Mapping[str, Any], threads: float = 0.0, compiling: bool = False
+) -> dict[str, Any]:
+    """Combine a row of the ledger with its `progress_totals`; `threads` compute the rest in `eta_seconds`.
+
+    `compiling` says whether it waits for a kernel to be compiled now.
+    """
     counts: dict[Status, int] = dict(totals["counts"])
     if pending := sweep.runs - sum(counts.values()):
         counts = {Status.PENDING: pending, **counts}
@@ -50,6 +55,7 @@ def summarise_sweep(sweep: SweepRecord, totals: Mapping[str, Any], threads: floa
         "core_seconds": totals["seconds"],
         "core_seconds_left": remaining.core_seconds,
         "bundles_left": totals["bundles_left"],
+        "compiling": compiling,
     }
 
 

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from numba.core import event as numba_event
 
 import sweep_service.api.events as events
 from sweep_service.execution.conductor import Conductor
 from tests.api.served import assert_problem, gated, parse_events, serving, until
+from tests.new_kernels import compile_in_runs, import_kernels
 from tests.specs import distinct_spec
 
 DEADLINE = 30.0
@@ -156,6 +158,28 @@ def test_events_are_sent_as_they_happen(held):
         rest = reader.rest()  # the stream ends by itself
         assert rest[-1].data["state"] == "completed"
         assert rest[-1].data["counts"] == {"done": 4}
+
+
+def test_compilation_is_an_event_and_a_field(held, tmp_path, monkeypatch):
+    compile_in_runs(import_kernels(tmp_path, monkeypatch), monkeypatch)
+    sweep_id, is_seen = held.submit(distinct_spec(16)), threading.Event()
+
+    class Hold(numba_event.Listener):
+        def on_start(self, _):
+            assert is_seen.wait(DEADLINE)
+
+        def on_end(self, _):
+            pass
+
+    with numba_event.install_listener("numba:compile", Hold()), reading(held, sweep_id) as reader:
+        assert reader.next().data["compiling"] is False
+        held.executor.let()
+        reader.until(lambda received: received.data["compiling"])
+        assert held.sweep(sweep_id)["compiling"] is True
+        is_seen.set()
+        rest = reader.rest()
+    assert {received.id for received in rest if received.kind == "compiling"} <= {None}
+    assert (rest[-1].data["state"], rest[-1].data["compiling"]) == ("completed", False)
 
 
 def test_new_event_is_sent_at_once(held):

@@ -123,6 +123,7 @@ function formatFacts({ runs, created, owner, fixed, stored_bytes: storedBytes })
 function formatProgress(sweep, rate) {
   const { state, progress, counts, core_seconds: coreSeconds } = sweep;
   const parts = [`${Math.floor(100 * progress)} %`];
+  if (sweep.compiling) parts.push("compiling");
   if (rate > 0 && !hasEnded(state)) parts.push(`${formatNumber(rate)} runs/s`);
   if (state === "running" && sweep.eta_seconds !== null) parts.push(formatRemaining(sweep));
   if (hasEnded(state)) parts.push(`${formatDuration(coreSeconds)} of core time`);

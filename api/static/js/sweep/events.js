@@ -67,6 +67,7 @@ export function followSweep(sweepId, onUpdate, onConnectionChange) {
     source.addEventListener("state", handleEvent);
     source.addEventListener("progress", handleEvent);
     source.addEventListener("notes", handleEvent);
+    source.addEventListener("compiling", handleEvent);
     source.addEventListener("removed", () => {
       source.close();
       onUpdate(null);

@@ -64,6 +64,7 @@ function formatCounts(counts) {
 function formatProgress(sweep, rate) {
   if (hasEnded(sweep.state)) return [`${formatDuration(sweep.core_seconds)} of core time`];
   const parts = [`${Math.floor(100 * sweep.progress)} %`];
+  if (sweep.compiling) parts.push("compiling");
   if (rate > 0 && sweep.state === "running") parts.push(`${formatNumber(rate)} runs/s`);
   if (sweep.eta_seconds !== null) parts.push(formatRemaining(sweep));
   return parts;

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA = "sweep-data"
 MAX_WORKERS = 10_000
+MAX_SECONDS_IN_PROCESS = 2.0  # of predicted work; about as long as worker processes take to start
 
 
 def run(
@@ -52,7 +53,8 @@ def run(
     data
         Data folder, a path or an `s3://` URL. By default `SWEEP_DATA`, or `sweep-data` in the current folder.
     workers
-        Number of worker processes, by default one per core; 0 computes in this process.
+        Number of worker processes; 0 computes in this process. By default one per core, or none for a sweep
+        that takes less than two seconds, the time in which worker processes start.
     scheduler
         Address of a Dask scheduler to use instead of local processes. By default
         `SWEEP_SCHEDULER` or `DASK_SCHEDULER_ADDRESS`, if one is set and `workers` is not given.
@@ -74,7 +76,7 @@ def run(
     from sweep_service.client.client import open
     from sweep_service.client.progress import progress_bar
     from sweep_service.execution.conductor import Conductor
-    from sweep_service.execution.executors import describe_awaited
+    from sweep_service.execution.executors import SerialExecutor, describe_awaited
     from sweep_service.execution.submission import Submission
     from sweep_service.planning.estimate import Limits
     from sweep_service.signals import announce_stop
@@ -84,10 +86,12 @@ def run(
     if not folder.has_ledger():  # a rejected sweep must not leave an empty folder behind
         submission.prepare(folder, None, Limits())
     with _soft_interrupt() as interrupted:
-        executor = make_executor(folder, interrupted)
-        interrupted.announce = lambda: announce_stop(describe_awaited(executor))
-        with Conductor(folder, executor) as conductor, progress_bar(progress) as bar:
+        conductor = Conductor(folder, SerialExecutor(interrupted))
+        interrupted.announce = lambda: announce_stop(describe_awaited(conductor.executor))
+        with conductor, progress_bar(progress) as bar:
             sweep = _continue_existing(conductor, conductor.submit(submission)[0])
+            work = conductor.predict_core_seconds(sweep.id)
+            conductor.executor = make_executor(folder, interrupted, work)
             sweep = complete(conductor, sweep.id, bar)
         if interrupted():
             raise KeyboardInterrupt(f"sweep {sweep.id} is paused: run the same spec again to continue")
@@ -166,8 +170,12 @@ def default_scheduler() -> str | None:
 
 def executor_factory(
     workers: int | None, scheduler: str | None
-) -> Callable[[DataFolder, Callable[[], bool]], Executor]:
-    """Return a function that makes an executor from a data folder and a `stopped` callback."""
+) -> Callable[[DataFolder, Callable[[], bool], float], Executor]:
+    """Return a function that makes an executor from a data folder, a `stopped` callback and the work to do.
+
+    The work is in predicted processor seconds. If the user chose neither workers nor a scheduler, little work
+    is done in this process.
+    """
     from sweep_service.validation import read_integer, read_scheduler_address
 
     if workers is not None and scheduler is not None:
@@ -179,8 +187,9 @@ def executor_factory(
     if scheduler is not None:
         read_scheduler_address(scheduler)
 
-    def make(folder: DataFolder, stopped: Callable[[], bool]) -> Executor:
-        if workers == 0:
+    def make(folder: DataFolder, stopped: Callable[[], bool], work: float) -> Executor:
+        is_chosen = workers is not None or scheduler is not None
+        if workers == 0 or (work < MAX_SECONDS_IN_PROCESS and not is_chosen):
             from sweep_service.execution.executors import SerialExecutor
 
             return SerialExecutor(stopped)
@@ -199,12 +208,19 @@ def complete(conductor: Conductor, sweep_id: str, bar: Bar) -> SweepRecord:
 
     from sweep_service.execution.summary import summarise_sweep
 
+    latest: dict[str, Any] = {}
+
     def show(sweep: SweepRecord) -> None:
         if dashboard := conductor.executor.dashboard:
             bar.print_once(f"dashboard {dashboard}/status")
         totals = conductor.ledger.progress_totals([sweep_id])[sweep_id]
-        bar.show(summarise_sweep(sweep, totals, conductor.executor.threads))
+        latest.update(summarise_sweep(sweep, totals, conductor.executor.threads, is_compiling()))
+        bar.show(latest)
 
+    def is_compiling() -> bool:
+        return sweep_id in conductor.executor.compiling
+
+    conductor.executor.on_compiling = lambda: bar.show({**latest, "compiling": is_compiling()})
     try:
         show(conductor.ledger.sweep(sweep_id))
         show(conductor.run(sweep_id, show))

@@ -194,6 +194,19 @@ def test_script_needs_no_main_guard(tmp_path):
     assert (process.returncode, out, err) == (0, "once\n8 8\n", "")
 
 
+LITTLE = f"""
+import sys
+import sweep_service as ss
+dataset = ss.run({SPEC!r})
+print(int((dataset.sgd_status == 1).sum()), "distributed" in sys.modules)
+"""
+
+
+def test_little_work_starts_no_cluster(tmp_path):
+    out, err = (process := start_script(tmp_path, LITTLE)).communicate(timeout=100)
+    assert (process.returncode, out, err) == (0, "8 False\n", "")
+
+
 def test_interrupted_sweep_is_paused_and_continued(tmp_path):
     hold = Hold(tmp_path, "run:sgd-0")
     script = f"import sweep_service as ss\nss.run({SPEC!r}, workers=0)\n"

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sweep_service.cli.targets import LocalTarget, RemoteTarget, make_serial_executor
+from sweep_service.cli.targets import LocalTarget, MakeExecutor, RemoteTarget, make_serial_executor
 from sweep_service.errors import InvalidInput
 from sweep_service.runner import data_folder, executor_factory
 from sweep_service.signals import stop
-
-if TYPE_CHECKING:
-    from sweep_service.execution.executors import Executor
-    from sweep_service.store.folder import DataFolder
 
 
 def choose_target(
     data: str | None,
     url: str | None,
-    make_executor: Callable[[DataFolder], Executor] = make_serial_executor,
+    make_executor: MakeExecutor = make_serial_executor,
     quiet: bool = True,
 ) -> LocalTarget | RemoteTarget:
     """Return the data folder or the service that the options or the environment name."""
@@ -55,17 +49,15 @@ def remote_target(url: str | None) -> RemoteTarget:
     return RemoteTarget(Client(url))
 
 
-def choose_executor(
-    workers: int | None, scheduler: str | None, serial: bool
-) -> Callable[[DataFolder], Executor]:
-    """Return a function that makes the executor for a data folder."""
+def choose_executor(workers: int | None, scheduler: str | None, serial: bool) -> MakeExecutor:
+    """Return a function that makes the executor for a data folder and the work to do."""
     reject_conflicting_options(workers, scheduler, serial)
     if scheduler is not None:
         from sweep_service.validation import read_scheduler_address
 
         read_scheduler_address(scheduler, "--scheduler")
     make_executor = executor_factory(0 if serial else workers, scheduler)
-    return lambda folder: make_executor(folder, stop)
+    return lambda folder, work: make_executor(folder, stop, work)
 
 
 def reject_conflicting_options(workers: int | None, scheduler: str | None, serial: bool) -> None:

@@ -54,7 +54,10 @@ Id = Annotated[
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Number of worker processes. Default: one per core.")
+    int | None,
+    typer.Option(
+        "--workers", min=1, help="Number of worker processes. Default: one per core; none for a tiny sweep."
+    ),
 ]
 Scheduler = Annotated[
     str | None,

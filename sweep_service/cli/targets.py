@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep_service.errors import InUse, InvalidInput, NotFound
-from sweep_service.runner import DEFAULT_DATA, complete, executor_factory, list_sweeps
+from sweep_service.runner import DEFAULT_DATA, complete, list_sweeps
 from sweep_service.signals import announce_stop, stop
 
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ ADD_URL = "add --url {url}"  # advice of commands that can use a service instead
 ID_LENGTH = len("20261116-125954-0123abcd")
 
 SweepSummary = dict[str, Any]
+MakeExecutor = Callable[["DataFolder", float], "Executor"]  # from the predicted seconds of its work
 
 
-def make_serial_executor(folder: DataFolder) -> Executor:
+def make_serial_executor(folder: DataFolder, work: float) -> Executor:
     """Make an executor that computes in this process."""
-    return executor_factory(0, None)(folder, stop)
+    from sweep_service.execution.executors import SerialExecutor
+
+    return SerialExecutor(stop)
 
 
 class LocalTarget:
@@ -50,7 +53,7 @@ class LocalTarget:
     def __init__(
         self,
         folder: DataFolder,
-        make_executor: Callable[[DataFolder], Executor] = make_serial_executor,
+        make_executor: MakeExecutor = make_serial_executor,
         quiet: bool = True,
     ) -> None:
         self.folder, self.make_executor, self.quiet = folder, make_executor, quiet
@@ -200,6 +203,8 @@ class LocalTarget:
             sweep_id = begin(conductor).id
             if not conductor.needs_restart(sweep_id):  # only `sweep resume` discards stored runs
                 conductor.resume(sweep_id)
+            work = conductor.predict_core_seconds(sweep_id)
+            conductor.executor = self.make_executor(self.folder, work)
             stop.describe_awaited = lambda: describe_awaited(conductor.executor)
             if not self.quiet:
                 stop.announce = announce_stop
@@ -249,10 +254,11 @@ class LocalTarget:
         `service_advice` says what to do if a service at {url} holds it.
         """
         from sweep_service.execution.conductor import Conductor
+        from sweep_service.execution.executors import SerialExecutor
 
         with ExitStack() as stack:
             try:
-                conductor = stack.enter_context(Conductor(self.folder, self.make_executor(self.folder)))
+                conductor = stack.enter_context(Conductor(self.folder, SerialExecutor(stop)))
             except InUse as error:
                 if not error.url:
                     raise

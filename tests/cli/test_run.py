@@ -12,7 +12,9 @@ import xarray as xr
 from sweep_service.cli.answers import DONE, INTERRUPTED
 from sweep_service.cli.arguments import choose_executor
 from sweep_service.client.progress import Bar
+from sweep_service.execution.executors import SerialExecutor
 from sweep_service.execution.summary import summarise_sweep
+from sweep_service.runner import MAX_SECONDS_IN_PROCESS
 from sweep_service.status import Status
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import EMPTY_QUEUE, State, SweepRecord, WorkTotals
@@ -123,12 +125,30 @@ def test_command_line_overrides_the_environment(tmp_path, monkeypatch, options, 
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     arguments = {"workers": None, "scheduler": None, "serial": False, **options}
-    executor = choose_executor(**arguments)(DataFolder(tmp_path / "data"))
+    executor = choose_executor(**arguments)(DataFolder(tmp_path / "data"), MAX_SECONDS_IN_PROCESS)
     assert getattr(getattr(executor, "cluster", None), "address", None) == address
     if "workers" in options:
         assert executor.cluster.workers == 3
     executor.close()
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "in_process"),
+    [({}, {}, True), ({"workers": 1}, {}, False), ({}, {"SWEEP_SCHEDULER": "tcp://a:1"}, False)],
+    ids=["default", "workers", "scheduler"],
+)
+def test_little_work_is_done_in_process_unless_asked_otherwise(
+    tmp_path, monkeypatch, options, variables, in_process
+):
+    for name in ("SWEEP_SCHEDULER", "DASK_SCHEDULER_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    arguments = {"workers": None, "scheduler": None, "serial": False, **options}
+    executor = choose_executor(**arguments)(DataFolder(tmp_path / "data"), 0.5 * MAX_SECONDS_IN_PROCESS)
+    assert isinstance(executor, SerialExecutor) == in_process
+    executor.close()
 
 
 def test_priority_is_stored(tmp_path):

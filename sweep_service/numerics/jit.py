@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numba
 from numba.core import event
 from numba.core.dispatcher import Dispatcher
-from numba.core.types import unliteral
+from numba.types import unliteral
 
 from sweep_service.numerics.kernel_cache import KernelCache
 
@@ -84,9 +84,7 @@ def kernel(
                 forceinline=force_inline or bool(fastmath),
             )(function)
             if isinstance(compiled, Dispatcher):  # not with NUMBA_DISABLE_JIT
-                compiled._cache = KernelCache(function)  # as `cache=True` does with a `FunctionCache`
-                if one_version:
-                    compiled.compile = _ignore_constants(compiled.compile)
+                _set_up(compiled, function, one_version)
             return compiled
         finally:
             numba.config.CACHE_DIR = previous
@@ -94,11 +92,12 @@ def kernel(
     return decorate
 
 
-def _ignore_constants(compile: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def compile_version(types: Any) -> Any:
-        return compile(tuple(map(unliteral, types)))
-
-    return compile_version
+def _set_up(dispatcher: Any, function: Callable[..., Any], one_version: bool) -> None:
+    """Give a dispatcher the cache that `cache=True` would give it, but shared, and its rule for constants."""
+    dispatcher._cache = KernelCache(function)
+    if one_version:
+        compile = dispatcher.compile
+        dispatcher.compile = lambda types: compile(tuple(map(unliteral, types)))
 
 
 class _CompilationTimer(event.Listener):

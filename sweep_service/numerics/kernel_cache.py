@@ -67,7 +67,7 @@ def only_loading() -> Iterator[None]:
         _thread.may_compile = previous
 
 
-class KernelCache(FunctionCache):  # type: ignore[misc]
+class KernelCache(FunctionCache):
     """The cache of one kernel. Numba loads from it before it compiles, and saves to it afterwards.
 
     Between the two, this process holds a lock. A kernel is locked before those that it calls, and kernels do
@@ -97,7 +97,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         _unlock(self.lock_file)
 
 
-class _CompilerListener(event.Listener):  # type: ignore[misc]
+class _CompilerListener(event.Listener):
     """Notices when a thread leaves the compiler."""
 
     def on_start(self, event: event.Event) -> None:

@@ -372,3 +372,25 @@ def test_run_that_exceeds_memory_fails_alone(tmp_path):
         sweep = ran(conductor, spec)
         assert sweep.state is State.INCOMPLETE
         assert conductor.folder.dataset(sweep.id).status("sgd").tolist() == [Status.DONE, Status.FAILED]
+
+
+@pytest.mark.slow  # the worker compiles
+def test_workers_report_that_they_compile(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_KERNEL_CACHE", str(tmp_path / "kernels"))
+    spec = {
+        **SPEC, "axes": {"d": 6, "p": 2, "gamma": [0.1, 0.2], "regime": "classical"}, "simulate": False,
+    }  # fmt: skip
+    reported = []
+    with conducting(tmp_path / "data", Embedded(1)) as conductor:
+        conductor.executor.on_compiling = lambda: reported.append(set(conductor.executor.compiling))
+        sweep, _ = conductor.submit(SweepSpec.parse(spec))
+        assert conductor.run(sweep.id).state is State.COMPLETED
+        assert reported[0] == {sweep.id}
+        assert conductor.executor.compiling == frozenset()
+        cached = sorted(path.name for path in (tmp_path / "kernels").rglob("*.nbc"))
+        assert cached
+        reported.clear()
+        again, _ = conductor.submit(SweepSpec.parse({**spec, "time": {"max": 3.0, "samples": 6}}))
+        assert conductor.run(again.id).state is State.COMPLETED
+    assert reported == []
+    assert sorted(path.name for path in (tmp_path / "kernels").rglob("*.nbc")) == cached

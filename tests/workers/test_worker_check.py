@@ -3,6 +3,8 @@
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import closing, contextmanager
 from math import inf
@@ -70,6 +72,13 @@ def test_task_waits_for_missing_folder(folder):
         assert back == []
     waits.join(60.0)
     assert back == [""]
+
+
+def test_worker_compiles_nothing_before_a_sweep_needs_it(tmp_path):
+    code = "from sweep_service.workers.worker_check import load_kernels; load_kernels()"
+    environment = {**os.environ, "SWEEP_KERNEL_CACHE": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert list(tmp_path.rglob("*.nbc")) == []
 
 
 @pytest.fixture

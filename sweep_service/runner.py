@@ -76,7 +76,7 @@ def run(
     from sweep_service.client.client import open
     from sweep_service.client.progress import progress_bar
     from sweep_service.execution.conductor import Conductor
-    from sweep_service.execution.executors import SerialExecutor, describe_awaited
+    from sweep_service.execution.executors import describe_awaited
     from sweep_service.execution.submission import Submission
     from sweep_service.planning.estimate import Limits
     from sweep_service.signals import announce_stop
@@ -86,7 +86,7 @@ def run(
     if not folder.has_ledger():  # a rejected sweep must not leave an empty folder behind
         submission.prepare(folder, None, Limits())
     with _soft_interrupt() as interrupted:
-        conductor = Conductor(folder, SerialExecutor(interrupted))
+        conductor = Conductor(folder, make_executor(folder, interrupted, 0.0))  # until the work is known
         interrupted.announce = lambda: announce_stop(describe_awaited(conductor.executor))
         with conductor, progress_bar(progress) as bar:
             sweep = _continue_existing(conductor, conductor.submit(submission)[0])

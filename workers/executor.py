@@ -178,6 +178,7 @@ class DaskExecutor:
         keys = [key for key, entry in self.in_flight.items() if entry.task.sweep_id == sweep_id]
         dropped = [self.in_flight.pop(key) for key in keys]
         futures = [entry.future for entry in dropped]
+        self.compiling_tasks.difference_update(keys)
         if self.stopped():
             self.interrupted += [entry.task for entry in dropped]
         if self.client is not None and futures:

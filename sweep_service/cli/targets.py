@@ -254,11 +254,11 @@ class LocalTarget:
         `service_advice` says what to do if a service at {url} holds it.
         """
         from sweep_service.execution.conductor import Conductor
-        from sweep_service.execution.executors import SerialExecutor
 
+        executor = self.make_executor(self.folder, 0.0)  # until the work is known
         with ExitStack() as stack:
             try:
-                conductor = stack.enter_context(Conductor(self.folder, SerialExecutor(stop)))
+                conductor = stack.enter_context(Conductor(self.folder, executor))
             except InUse as error:
                 if not error.url:
                     raise

@@ -29,6 +29,7 @@ from sweep_service.execution.task import Task, excuse_interruption
 from sweep_service.store.folder import DataFolder
 from sweep_service.workers.cluster import CONNECT_TIMEOUT_SECONDS, Cluster, explain_failure
 from sweep_service.workers.connection import SchedulerTimeout
+from sweep_service.workers.window import Window
 from sweep_service.workers.worker_check import worker_requirements
 from sweep_service.workers.worker_side import (
     COMPILING_TOPIC,
@@ -41,11 +42,6 @@ from sweep_service.workers.worker_side import (
 
 log = logging.getLogger(__name__)
 
-MIN_TASKS_PER_THREAD = 2  # one that runs and one that follows
-# Predicted work submitted per thread if tasks are short. An adaptive cluster requests the workers that would
-# finish all submitted tasks in 5 s: with 10 s of work per thread it doubles, with less it would not grow.
-QUEUE_SECONDS_PER_THREAD = 10.0
-MAX_TASKS_PER_THREAD = 20
 POLL_SECONDS = 0.2  # that a poll waits for a task to end
 CLUSTER_CHECK_INTERVAL_SECONDS = 2.0
 # How long a worker waits for a store that it cannot read, because of an outage or a missing mount, before it
@@ -82,6 +78,7 @@ class DaskExecutor:
         self.client: Client | None = None
         self.requirements: WorkerRequirements | None = None
         self.in_flight: dict[str, InFlight] = {}
+        self.window = Window()  # of the tasks in flight
         self.ended: SimpleQueue[str] = SimpleQueue()
         self.submission_numbers = count()  # Dask needs a new key for a task that is submitted again
         self.run = pickle_by_value(run_bundle)
@@ -111,23 +108,10 @@ class DaskExecutor:
         return frozenset(entry.task.sweep_id for entry in entries if entry is not None)
 
     def has_room(self, sweep_id: str) -> bool:
-        """Whether another task fits the window that all sweeps share.
-
-        A sweep may exceed the window by as many tasks as keep all threads busy, so that it does not wait for
-        a sweep that fills the window.
-        """
+        """Whether another task fits the window of the cluster."""
         self.refresh()
-        if self.client is None:
-            return False
-        submitted = self.tasks()
-        threads = max(1, self.threads)  # an adaptive cluster starts workers only when there are tasks
-        queued_seconds = sum(task.bundle.cost for task in submitted)
-        own = sum(task.sweep_id == sweep_id for task in submitted)
-        is_open = len(submitted) < MIN_TASKS_PER_THREAD * threads or (
-            len(submitted) < MAX_TASKS_PER_THREAD * threads
-            and queued_seconds < QUEUE_SECONDS_PER_THREAD * threads
-        )
-        return is_open or own < MIN_TASKS_PER_THREAD * threads
+        # An adaptive cluster starts workers only when there are tasks.
+        return self.client is not None and self.window.has_room(sweep_id, max(1, self.threads))
 
     def submit(self, task: Task, priority: int) -> None:
         assert self.client is not None
@@ -141,6 +125,7 @@ class DaskExecutor:
             self._disconnect()
             return
         self.in_flight[key] = InFlight(task, future)
+        self.window.add(task)
         future.add_done_callback(lambda _: self.ended.put(key))
 
     def poll(self) -> list[Receipt]:
@@ -176,9 +161,8 @@ class DaskExecutor:
 
     def cancel(self, sweep_id: str) -> None:
         keys = [key for key, entry in self.in_flight.items() if entry.task.sweep_id == sweep_id]
-        dropped = [self.in_flight.pop(key) for key in keys]
+        dropped = [self._remove(key) for key in keys]
         futures = [entry.future for entry in dropped]
-        self.compiling_tasks.difference_update(keys)
         if self.stopped():
             self.interrupted += [entry.task for entry in dropped]
         if self.client is not None and futures:
@@ -223,14 +207,19 @@ class DaskExecutor:
                 keys.append(self.ended.get_nowait())
         return keys
 
+    def _remove(self, key: str) -> InFlight:
+        entry = self.in_flight.pop(key)
+        self.window.remove(entry.task)
+        self.compiling_tasks.discard(key)
+        return entry
+
     def _finish(self, key: str) -> None:
         """Make the receipt of an ended task.
 
         A task that Dask calls lost has ended too: only the answer is lost, with its worker. The merger sees
         whether the part exists.
         """
-        entry = self.in_flight.pop(key)
-        self.compiling_tasks.discard(key)
+        entry = self._remove(key)
         task, status = entry.task, entry.future.status
         if status not in (
             "finished",
@@ -352,6 +341,7 @@ class DaskExecutor:
             self.receipts.append(Receipt(task.sweep_id, task.bundle.key, lost=True))
         self.in_flight.clear()
         self.compiling_tasks.clear()
+        self.window.clear()
         if self.client is not None:
             with suppress(Exception):
                 self.client.close()

@@ -9,6 +9,7 @@ again, to the same values).
 from __future__ import annotations
 
 import errno
+import heapq
 import json
 import logging
 import re
@@ -26,6 +27,7 @@ from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, Damaged, St
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.merger import Merger
+from sweep_service.execution.pending import PendingBundles
 from sweep_service.execution.remaining import predict_remaining
 from sweep_service.execution.repair import carry_out_requests
 from sweep_service.execution.restart import ADVICE, find_changes, record_package, restart_sweep
@@ -43,7 +45,6 @@ from sweep_service.store.parts import Part
 from sweep_service.version import __version__
 
 SWEEP_ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
-BUNDLES_PER_QUERY = 16  # bundles that are read from the ledger at once
 MAX_MEASURED_SWEEPS = 20  # ended sweeps whose sizes are measured at once
 FINAL_STATES = (State.COMPLETED, State.INCOMPLETE, State.CANCELLED)  # no more parts are expected
 # Larger than the number of turns, and of sweeps that run, to combine them with the priority of a sweep.
@@ -60,6 +61,7 @@ class ConductorSettings:
     tidy_interval_seconds: float = 60.0
     max_attempts: int = 3  # at a bundle whose task fails
     min_free_bytes: int = 4 << 20  # with less free space, no work is started
+    clock: Callable[[], float] = clock.monotonic  # seconds, from which the intervals are measured
 
 
 DEFAULT_SETTINGS = ConductorSettings()
@@ -88,7 +90,7 @@ class Conductor:
         self.submitted: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self.unmerged: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.receipts: list[Receipt] = []  # returned by the executor but not processed
-        self.last_merge = self.last_tidy = clock.monotonic()
+        self.last_merge = self.last_tidy = self.settings.clock()
         self.wait_reason = ""
 
     def __enter__(self) -> Conductor:
@@ -96,6 +98,7 @@ class Conductor:
             stack.enter_context(self.folder.lock(self.service_url))
             self.ledger = self.folder.ledger()
             stack.callback(self.ledger.close)
+            self.pending = PendingBundles(self.ledger)
             self.merger = Merger(self.folder, self.ledger, self.hooks)
             self.recover()
             stack.callback(lambda: self.executor.close())  # the one of that time
@@ -166,7 +169,7 @@ class Conductor:
             is_removed = sweep_id not in states and not self.folder.has_spec(sweep_id)
             if SWEEP_ID_PATTERN.fullmatch(sweep_id) and (is_removed or states.get(sweep_id) in FINAL_STATES):
                 self.folder.clear_parts(sweep_id)
-        self.last_tidy = clock.monotonic()
+        self.last_tidy = self.settings.clock()
 
     def _measure_sizes(self) -> None:
         """Measure the sizes of running sweeps, and of some from ledgers that had no sizes."""
@@ -304,25 +307,30 @@ class Conductor:
                 self.receipts.remove(receipt)
         self._merge()
         idle = [sweep.id for sweep in running if not self.submitted[sweep.id]]
-        for sweep_id, totals in self.ledger.all_totals(idle).items():
-            if not totals["bundles_left"]:
+        complete = self.ledger.without_pending(idle)
+        for sweep_id in idle:
+            if sweep_id in complete:
                 with self._failing_only(sweep_id):
                     self._finish(sweep_id)
-        if clock.monotonic() - self.last_tidy > self.settings.tidy_interval_seconds:
+            else:  # it waits for its turn, or parts of it were missing or damaged
+                self.pending.forget(sweep_id)
+        if self.settings.clock() - self.last_tidy > self.settings.tidy_interval_seconds:
             self._tidy()
             self._measure_sizes()
         return bool(running)
 
     def _merge(self) -> None:
         """Merge many parts at once: at intervals, or when no bundle of a sweep is submitted."""
-        is_due = clock.monotonic() - self.last_merge > self.settings.merge_interval_seconds
+        is_due = self.settings.clock() - self.last_merge > self.settings.merge_interval_seconds
         for sweep_id in list(self.unmerged):
             if is_due or not self.submitted[sweep_id]:
                 with self._failing_only(sweep_id):
-                    self.merger.merge(sweep_id, self.unmerged[sweep_id])
+                    merged = self.merger.merge(sweep_id, self.unmerged[sweep_id])
+                    if self.unmerged[sweep_id].keys() - merged:  # missing or damaged parts are computed again
+                        self.pending.forget(sweep_id)
                 self.hooks.on_all_merged(sweep_id)
                 self.unmerged.pop(sweep_id, None)  # only now, because a full disk may prevent the merge
-                self.last_merge = clock.monotonic()
+                self.last_merge = self.settings.clock()
 
     def run(self, sweep_id: str, watch: Callable[[SweepRecord], None] = lambda _: None) -> SweepRecord:
         """Execute one sweep until it has ended or is paused."""
@@ -359,42 +367,48 @@ class Conductor:
         Among the sweeps with the highest priority, the one with the fewest submitted bundles is next. Among
         equals, the newest goes first.
         """
-        candidates, ages = {sweep.id: sweep for sweep in running}, [sweep.id for sweep in running]
-        ready: dict[str, list[Bundle]] = {}
+        candidates = [
+            (-sweep.priority, len(self.submitted[sweep.id]), age, sweep) for age, sweep in enumerate(running)
+        ]
+        heapq.heapify(candidates)
         while candidates:
-            sweep = min(
-                candidates.values(), key=lambda sweep: (-sweep.priority, len(self.submitted[sweep.id]))
-            )
-            submitted, has_room = self.submitted[sweep.id], self.executor.has_room(sweep.id)
-            if has_room and not ready.get(sweep.id):
-                exclude = submitted.keys() | self.unmerged.get(sweep.id, {}).keys()
-                ready[sweep.id] = self.ledger.pending_bundles(sweep.id, BUNDLES_PER_QUERY, exclude)
-            if not has_room or not ready[sweep.id]:
-                del candidates[sweep.id]
+            _, _, age, sweep = candidates[0]
+            bundle = self._next_bundle(sweep.id)
+            if bundle is None:
+                heapq.heappop(candidates)
                 continue
-            bundle = ready[sweep.id].pop(0)
             if sweep.state is State.QUEUED:
                 self.ledger.set_state(sweep.id, State.RUNNING)
-                candidates[sweep.id] = replace(sweep, state=State.RUNNING)
+                sweep = replace(sweep, state=State.RUNNING)
             task = Task(self.folder.location, sweep.id, bundle, sweep.name)
-            turn = self._next_turn(sweep.id)
+            turn, submitted = self._next_turn(sweep.id), self.submitted[sweep.id]
             rank = sweep.priority * MAX_TURNS - turn
-            self.executor.submit(task, rank * MAX_RUNNING_SWEEPS + ages.index(sweep.id))
+            self.executor.submit(task, rank * MAX_RUNNING_SWEEPS + age)
             submitted[bundle.key] = turn
+            heapq.heapreplace(candidates, (-sweep.priority, len(submitted), age, sweep))
+
+    def _next_bundle(self, sweep_id: str) -> Bundle | None:
+        """Return the next bundle of a sweep, if the executor accepts one more and there is one."""
+        if not self.executor.has_room(sweep_id):
+            return None
+        submitted, unmerged = self.submitted[sweep_id], self.unmerged.get(sweep_id, {})
+        return self.pending.next(sweep_id, lambda key: key in submitted or key in unmerged)
 
     def _next_turn(self, sweep_id: str) -> int:
         """Return the turn of the next bundle of a sweep: after its others, or the present one of all sweeps.
 
         So the bundles of a sweep keep their order, sweeps alternate, and a small sweep overtakes what waits.
         """
-        if submitted := self.submitted[sweep_id]:
-            return max(submitted.values()) + 1
-        return min((turn for turns in self.submitted.values() for turn in turns.values()), default=0)
+        if submitted := self.submitted[sweep_id]:  # turns rise in the order of submission
+            return next(reversed(submitted.values())) + 1
+        return min((next(iter(turns.values())) for turns in self.submitted.values() if turns), default=0)
 
     def _receive(self, receipt: Receipt) -> None:
         sweep_id = receipt.sweep_id
         self.submitted[sweep_id].pop(receipt.bundle, None)
         self.hooks.on_bundle_ended(sweep_id, receipt.result)
+        if receipt.lost or receipt.error:  # it is submitted again, before those behind it
+            self.pending.forget(sweep_id)
         if receipt.lost:
             return
         if not receipt.error:
@@ -427,6 +441,7 @@ class Conductor:
         self.ledger.set_state(sweep_id, state, stored_bytes=self.folder.stored_bytes(sweep_id))
         self.folder.clear_parts(sweep_id)
         self.merger.forget(sweep_id)
+        self.pending.forget(sweep_id)
 
     def counts(self, sweep_id: str) -> Counter[Status]:
         """Count the stored runs by status."""
@@ -523,12 +538,14 @@ class Conductor:
         self.unmerged.pop(sweep_id, None)
         self.hooks.on_all_merged(sweep_id)
         self.merger.forget(sweep_id)
+        self.pending.forget(sweep_id)
 
     def _requeue(self, sweep_id: str) -> None:
         """Make new bundles for all pending runs."""
         plan, left = self.folder.plan(sweep_id), self.merger.distinct_runs(sweep_id, pending=True)
         bundles = make_bundles(plan, left, self.folder.calibration(), self.settings.bundles)
         self.ledger.replace_bundles(sweep_id, bundles)
+        self.pending.forget(sweep_id)
         self.ledger.set_state(sweep_id, State.QUEUED)
 
     def _describe_wait(self, error: Exception) -> str:

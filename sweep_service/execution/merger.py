@@ -81,11 +81,12 @@ class Merger:
             for kind in dataset.plan.runs.kinds
         }
 
-    def merge(self, sweep_id: str, ended: Mapping[str, str] | None = None) -> None:
+    def merge(self, sweep_id: str, ended: Mapping[str, str] | None = None) -> set[str]:
         """Copy all parts to the dataset, update the ledger, then remove the parts.
 
-        `ended` are the times at which bundles ended, by default now.
+        `ended` are the times at which bundles ended, by default now. Return the keys of the merged bundles.
         """
+        merged_keys = set[str]()
         objects, prefix = self.folder.objects, f"{sweep_id}.parts/"
         stored = list(objects.list(prefix))
         names = [name for name in stored if name.endswith(PART_SUFFIX)]
@@ -114,12 +115,14 @@ class Merger:
                 for name, part in parts.items()
             }
             self.ledger.mark_merged(sweep_id, merged, elapsed, ended)
+            merged_keys |= merged.keys()
             fault_point("merge:ledger")
             # With the checkpoints of each part, whose names also begin with the key of its bundle.
             merged_names = [name for name in stored if name.removeprefix(prefix).partition(".")[0] in merged]
             objects.delete(*merged_names)
             fault_point("merge:removed")
             self._report(sweep_id, dataset.plan, list(parts.values()), size, clock.monotonic() - began)
+        return merged_keys
 
     def _read_part(self, content: bytes, plan: SweepPlan, versions: Versions) -> Part:
         """Read a part. A late one, of a worker that ran other versions, is as useless as a damaged one."""

@@ -57,8 +57,8 @@ def test_bundles_are_read_in_order(ledger):
     assert pending == bundles
     assert [item.key for item in pending] == [item.key for item in bundles]
     assert ledger.pending_bundles("s", 2) == pending[:2]
-    assert ledger.pending_bundles("s", 2, [pending[0].key]) == pending[1:3]
-    assert ledger.pending_bundles("s", 2, [item.key for item in pending]) == []
+    assert ledger.pending_bundles("s", 2, pending[0].key) == pending[1:3]
+    assert ledger.pending_bundles("s", 2, pending[-1].key) == []
     assert ledger.bundle("s", bundles[1].key) == bundles[1]
     assert ledger.pending_bundles("other", 10) == []
 
@@ -505,13 +505,15 @@ def test_next_of_a_hundred_thousand_bundles_are_found_by_index(ledger):
         ).all()
     assert len(plan) == 1  # a sort would be a second step
     assert "bundles_by_progress" in plan[0][3]
-    first = [bundle.key for bundle in bundles[1000:1004]]
     ledger.mark_merged("s", {bundle.key: (1.0, {Status.DONE: 1}) for bundle in bundles[:1000]})
-    assert len(ledger.pending_bundles("s", 8, first)) == 8
+    assert ledger.pending_bundles("s", 8) == bundles[1000:1008]
+    assert ledger.pending_bundles("s", 8, bundles[1007].key) == bundles[1008:1016]
+    assert ledger.without_pending(["s"]) == set()
     assert ledger.totals("s")["bundles_left"] == MANY - 1000
     assert ledger.totals("s")["counts"] == {Status.DONE: 1000}
     ledger.drop_bundles("s")
     assert ledger.totals("s")["bundles_left"] == 0
+    assert ledger.without_pending(["s", "other"]) == {"s"}
 
 
 def test_error_names_a_file_that_is_not_a_ledger(tmp_path):

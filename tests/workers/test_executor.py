@@ -25,12 +25,8 @@ from sweep_service.store.ledger import State
 from sweep_service.workers import executor as executing
 from sweep_service.workers.cluster import Remote
 from sweep_service.workers.embedded import Embedded
-from sweep_service.workers.executor import (
-    MAX_TASKS_PER_THREAD,
-    MIN_TASKS_PER_THREAD,
-    DaskExecutor,
-    dashboard_label,
-)
+from sweep_service.workers.executor import DaskExecutor, dashboard_label
+from sweep_service.workers.window import MAX_TASKS_PER_THREAD, MIN_TASKS_PER_THREAD
 from sweep_service.workers.worker_side import pickle_by_value
 from tests.cli.commands import until
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -266,19 +266,30 @@ class Ledger:
             raise Conflict("this Idempotency-Key was already used with another request")
         return self.sweep(row.sweep), row.is_new
 
-    def pending_bundles(self, sweep_id: str, limit: int, exclude: Set[str] = frozenset()) -> list[Bundle]:
-        """Return the next bundles that are not merged, except those with keys in `exclude`."""
+    def pending_bundles(self, sweep_id: str, limit: int, after: str | None = None) -> list[Bundle]:
+        """Return the next bundles that are not merged, behind the bundle with the key `after`."""
+        bundles = tables.bundles.c
         query = (
-            sa.select(
-                tables.bundles.c.jobs, tables.bundles.c.cost, tables.bundles.c.work, tables.bundles.c.key
-            )
-            .where(tables.bundles.c.sweep == sweep_id, tables.bundles.c.progress == Progress.PENDING)
-            .order_by(tables.bundles.c.place)
-            .limit(limit + len(exclude))
+            sa.select(bundles.jobs, bundles.cost, bundles.work, bundles.key)
+            .where(bundles.sweep == sweep_id, bundles.progress == Progress.PENDING)
+            .order_by(bundles.place)
+            .limit(limit)
         )
+        if after is not None:
+            place = sa.select(bundles.place).where(bundles.sweep == sweep_id, bundles.key == after)
+            query = query.where(bundles.place > place.scalar_subquery())
         with self.engine.connect() as connection:
-            rows = [row for row in connection.execute(query) if row.key not in exclude]
-        return [_to_bundle(row.key, row.jobs, row.cost, row.work) for row in rows[:limit]]
+            rows = connection.execute(query).all()
+        return [_to_bundle(row.key, row.jobs, row.cost, row.work) for row in rows]
+
+    def without_pending(self, sweep_ids: Sequence[str]) -> set[str]:
+        """Return those of some sweeps of which no bundle is left to merge, without reading every bundle."""
+        is_pending = sa.exists().where(
+            tables.bundles.c.sweep == tables.sweeps.c.id, tables.bundles.c.progress == Progress.PENDING
+        )
+        query = sa.select(tables.sweeps.c.id).where(tables.sweeps.c.id.in_(sweep_ids), ~is_pending)
+        with self.engine.connect() as connection:
+            return set(connection.scalars(query)) if sweep_ids else set()
 
     def bundle(self, sweep_id: str, key: str) -> Bundle:
         query = sa.select(tables.bundles.c.jobs, tables.bundles.c.cost).where(

@@ -16,6 +16,7 @@ from benchmarks.mean_field import mean_field
 from benchmarks.page import page
 from benchmarks.prices import prices
 from benchmarks.sampling import sampling
+from benchmarks.scale import scale
 from benchmarks.service import service
 from benchmarks.simulators import sgd
 from benchmarks.startup import startup
@@ -27,6 +28,6 @@ Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
     euler, mean_field, sampling, wide, sgd, full_model, crossover, fluctuations, startup, store, analysis,
-    estimates, prices, time_left, cluster, service, page,
+    estimates, prices, time_left, cluster, scale, service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

@@ -58,14 +58,6 @@ def take(values, at):
 
 
 @kernel(force_inline=True)
-def first_of_batch(sample, batch):
-    """The first sample of the batch that contains `sample`."""
-    if batch is None:
-        return sample
-    return sample - sample % batch
-
-
-@kernel(force_inline=True)
 def step_of(sample, batch):
     """The step to which a sample belongs."""
     if batch is None:

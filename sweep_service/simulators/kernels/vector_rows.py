@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import fma, lane, load4, store
+from sweep_service.numerics.simd import fma, lane, load4, load8, store
 from sweep_service.simulators.kernels.activate import activate
 from sweep_service.simulators.kernels.coefficients import (
     divide_by_next_scale,
@@ -14,7 +14,6 @@ from sweep_service.simulators.kernels.coefficients import (
 )
 from sweep_service.simulators.kernels.optional import (
     ends_batch,
-    first_of_batch,
     keep,
     mask4,
     step_of,
@@ -66,6 +65,60 @@ def add_rows(X, start, wide, count, c, at, step, sign, begin, out, to):
 
 
 @kernel()
+def add_product(X, start, wide, count, c, at, step, rows, out, to):
+    """`add_rows` for several rows: out[to + i wide + j] += Σ_e c[at + i step + e] X[start + e wide + j].
+
+    Four rows share the loads of X. Each keeps the order of its additions, and so its bits.
+    """
+    shared = rows - rows % 4 if count > 0 else 0
+    for i in range(0, shared, 4):
+        j, first, row = 0, at + i * step, to + i * wide
+        while j + 16 <= wide:
+            _add_sixteen_columns(X, start + j, wide, count, c, first, step, out, row + j)
+            j += 16
+        for rest in range(j, wide, 4):
+            _add_four_columns(X, start + rest, wide, count, c, first, step, out, row + rest)
+    for i in range(shared, rows):
+        add_rows(X, start, wide, count, c, at + i * step, 1, 1.0, 0, out, to + i * wide)
+
+
+@kernel(force_inline=True)
+def _add_sixteen_columns(X, start, wide, count, c, at, step, out, to):
+    """`add_product` for four rows; eight independent sums, as fewer would wait for each addition."""
+    to1, to2, to3 = to + wide, to + 2 * wide, to + 3 * wide
+    f0, f1, f2, f3 = load8(out, to), load8(out, to1), load8(out, to2), load8(out, to3)
+    g0, g1, g2, g3 = load8(out, to + 8), load8(out, to1 + 8), load8(out, to2 + 8), load8(out, to3 + 8)
+    for e in range(count):
+        x, y, own = load8(X, start + e * wide), load8(X, start + e * wide + 8), at + e
+        c0, c1, c2, c3 = c[own], c[own + step], c[own + 2 * step], c[own + 3 * step]
+        f0, f1, f2, f3 = fma(x, c0, f0), fma(x, c1, f1), fma(x, c2, f2), fma(x, c3, f3)
+        g0, g1, g2, g3 = fma(y, c0, g0), fma(y, c1, g1), fma(y, c2, g2), fma(y, c3, g3)
+    _store_column(out, to, wide, f0, f1, f2, f3)
+    _store_column(out, to + 8, wide, g0, g1, g2, g3)
+
+
+@kernel(force_inline=True)
+def _add_four_columns(X, start, wide, count, c, at, step, out, to):
+    """`add_product` for four rows."""
+    f0, f1 = load4(out, to), load4(out, to + wide)
+    f2, f3 = load4(out, to + 2 * wide), load4(out, to + 3 * wide)
+    for e in range(count):
+        x, own = load4(X, start + e * wide), at + e
+        f0, f1 = fma(x, c[own], f0), fma(x, c[own + step], f1)
+        f2, f3 = fma(x, c[own + 2 * step], f2), fma(x, c[own + 3 * step], f3)
+    _store_column(out, to, wide, f0, f1, f2, f3)
+
+
+@kernel(force_inline=True)
+def _store_column(out, to, wide, f0, f1, f2, f3):
+    """Write vectors into four consecutive rows."""
+    store(out, to, f0)
+    store(out, to + wide, f1)
+    store(out, to + 2 * wide, f2)
+    store(out, to + 3 * wide, f3)
+
+
+@kernel()
 def copy_row(source, at, wide, out, to):
     """out[to + j] = source[at + j] for j < wide; slices would take seconds to compile."""
     for j in range(wide):
@@ -111,6 +164,15 @@ def push_sample(L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, w
 
 
 @kernel(force_inline=True)
+def _add_earlier(batch, C, G, L, first, b, B, wide):
+    """Add the effect of the samples from `first` on to row b of L; at once to all rows of a batch."""
+    if batch is None:
+        add_rows(C, first * wide, wide, b - first, G, b * B + first, 1, 1.0, 0, L, b * wide)
+    elif b % batch == 0:
+        add_product(C, first * wide, wide, b - first, G, b * B + first, B, batch, L, b * wide)
+
+
+@kernel(force_inline=True)
 def take_steps(L, T, G, z, C, mask, first, last, step, coefficients, moving, work):
     """Take the steps of samples first..last-1 of a block, whose first step has the factor number `step`.
 
@@ -122,8 +184,7 @@ def take_steps(L, T, G, z, C, mask, first, last, step, coefficients, moving, wor
     for b in range(first, last):
         factor = take(moving.factors.rate, step + step_of(b, batch))
         kept = take(moving.factors.kept, step + step_of(b, batch))
-        earlier = first_of_batch(b, batch) - first
-        add_rows(C, first * wide, wide, earlier, G, b * B + first, 1, 1.0, 0, L, b * wide)
+        _add_earlier(batch, C, G, L, first, b, B, wide)
         push_sample(L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work)
         if ends_batch(b, batch):
             move_second_layer(coefficients, moving)
@@ -133,9 +194,12 @@ def take_steps(L, T, G, z, C, mask, first, last, step, coefficients, moving, wor
 @kernel()
 def add_inside_batches(L, G, C, batch, B, wide, samples):
     """Add Σ_b' G_bb' c_b' over the earlier samples b' of the same batch to row b of L."""
-    for b in range(samples):
-        begin = b - b % batch
-        add_rows(C, begin * wide, wide, b - begin, G, b * B + begin, 1, 1.0, 0, L, b * wide)
+    for begin in range(0, samples, batch):
+        for b in range(begin, begin + batch, 4):
+            rows, row = min(4, begin + batch - b), b * B
+            add_product(C, begin * wide, wide, b - begin, G, row + begin, B, rows, L, b * wide)
+            for i in range(1, rows):
+                add_rows(C, b * wide, wide, i, G, row + i * B + b, 1, 1.0, 0, L, (b + i) * wide)
 
 
 @kernel()

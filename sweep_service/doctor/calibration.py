@@ -41,7 +41,7 @@ RECORDING_POINT = {"d": 5, "p": 300, "k": 2, "gamma": 0.5, "init": _INIT}
 SGD_CASES: Sequence[tuple[dict[str, Any], int, int]] = (
     ({"d": 5, "p": 8, "k": 2, "gamma": 0.05, "init": _INIT}, 200_000, 8),
     ({"d": 120, "p": 100, "k": 2, "gamma": 0.5, "init": _INIT}, 20_000, 1),
-    ({"d": 300, "p": 10, "k": 2, "gamma": 0.5, "init": _INIT}, 100_000, 1),
+    ({"d": 300, "p": 10, "k": 2, "gamma": 0.5, "init": _INIT}, 100_000, 8),
     ({"d": 12, "p": 100, "k": 2, "gamma": 1.0, "activation": "square", "init": _INIT}, 300_000, 8),
 )
 

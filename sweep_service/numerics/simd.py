@@ -149,6 +149,23 @@ def lane(typing_context: Any, vector: Any, index: Any) -> Any:
     return vector.dtype(vector, types.intp), generate
 
 
+def _make_swap(distance: int) -> Any:
+    @intrinsic
+    def swap(typing_context: Any, vector: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            numbers = [l ^ distance for l in range(vector.width)]
+            order = ir.Constant(ir.VectorType(ir.IntType(32), vector.width), numbers)
+            return builder.shuffle_vector(args[0], args[0], order)
+
+        return vector(vector), generate
+
+    return swap
+
+
+# Exchange the halves of a vector of eight, or the halves of each of its halves.
+swap_halves, swap_pairs = _make_swap(4), _make_swap(2)
+
+
 def _call_intrinsic(builder: Any, name: str, args: Any) -> Any:
     ty = args[0].type
     suffix = f"v{ty.count}f64" if isinstance(ty, ir.VectorType) else "f64"

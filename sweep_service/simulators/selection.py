@@ -17,12 +17,18 @@ from sweep_service.simulators.chain import Simulator, check_kept_share
 from sweep_service.simulators.collapse import max_groups
 from sweep_service.simulators.factored import FactoredOverlapProcess
 from sweep_service.simulators.large_batch import LargeBatchProcess, WideLargeBatchProcess
+from sweep_service.simulators.mixed_lanes import StepLoopOfFour, StepLoopOfTwo
+from sweep_service.simulators.overlap_chains import OverlapProcessOfChains
 from sweep_service.simulators.overlap_process import OverlapProcess
 from sweep_service.simulators.step_loop import StepLoop, StepLoopOfChains
 from sweep_service.simulators.wide_overlap_process import WideOverlapProcess
 
 # Up to this many neurons (students and teachers) S3 is compiled as a whole; above, it uses BLAS.
 MAX_COMPILED_NEURONS = 75
+# Up to this many neurons the overlaps of eight chains stay in the cache.
+MAX_NEURONS_IN_LANES = 45
+# Two or three chains with more rows than this are faster one by one.
+MAX_ROWS_OF_FEW_CHAINS = 16
 # From this many chains on, eight lanes are faster even if some of them are empty.
 MIN_CHAINS_PER_VECTOR = 5
 
@@ -118,14 +124,19 @@ class SimulatorChoice:
 
 def _step_loop_form(case: Case, chains: int) -> type[Simulator]:
     # wider students fill the lanes with their own neurons
-    shares = chains >= MIN_CHAINS_PER_VECTOR and (case.rows <= 20 or case.point.d <= 20)
-    return StepLoopOfChains if shares else StepLoop
+    if case.rows > 20 and case.point.d > 20:
+        return StepLoop
+    if chains >= MIN_CHAINS_PER_VECTOR:
+        return StepLoopOfChains
+    if chains == 1 or case.point.batch > 1 or (chains < 4 and case.rows > MAX_ROWS_OF_FEW_CHAINS):
+        return StepLoop
+    return StepLoopOfTwo if chains == 2 else StepLoopOfFour
 
 
 def _step_loop_cost(case: Case, chains: int) -> float:
-    point, lanes = case.point, _step_loop_form(case, chains).max_chains > 1
-    sample = step_cost.step_loop(case.rows, point.k, point.d, point.activation.costly, lanes)
-    return _batch_cost(case, sample, lanes)
+    point, shared = case.point, _step_loop_form(case, chains).max_chains
+    sample = step_cost.step_loop(case.rows, point.k, point.d, point.activation.costly, shared)
+    return _batch_cost(case, sample, lanes=shared > 1)
 
 
 def _batch_cost(case: Case, nanoseconds: float, lanes: bool = False) -> float:
@@ -163,14 +174,21 @@ def min_dimension_ratio(n: int) -> float:
 def _overlap_process_form(case: Case, chains: int) -> type[Simulator]:
     n, batch = case.point.p + case.point.k, case.point.batch
     if n <= MAX_COMPILED_NEURONS and case.compiled:
-        return LargeBatchProcess if batch >= overlap_process.min_large_batch(n) else OverlapProcess
+        if batch >= overlap_process.min_large_batch(n):
+            return LargeBatchProcess
+        # with fewer dimensions than neurons, the overlaps are always rank-deficient
+        shares = chains >= MIN_CHAINS_PER_VECTOR and n <= min(MAX_NEURONS_IN_LANES, case.point.d)
+        return OverlapProcessOfChains if shares else OverlapProcess
     return WideLargeBatchProcess if batch >= wide_overlap_process.choose_block_size(n) else WideOverlapProcess
 
 
 def _overlap_process_cost(case: Case, chains: int) -> float:
     point = case.point
+    form = _overlap_process_form(case, chains)
+    if form is OverlapProcessOfChains:
+        return _batch_cost(case, step_cost.overlap_process_of_chains(point.p + point.k), lanes=True)
     sample = step_cost.overlap_process(point.p, point.k, case.compiled, MAX_COMPILED_NEURONS)
-    if _overlap_process_form(case, chains) is LargeBatchProcess:
+    if form is LargeBatchProcess:
         return step_cost.large_batch(point.p + point.k, sample, point.batch)
     return _batch_cost(case, sample)
 
@@ -208,7 +226,7 @@ SIMULATORS = {
     for entry in (
         SimulatorEntry(
             "S1", "step loop: SGD as defined, chains or neurons in the lanes of a vector",
-            (StepLoop, StepLoopOfChains), _step_loop_form, _step_loop_cost,
+            (StepLoop, StepLoopOfTwo, StepLoopOfFour, StepLoopOfChains), _step_loop_form, _step_loop_cost,
             _suits_step_loop, _refuse_uncompiled, version=2,
         ),
         SimulatorEntry(
@@ -217,7 +235,10 @@ SIMULATORS = {
         ),
         SimulatorEntry(
             "S3", "overlap process: equal to SGD in law, at a cost independent of d",
-            (OverlapProcess, WideOverlapProcess, LargeBatchProcess, WideLargeBatchProcess),
+            (
+                OverlapProcess, OverlapProcessOfChains, WideOverlapProcess, LargeBatchProcess,
+                WideLargeBatchProcess,
+            ),
             _overlap_process_form, _overlap_process_cost,
             _suits_overlap_process, rounds_small_risks=True, version=2,
         ),
@@ -228,7 +249,7 @@ SIMULATORS = {
         ),
         SimulatorEntry(
             "S4", "square collapse: the path of S1 at a cost independent of p",
-            (StepLoop, StepLoopOfChains, Blocked),
+            (StepLoop, StepLoopOfTwo, StepLoopOfFour, StepLoopOfChains, Blocked),
             lambda case, chains: _choose_pathwise(case.collapsed()).form(case.collapsed(), chains),
             lambda case, chains: _choose_pathwise(case.collapsed()).step_nanoseconds(
                 case.collapsed(), chains

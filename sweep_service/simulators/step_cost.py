@@ -6,7 +6,7 @@ this machine.
 
 from __future__ import annotations
 
-from sweep_service.numerics.simd import round_up_to_lanes
+from sweep_service.numerics.simd import CHAIN_LANES, round_up_to_lanes
 
 PYTHON_STEP_NANOSECONDS = 2e4  # of a step with an activation that is evaluated in Python
 
@@ -18,11 +18,16 @@ def learning(p: int, lanes: bool) -> float:
     return p * (LANE_LEARNING_NANOSECONDS if lanes else LEARNING_NANOSECONDS)
 
 
-def step_loop(p: int, k: int, d: int, costly: bool, lanes: bool) -> float:
-    """Cost of S1; `costly` activations compute an exponential, `lanes` means that chains share vectors."""
-    if lanes:
-        n = p + k
-        return 1.6 + (1.4 if costly else 0.32) * n + 1.6 * d + 0.148 * n * d
+# Of S1 by the number of chains in a vector, relative to eight: a factor, and what is spent on waiting.
+SHARED_VECTORS = {8: (1.0, 0.0), 4: (1.15, 12.0), 2: (1.2, 24.0)}
+
+
+def step_loop(p: int, k: int, d: int, costly: bool, chains: int) -> float:
+    """Cost of S1; `costly` activations compute an exponential, and `chains` is the number in a vector."""
+    if chains > 1:
+        size, (factor, waiting) = CHAIN_LANES // chains, SHARED_VECTORS[chains]
+        n = round_up_to_lanes(p, size) + round_up_to_lanes(k, size)
+        return waiting + factor * (1.6 + (1.4 if costly else 0.32) * n + 1.6 * d + 0.148 * n * d)
     wide = round_up_to_lanes(p) + round_up_to_lanes(k)
     return 32.0 + (2.2 if costly else 0.4) * wide + 3.1 * d + 0.176 * wide * d
 
@@ -40,6 +45,11 @@ def overlap_process(p: int, k: int, compiled: bool, widest_compiled: int) -> flo
     if n <= widest_compiled:
         return 60.0 + 12.0 * wide + 0.24 * wide * wide
     return 600.0 + 5.0 * n + 0.25 * n * n
+
+
+def overlap_process_of_chains(n: int) -> float:
+    """Cost of S3 with n neurons where chains share vectors."""
+    return 30.0 + 7.5 * n + 0.13 * n * n
 
 
 def large_batch(n: int, plain: float, batch: int) -> float:

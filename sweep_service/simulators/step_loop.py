@@ -13,15 +13,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import CHAIN_LANES, fma, lane, load4, load8, round_up_to_lanes, store
+from sweep_service.numerics.simd import fma, lane, load4, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.batch_loop import batch_chains, batch_neurons, samples_per_draw
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
 from sweep_service.simulators.kernels.activate import activate
-from sweep_service.simulators.kernels.coefficients import StepFactors, learn4, learn8, make_moving
+from sweep_service.simulators.kernels.coefficients import StepFactors, learn4, learn8
 from sweep_service.simulators.kernels.optional import keep, mask4, take, times, weights8
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
 from sweep_service.simulators.kernels.vector_rows import add_rows, sum_activations
+from sweep_service.simulators.lanes import ChainsInLanes, fill_lanes
 
 
 @kernel()
@@ -194,31 +195,17 @@ class StepLoop(Simulator):
         return {"W": self.W}
 
 
-class StepLoopOfChains(Simulator):
-    """Up to eight chains in the lanes of vectors; unused lanes hold copies of the first chain."""
-
-    max_chains = CHAIN_LANES
-    supports = FULL_MODEL
+class StepLoopOfChains(ChainsInLanes):
+    """Up to eight chains in the lanes of vectors."""
 
     def __init__(self, chains: Sequence[Chain]) -> None:
         super().__init__(chains)
-        eight = [*chains, *[chains[0]] * (CHAIN_LANES - len(chains))]
-        weights = [chain.weights() for chain in eight]
+        weights = [chain.weights() for chain in fill_lanes(chains)]
         self.W = np.ascontiguousarray(np.stack([W for W, _ in weights], axis=-1))
         self.W_star = np.ascontiguousarray(np.stack([W_star for _, W_star in weights], axis=-1))
-        self.keys = np.stack([chain.key for chain in eight], axis=-1).reshape(-1)
-        self.limits = np.array([chain.divergence_limit for chain in eight])
-        second_layer = _stack([chain.second_layer for chain in eight])
-        self.moving = make_moving(second_layer, chains[0].is_learned, is_scaled=False)
-        self.coefficients = chains[0].coefficients._replace(
-            rate=np.array([chain.rate for chain in eight]),
-            root_noise=np.array([chain.root_noise for chain in eight]),
-            teacher_second_layer=_stack([chain.teacher_second_layer for chain in eight]),
-        )
 
     def _advance(self, first: int, last: int, factors: StepFactors) -> None:
-        chain, diverged = self.chains[0], np.full(CHAIN_LANES, -1)
-        diverged[: len(self.diverged)] = self.diverged
+        chain, diverged = self.chains[0], self.diverged_lanes()
         take_steps = step_chains if chain.batch == 1 else batch_chains
         take_steps(
             self.W.reshape(-1), self.W_star.reshape(-1), self.keys, first, last, self.coefficients,
@@ -230,15 +217,5 @@ class StepLoopOfChains(Simulator):
         W, W_star = (np.moveaxis(a, 2, 0)[: len(self.chains)] for a in (self.W, self.W_star))
         return compute_overlaps(W, W_star, self.chains[0].d)
 
-    def second_layers(self) -> Array | None:
-        second_layer = self.moving.second_layer
-        return None if second_layer is None else second_layer.reshape(-1, CHAIN_LANES).T[: len(self.chains)]
-
     def weight_state(self) -> dict[str, AnyArray]:
         return {"W": self.W}
-
-
-def _stack(second_layers: Sequence[Array | None]) -> Array | None:
-    """Second layers (neurons, 8) as a flat array, with chains in the lanes; None for ones."""
-    present = [weights for weights in second_layers if weights is not None]
-    return np.stack(present, axis=-1).reshape(-1) if present else None

@@ -29,12 +29,19 @@ from tests.simulators.chains import (
 def test_cases_cover_every_simulator():
     assert {case[0] for case in CASES} == set(SIMULATORS)
     forms = {run_alone(case).attrs["engine_form"] for case in CASES}
-    forms |= {run(case, seed=range(8)).attrs["engine_form"] for case in CASES[:1]}
+    first = {case[0]: case for case in reversed(CASES)}
+    forms |= {
+        run(first[engine], seed=range(count)).attrs["engine_form"]
+        for engine, count in (("S1", 2), ("S1", 4), ("S1", 8), ("S3", 8))
+    }
     assert forms == {
         "StepLoop",
+        "StepLoopOfTwo",
+        "StepLoopOfFour",
         "StepLoopOfChains",
         "Blocked",
         "OverlapProcess",
+        "OverlapProcessOfChains",
         "WideOverlapProcess",
         "FactoredOverlapProcess",
     }

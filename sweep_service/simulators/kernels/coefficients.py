@@ -38,6 +38,10 @@ class StepFactors(NamedTuple):
     rate: Array | None  # u
     kept: Array | None  # s
 
+    def skip(self, steps: int) -> StepFactors:
+        """The factors without those of the first steps."""
+        return StepFactors(*(None if values is None else values[steps:] for values in self))
+
 
 CONSTANT_STEPS = StepFactors(None, None)
 

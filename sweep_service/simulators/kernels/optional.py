@@ -50,6 +50,14 @@ def mask4(x, weights, mask, at):
 
 
 @kernel(force_inline=True)
+def mask8(x, weights, mask, at):
+    """`mask4` for eight lanes."""
+    if weights is None:
+        return x * load8(mask, at)
+    return x
+
+
+@kernel(force_inline=True)
 def take(values, at):
     """values[at], or None without values."""
     if values is None:

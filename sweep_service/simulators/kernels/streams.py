@@ -95,6 +95,23 @@ def fill_steps(key, step, pairs, used_pairs, steps, out):
             store(out, (2 * c + 1) * steps + b, second)
 
 
+@kernel()
+def fill_steps_of_chains(keys, step, pairs, used_pairs, B, steps, out):
+    """`fill_steps` for eight chains at once, for the first `steps` of B steps.
+
+    keys (3, 8) and out (2·used_pairs, B, 8) are flat.
+    """
+    key_0, key_1, own = load8(keys, 0), load8(keys, 8), load8(keys, 16)
+    zero = own ^ own
+    for c in range(used_pairs):
+        for b in range(steps):
+            counter = zero | (np.uint64(step + b) * np.uint64(pairs) + np.uint64(c))
+            words = philox(counter, np.uint64(FIELD), own, key_0, key_1)
+            first, second = normal_pair(words[0], words[1])
+            store(out, 8 * (2 * c * B + b), first)
+            store(out, 8 * ((2 * c + 1) * B + b), second)
+
+
 @kernel(inline=True)
 def _gamma_trial(counter, attempt, own, key_0, key_1, shift, slope):
     """Marsaglia and Tsang's trial: x, v = (1 + slope x)³ and a margin that is > 0 if v is accepted."""
@@ -136,3 +153,30 @@ def fill_radii(key, step, degrees, size, out, work):
                     np.uint64(step + a0 + l), attempt, key[2], key[0], key[1], shift[l], slope[l]
                 )
             out[a0 + l] = math.sqrt(2.0 * shift[l] * accepted)
+
+
+@kernel()
+def fill_radii_of_chains(keys, step, degrees, size, out):
+    """`fill_radii` for eight chains at once; keys (3, 8) and out (size, 8) are flat."""
+    key_0, key_1, own = load8(keys, 0), load8(keys, 8), load8(keys, 16)
+    zero = own ^ own
+    lanes = np.empty(24)
+    for a in range(size):
+        shift = 0.5 * max(degrees - a, 2) - 1.0 / 3.0
+        slope = 1.0 / math.sqrt(9.0 * shift)
+        x, v, margin = _gamma_trial(zero | np.uint64(step + a), 0, own, key_0, key_1, shift, slope)
+        store(lanes, 0, x)
+        store(lanes, 8, v)
+        store(lanes, 16, margin)
+        for l in range(8):
+            if degrees - a == 1:
+                out[8 * a + l] = abs(lanes[l])
+                continue
+            accepted, attempt = lanes[8 + l], 0
+            good = lanes[16 + l]
+            while not good > 0.0:
+                attempt += 1
+                _, accepted, good = _gamma_trial(
+                    np.uint64(step + a), attempt, keys[16 + l], keys[l], keys[8 + l], shift, slope
+                )
+            out[8 * a + l] = math.sqrt(2.0 * shift * accepted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,9 +16,8 @@ from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.regimes import cheapest_flow
-from sweep_service.model.activations import ERF
+from sweep_service.model.activations import ERF, Activation
 from sweep_service.model.averages.two_point import make_pairs
-from sweep_service.model.second_layer import Readout
 
 MIN_RATIO, MOST_ERROR = 300.0, 1e-6
 PAIR_NODES = 12  # nodes of ξ, as `cheapest_flow` uses for pairs at small D
@@ -34,24 +32,6 @@ def mean_field(quick: bool) -> Iterator[Row]:
             yield from compare(
                 f"mean_field/{regime}-p{p}-k{k}", make_node_flow(p, k, D), floor, 1 if quick else 7
             )
-    for p, k in ((100, 2),) if quick else ((100, 2), (1000, 1), (1000, 2)):
-        yield from compare_second_layers(p, k, 3, 1 if quick else 9)
-
-
-def compare_second_layers(p: int, k: int, D: int, repeats: int) -> Iterator[Row]:
-    """Compare fixed and learned second layers with ones, in the form that `integrate` would choose."""
-    M, q = draw_start(p, k, D)
-    ones = make_system(k, D)
-    fixed = replace(ones, readout=Readout(np.random.default_rng(2).standard_normal(p), np.ones(k)))
-    flows = [cheapest_flow(s, M, q) for s in (ones, fixed, replace(fixed, second_layer_rate=1.0))]
-    calls = [partial(flow, flow.y0) for flow in flows]
-    base, *others = time_interleaved(*calls, repeats=repeats, budget=2.0)
-    for name, timing, most in zip(("fixed", "learned"), others, (1.1, 1.25), strict=True):
-        yield Row(
-            f"mean_field/{name}-second-layer-p{p}-k{k}", f"{type(flows[0]).__name__}, {name} second layer",
-            timing.seconds, "second layer of ones", base.seconds,
-            floor=None if repeats == 1 else 1.0 / most,
-        )  # fmt: skip
 
 
 def compare(name: str, flow: MixtureNodeFlow, floor: float | None, repeats: int) -> Iterator[Row]:
@@ -78,15 +58,15 @@ def compare(name: str, flow: MixtureNodeFlow, floor: float | None, repeats: int)
 
 def make_node_flow(p: int, k: int, D: int | None) -> MixtureNodeFlow:
     """The O(p) flow of the package at a Gaussian start with P = I, built without any p by p matrix."""
-    flow = cheapest_flow(make_system(k, D), *draw_start(p, k, D))
+    flow = cheapest_flow(make_system(ERF, k, D), *draw_start(p, k, D))
     flow, _ = refine_quadrature(flow, [flow.y0, flow.final_state_guess])  # as `integrate` does
     assert isinstance(flow, MixtureNodeFlow)
     return flow
 
 
-def make_system(k: int, D: int | None) -> MeanFieldSystem:
-    pairs = make_pairs(ERF, ERF)
-    return MeanFieldSystem(P=np.eye(k), pairs=pairs, student=ERF, teacher=ERF, D=D, noise=0.0)
+def make_system(activation: Activation, k: int, D: int | None) -> MeanFieldSystem:
+    pairs = make_pairs(activation, activation)
+    return MeanFieldSystem(P=np.eye(k), pairs=pairs, student=activation, teacher=activation, D=D, noise=0.0)
 
 
 def draw_start(p: int, k: int, D: int | None) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,16 @@ FULL = (
     Case(300, 5, 1000),
     *(Case(10, 2, 60, engine=engine) for engine in ("S1", "S2", "S3", "S3-factored")),
 )
+# A case, the number of chains to which it is compared, and the lowest speed per chain relative to those.
+TOGETHER: tuple[tuple[Case, int, float | None], ...] = (
+    *((Case(p, 5, 1000, seeds=8, engine="S3"), 1, 2.0) for p in (10, 20, 30)),
+    # without a bar: the steps of a chain wait for each other, and few chains do not fill that time
+    *(
+        (Case(p, k, d, seeds=chains, engine="S1"), 8, None)
+        for p, k, d in ((8, 4, 10), (10, 2, 3), (20, 4, 20))
+        for chains in (1, 2, 4)
+    ),
+)
 QUICK = (
     Case(10, 2, 3, seeds=8),
     Case(40, 2, 40, engine="S2", gemm=True),
@@ -77,6 +87,25 @@ QUICK = (
 def sgd(quick: bool) -> Iterator[Row]:
     for case in QUICK if quick else FULL:
         yield make_row(case, quick)
+    for case, chains, floor in TOGETHER[:1] if quick else TOGETHER:
+        yield compare_chains(case, replace(case, seeds=chains), None if quick else floor, quick)
+
+
+def compare_chains(case: Case, other: Case, floor: float | None, quick: bool) -> Row:
+    """The cost of a step per chain, for two numbers of chains of the same point."""
+    cases = (case, other)
+    steps = [choose_steps(one, quick) for one in cases]
+    calls = [partial(run, one, count) for one, count in zip(cases, steps, strict=True)]
+    timings = time_interleaved(*calls, repeats=1 if quick else 9)
+    ours, theirs = (
+        timing.seconds / (count * one.seeds) for timing, count, one in zip(timings, steps, cases, strict=True)
+    )
+    form, other_form = (timing.value.attrs["engine_form"] for timing in timings)
+    return Row(
+        f"sgd/{case.name}-against-x{other.seeds}", f"{case.seeds} chains together ({form})", ours,
+        f"{other.seeds} ({other_form})", theirs, floor=floor, note="Seconds per step of a chain.",
+        ns_per_step=1e9 * ours,
+    )  # fmt: skip
 
 
 def make_row(case: Case, quick: bool) -> Row:

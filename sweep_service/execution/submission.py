@@ -22,7 +22,7 @@ from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.keys import CopyGroups
+from sweep_service.planning.keys import CopyGroups, match_keys
 from sweep_service.planning.notes import check_steps, collect_notes
 from sweep_service.planning.outline import Outline, SpecSource
 from sweep_service.planning.plan import SweepPlan
@@ -153,7 +153,7 @@ class Submission:
         """Return the runs in `left` whose keys are among those of another sweep."""
         shared: SharedRuns = {}
         for kind, numbers in self.left.items():
-            _, ours, theirs = np.intersect1d(self.plan.keys[kind][numbers], keys[kind], return_indices=True)
+            ours, theirs = match_keys(self.plan.keys[kind][numbers], keys[kind])
             if len(ours):
                 shared[kind] = (theirs, numbers[ours])
         return shared

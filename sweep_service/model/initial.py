@@ -263,15 +263,15 @@ class Init:
             return self.kind
         return hashlib.sha256(b"".join(array.tobytes() for array in self.weights)).hexdigest()
 
-    def has_same_rule(self, other: Init) -> bool:
-        """Whether both draw starts by the same rule; explicit numbers are not compared."""
-        return self.explicit_overlaps is None and other.explicit_overlaps is None and self == other
-
     def key(self, shape: Shape, seed: int) -> Key:
         """Key of the start of a seed; it contains no d if the overlaps are shared over d, or explicit."""
-        return Key.of(p=shape.p, **self._key_content(shape, seed))
+        return Key.of(**self.key_content(shape, seed))
 
-    def _key_content(self, shape: Shape, seed: int) -> dict[str, Any]:
+    def key_content(self, shape: Shape, seed: int) -> dict[str, Any]:
+        """The content of the key of a start."""
+        return {"p": shape.p, **self._teacher_key_content(shape, seed)}
+
+    def _teacher_key_content(self, shape: Shape, seed: int) -> dict[str, Any]:
         d = None if self.shared or self.explicit_overlaps is not None else shape.d
         return {"d": d, "k": shape.k, "init": self.content(), "seed": seed}
 
@@ -296,7 +296,7 @@ class Init:
         self, shape: Shape, seed: int
     ) -> tuple[np.random.Generator, np.random.Generator]:
         """Random numbers of the second layers of student and teacher, which move no first layer."""
-        keys = self.key(shape, seed), Key.of(**self._key_content(shape, seed))
+        keys = self.key(shape, seed), Key.of(**self._teacher_key_content(shape, seed))
         return stream(keys[0], "second layer"), stream(keys[1], "second layer of the teacher")
 
     @property
@@ -316,7 +316,7 @@ class Init:
         """L with P = L Lᵀ; a random teacher without a scale of its own is drawn like the students."""
         assert self.teacher is not None
         # the key does not contain p, so that students of every width learn from the same teacher
-        rng = stream(Key.of(**self._key_content(shape, seed)), "teacher")
+        rng = stream(Key.of(**self._teacher_key_content(shape, seed)), "teacher")
         L = self.teacher.factor(shape.k, self._draw_shape(shape).d, rng)
         if self.teacher.kind != "random":
             return L

@@ -9,8 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import product
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -35,13 +34,14 @@ class Design:
     """One way to turn axes into points. All functions receive the spec, its axes as lists, and fixed values.
 
     `find_errors` yields what is wrong; the other functions may assume that there is nothing. `count` is the
-    number of points, `largest_p` their largest p, and `make_rows` returns the points.
+    number of points, `largest_p` their largest p, and `make_columns` returns the values of each axis at the
+    points.
     """
 
     find_errors: Callable[[SweepSpec, Axes, Fixed], Iterator[InvalidInput]]
     count: Callable[[SweepSpec, Axes, Fixed], int]
     largest_p: Callable[[SweepSpec, Axes, Fixed], int]
-    make_rows: Callable[[SweepSpec, Axes, Fixed], list[Row]]
+    make_columns: Callable[[SweepSpec, Axes, Fixed], dict[str, list[Scalar]]]
 
 
 def given_designs(spec: SweepSpec) -> list[str]:
@@ -92,8 +92,19 @@ def _largest_given_p(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
     return max(int(p) for p in axes.get("p") or [fixed["p"]])
 
 
-def _product_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
-    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+def _product_columns(spec: SweepSpec, axes: Axes, fixed: Fixed) -> dict[str, list[Scalar]]:
+    return _multiply([{name: values} for name, values in axes.items()])
+
+
+def _multiply(groups: Sequence[Axes]) -> dict[str, list[Scalar]]:
+    """Return the columns of a product of groups, whose axes vary together; the last group varies fastest."""
+    columns: dict[str, list[Scalar]] = {}
+    lengths = [len(next(iter(group.values()))) for group in groups]
+    for place, group in enumerate(groups):
+        slower, faster = math.prod(lengths[:place]), math.prod(lengths[place + 1 :])
+        for name, values in group.items():
+            columns[name] = [value for value in values for _ in range(faster)] * slower
+    return columns
 
 
 # ---- zip
@@ -135,21 +146,9 @@ def _count_zip(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
     return math.prod(len(axes[group[0]]) for group in _zip_groups(spec, axes))
 
 
-def _zip_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
+def _zip_columns(spec: SweepSpec, axes: Axes, fixed: Fixed) -> dict[str, list[Scalar]]:
     """Return the product of groups of axes; the axes of a group vary together."""
-    rows_by_group = [
-        [
-            dict(zip(group, values, strict=True))
-            for values in zip(*(axes[name] for name in group), strict=True)
-        ]
-        for group in _zip_groups(spec, axes)
-    ]
-    return [{name: value for row in rows for name, value in row.items()} for rows in product(*rows_by_group)]
-
-
-def _joint_rows(group: Sequence[str], axes: Axes) -> list[Row]:
-    rows = zip(*(axes[name] for name in group), strict=True)
-    return [dict(zip(group, values, strict=True)) for values in rows]
+    return _multiply([{name: axes[name] for name in group} for group in _zip_groups(spec, axes)])
 
 
 # ---- scaling
@@ -175,18 +174,28 @@ def _largest_scaled_p(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
     return max(_round_to_multiple(p, step) for step in steps)
 
 
-def _scaling_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
+def _scaling_columns(spec: SweepSpec, axes: Axes, fixed: Fixed) -> dict[str, list[Scalar]]:
     """p = p0 d^kappa, gamma = gamma0 d^-delta."""
     scaling = spec.scaling
     assert scaling is not None
-    rows = []
-    for row in _product_rows(spec, _scaling_axes(axes, fixed), fixed):
-        d, kappa, delta = float(row["d"]), float(row["kappa"]), float(row["delta"])
-        step = _step(scaling.p_multiple_of, {**fixed, **row})
-        p = _round_to_multiple(_scale(scaling.p0, d, kappa, "kappa"), step)
-        gamma = _scale(scaling.gamma0, d, -delta, "delta")
-        rows.append({"d": row["d"], "p": p, "gamma": gamma, **{n: v for n, v in row.items() if n != "d"}})
-    return rows
+    columns = _product_columns(spec, _scaling_axes(axes, fixed), fixed)
+    size = len(columns["d"])
+
+    @cache
+    def scale_width(d: Scalar, kappa: Scalar, k: Scalar) -> int:
+        width = _scale(scaling.p0, float(d), float(kappa), "kappa")
+        return _round_to_multiple(width, _step(scaling.p_multiple_of, {"k": k}))
+
+    @cache
+    def scale_rate(d: Scalar, delta: Scalar) -> float:
+        return _scale(scaling.gamma0, float(d), -float(delta), "delta")
+
+    p, gamma = list[Scalar](), list[Scalar]()
+    k = columns.get("k") or [fixed["k"]] * size
+    for values in zip(columns["d"], columns["kappa"], columns["delta"], k, strict=True):
+        p.append(scale_width(values[0], values[1], values[3]))
+        gamma.append(scale_rate(values[0], values[2]))
+    return {**columns, "p": p, "gamma": gamma}
 
 
 def _scale(factor: float, d: float, exponent: float, field: str) -> float:
@@ -228,16 +237,23 @@ def _largest_triangle_p(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
     return max(int(p.max()) for _, p in _lattices(spec, axes, fixed).values())
 
 
-def _triangle_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
+def _triangle_columns(spec: SweepSpec, axes: Axes, fixed: Fixed) -> dict[str, list[Scalar]]:
     """Return the lattice of the triangle at every combination of the other axes."""
     assert spec.triangle is not None
-    delta_t, rows, points = spec.triangle.delta_t, list[Row](), dict[int, list[Row]]()
-    for k, lattice in _lattices(spec, axes, fixed).items():
-        pairs = [(int(d), int(p)) for d, p in zip(*lattice, strict=True)]
-        points[k] = [{"d": d, "p": p, "gamma": delta_t * p * d} for d, p in pairs]
-    for other in _product_rows(spec, axes, fixed):
-        rows += [{**point, **other} for point in points[int({**fixed, **other}["k"])]]
-    return rows
+    others = _product_columns(spec, axes, fixed)
+    lattices = [_lattices(spec, axes, fixed)[int(k)] for k in others.get("k") or [fixed["k"]]]
+    if "k" not in others:
+        lattices *= math.prod(map(len, axes.values()))
+    d, p = (np.concatenate(sizes) for sizes in zip(*lattices, strict=True))
+    columns: dict[str, list[Scalar]] = {
+        "d": d.astype(np.int64).tolist(),
+        "p": p.astype(np.int64).tolist(),
+        "gamma": (spec.triangle.delta_t * p * d).tolist(),
+    }
+    for name, values in others.items():
+        pairs = zip(values, lattices, strict=True)
+        columns[name] = [value for value, lattice in pairs for _ in range(len(lattice[0]))]
+    return columns
 
 
 def _lattices(spec: SweepSpec, axes: Axes, fixed: Fixed) -> dict[int, tuple[AnyArray, AnyArray]]:
@@ -325,9 +341,9 @@ def _largest_point_p(spec: SweepSpec, axes: Axes, fixed: Fixed) -> int:
     return max(int(point.get("p", fixed.get("p", 1))) for point in spec.points or ())
 
 
-def _point_rows(spec: SweepSpec, axes: Axes, fixed: Fixed) -> list[Row]:
+def _point_columns(spec: SweepSpec, axes: Axes, fixed: Fixed) -> dict[str, list[Scalar]]:
     assert spec.points is not None
-    return [{name: convert(name, point[name]) for name in spec.points[0]} for point in spec.points]
+    return {name: [convert(name, point[name]) for point in spec.points] for name in spec.points[0]}
 
 
 def _step(multiple: Multiple, values: Mapping[str, Scalar]) -> int:
@@ -340,9 +356,9 @@ def _round_to_multiple(value: float, step: int) -> int:
 
 
 DESIGNS: dict[str, Design] = {
-    "product": Design(_find_product_errors, _count_product, _largest_given_p, _product_rows),
-    "zip": Design(_find_zip_errors, _count_zip, _largest_given_p, _zip_rows),
-    "scaling": Design(_find_scaling_errors, _count_product, _largest_scaled_p, _scaling_rows),
-    "triangle": Design(_find_triangle_errors, _count_triangle, _largest_triangle_p, _triangle_rows),
-    "points": Design(_find_point_errors, _count_points, _largest_point_p, _point_rows),
+    "product": Design(_find_product_errors, _count_product, _largest_given_p, _product_columns),
+    "zip": Design(_find_zip_errors, _count_zip, _largest_given_p, _zip_columns),
+    "scaling": Design(_find_scaling_errors, _count_product, _largest_scaled_p, _scaling_columns),
+    "triangle": Design(_find_triangle_errors, _count_triangle, _largest_triangle_p, _triangle_columns),
+    "points": Design(_find_point_errors, _count_points, _largest_point_p, _point_columns),
 }

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from sweep_service.abandonment import check_abandoned
-from sweep_service.dynamics.fluctuations.requirements import require_fluctuations
 from sweep_service.dynamics.options import RegimeOptions
-from sweep_service.dynamics.regimes import REGIMES, Regime
-from sweep_service.errors import InvalidInput, LimitExceeded
+from sweep_service.errors import LimitExceeded
 from sweep_service.identity import Key
 from sweep_service.model.fixed import fixed_values
-from sweep_service.model.parameters import PARAMETERS, Scalar, later_parameters
+from sweep_service.model.parameters import PARAMETERS, Scalar
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.model.structures import insert_numbers, split_name
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.planning.axes import CORE_AXES, EXPONENTS, POINT, axis_sort_key
 from sweep_service.planning.designs import MAX_POINTS, Columns
 from sweep_service.planning.outline import Outline
+from sweep_service.planning.point_checks import check_fluctuations, check_points, check_support
+from sweep_service.planning.point_groups import (
+    PerPoint,
+    PointGroups,
+    evaluate,
+    group_columns,
+    group_product,
+    number_values,
+)
 from sweep_service.planning.spec import SweepSpec
-from sweep_service.simulators.selection import SIMULATORS, SimulatorEntry, choose_simulator
+from sweep_service.simulators.selection import choose_simulator
 
 
 @dataclass(frozen=True)
@@ -68,10 +74,10 @@ class Grid:
             }
             columns |= outline.axes
         else:
-            rows = outline.design.make_rows(spec, outline.axes, fixed)
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            columns = outline.design.make_columns(spec, outline.axes, fixed)
             fixed = {name: value for name, value in fixed.items() if name not in columns}
-            columns |= {name: [fixed.pop(name)] * len(rows) for name in CORE_AXES if name not in columns}
+            size = len(next(iter(columns.values())))
+            columns |= {name: [fixed.pop(name)] * size for name in CORE_AXES if name not in columns}
             columns = {name: columns[name] for name in sorted(columns, key=axis_sort_key)}
         grid = cls(
             is_product=outline.is_product,
@@ -88,11 +94,10 @@ class Grid:
             options=outline.options,
         )
         if validate:
-            _ = grid.points
-            _check_support(grid)
+            check_points(grid)
+            check_support(grid, grid.regimes, grid.simulate)
             if grid.options.fluctuations:
-                for point in grid.points:
-                    require_fluctuations(point, grid.regimes)
+                check_fluctuations(grid, grid.regimes)
         return grid
 
     @property
@@ -126,6 +131,13 @@ class Grid:
     def largest_k(self) -> int:
         return int(self.column("k").max())
 
+    def values(self, name: str, points: AnyArray) -> list[Scalar]:
+        """Return the values of an axis at some points."""
+        axis, positions = self.axes[name], points
+        if self.is_product:
+            positions = np.unravel_index(points, self.shape)[list(self.axes).index(name)]
+        return [axis[position] for position in positions.tolist()]
+
     def row(self, index: int) -> dict[str, Scalar]:
         """Return the values of the axes at one point."""
         positions = [int(position) for position in np.unravel_index(index, self.shape)]
@@ -146,26 +158,31 @@ class Grid:
         """Axes that are numbers of structured parameters, such as `init.scale`."""
         return tuple(name for name in self.axes if split_name(name) is not None)
 
-    @cached_property
+    @property
     def points(self) -> tuple[Point, ...]:
-        """All points, cached because parsing one takes a while."""
-        points: list[Point] = []
-        for index in range(len(self)):
-            try:
-                point = self.point(index)
-            except InvalidInput as error:
-                where = ", ".join(f"{name} = {value}" for name, value in self.row(index).items())
-                raise InvalidInput(error.field, error.value, f"{error.allowed} (at {where})") from None
-            check_abandoned()
-            if points and point.init.has_same_rule(points[-1].init):  # share the object and its cached digest
-                point = replace(point, init=points[-1].init)
-            points.append(point)
-        return tuple(points)
+        """All points, for small grids: parsing a million of them takes half a minute."""
+        return tuple(map(self.point, range(len(self))))
+
+    def group_points(self, names: Collection[str]) -> PointGroups:
+        """Group the points by the values of some axes, in the order of the first points."""
+        if self.is_product:
+            lengths = {name: len(values) for name, values in self.axes.items()}
+            return group_product(lengths, names)
+        return group_columns([self._codes(name) for name in self.axes if name in names], len(self))
+
+    def _codes(self, name: str) -> AnyArray:
+        if name not in self._codes_by_axis:
+            self._codes_by_axis[name] = number_values(self.axes[name])
+        return self._codes_by_axis[name]
 
     @cached_property
-    def simulators(self) -> tuple[str, ...]:
+    def _codes_by_axis(self) -> dict[str, AnyArray]:
+        return {}
+
+    @cached_property
+    def simulators(self) -> PerPoint[str] | None:
         """The name of the simulator of each point; none without SGD."""
-        return tuple(choose_simulator(point).name for point in self.points) if self.simulate else ()
+        return evaluate(self, lambda point: choose_simulator(point).name) if self.simulate else None
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -215,31 +232,3 @@ def _fill_defaults(fixed: Mapping[str, Scalar], columns: Columns) -> dict[str, S
             elif parameter.default_from in values:
                 values[name] = values[parameter.default_from]
     return {name: values[name] for name in sorted(values)}
-
-
-def _check_support(grid: Grid) -> None:
-    """Reject a sweep in which a regime or the simulators would ignore a parameter."""
-    non_default = {
-        name: "axes" if name in grid.axes else "fixed"
-        for name, parameter in later_parameters().items()
-        if any(
-            value != parameter.default
-            for value in grid.axes.get(name, [grid.fixed.get(name, parameter.default)])
-        )
-    }
-    first = grid.points[0]
-    for name in STRUCTURED_PARAMETERS:
-        if name in first.non_default or any(axis.startswith(f"{name}.") for axis in grid.axes):
-            non_default[name] = ""
-    candidates: dict[str, list[Regime] | list[SimulatorEntry]] = {
-        f"the regime {regime}": [REGIMES[regime]] if regime in REGIMES else list(REGIMES.values())
-        for regime in grid.regimes
-    }
-    if grid.simulate:
-        candidates["any simulator (simulate: false computes the regimes only)"] = list(SIMULATORS.values())
-    for description, entries in candidates.items():
-        if not any(set(non_default) <= set(entry.supports) for entry in entries):
-            name = next(name for name in non_default if not all(name in entry.supports for entry in entries))
-            value = grid.axes.get(name) or grid.fixed.get(name) or first[name]
-            path = f"{non_default[name]}.{name}" if non_default[name] else name
-            raise InvalidInput(path, value, f"is not supported by {description}")

@@ -6,69 +6,165 @@ Runs with equal keys have equal values. They are computed once, within a sweep a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import repeat
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sweep_service.abandonment import check_abandoned
-from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
-from sweep_service.identity import Key
+from sweep_service.identity import Key, KeyTemplate, canonical_json
+from sweep_service.model.initial import Shape
+from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
+from sweep_service.planning.point_groups import PerPoint, evaluate
 from sweep_service.planning.runs import Kind
 from sweep_service.simulators.selection import SIMULATORS
-from sweep_service.simulators.simulate import stream_key
 
 KEY_DTYPE = np.dtype("V16")  # half of a SHA-256, enough to avoid collisions among 1e12 runs
+KEY_NUMBERS = tuple(name for name in FIRST_PARAMETERS if PARAMETERS[name].kind != "text")
+SIZES = ("d", "p", "k")  # of a start
+BLOCK_SIZE = 1 << 16  # points whose texts are in memory at once
+Item = TypeVar("Item")
 
 
 def run_keys(grid: Grid) -> dict[Kind, AnyArray]:
     """Return the key of each run, by kind, in the order of run numbers."""
     times = Key.of(times=grid.times).digest
-    return {
-        "sgd": np.array(list(_sgd_keys(grid, times)), dtype=KEY_DTYPE),
-        "ode": np.array(list(_ode_keys(grid, times)), dtype=KEY_DTYPE),
-    }
+    return {"sgd": _sgd_keys(grid, times), "ode": _ode_keys(grid, times)}
 
 
-def _sgd_keys(grid: Grid, times: str) -> Iterator[bytes]:
-    for point, name in zip(grid.points, grid.simulators, strict=True) if grid.simulate else ():
-        check_abandoned()
-        version = SIMULATORS[name].version
-        for seed in grid.seeds:
-            for repeat in grid.repeats:
-                stream = stream_key(point, seed, repeat).digest
-                yield _digest("sgd", stream, times, name, version)
+def _sgd_keys(grid: Grid, times: str) -> AnyArray:
+    if grid.simulators is None:
+        return np.empty(0, KEY_DTYPE)
+    names, group = grid.simulators.values, grid.simulators.group
+    ends = [f"{times}/{name}/{SIMULATORS[name].version}".encode() for name in names]
+    templates = evaluate(grid, partial(_stream_template, grid))
+    keys = np.empty((len(grid), len(grid.seeds), len(grid.repeats)), KEY_DTYPE)
+    for seed_place, seed in enumerate(grid.seeds):
+        for repeat_place, number in enumerate(grid.repeats):
+            streams = _digest_contents(grid, templates, {"seed": seed, "repeat": number})
+            for block in _blocks(len(grid)):
+                columns = streams.take(block), _take(ends, group[block])
+                keys[block, seed_place, repeat_place] = _digest(b"sgd", *columns)
+    return keys.reshape(-1)
 
 
-def _ode_keys(grid: Grid, times: str) -> Iterator[bytes]:
+def _ode_keys(grid: Grid, times: str) -> AnyArray:
+    if not grid.regimes:
+        return np.empty(0, KEY_DTYPE)
     without, options = (
         Key.of(options=options.content()).digest
         for options in (replace(grid.options, fluctuations=False), grid.options)
     )
-    last: Point | None = None
-    for point in grid.points if grid.regimes else ():
-        if last is None or point.init is not last.init or point.shape != last.shape:
-            starts, last = [point.init.key(point.shape, seed).digest for seed in grid.seeds], point
-        check_abandoned()
-        for regime in grid.regimes:
-            parameters = ode_parameter_digest(point, regime, grid.options)
-            version = regime_version(regime)
+    start_templates = evaluate(grid, partial(_start_template, grid))
+    parameters = [
+        _digest_contents(grid, evaluate(grid, partial(_parameter_template, grid, regime)), {})
+        for regime in grid.regimes
+    ]
+    keys = np.empty((len(grid), len(grid.regimes), len(grid.seeds)), KEY_DTYPE)
+    for seed_place, seed in enumerate(grid.seeds):
+        starts = _digest_contents(grid, start_templates, {"seed": seed})
+        for regime_place, regime in enumerate(grid.regimes):
             used = options if regime in REGIMES and REGIMES[regime].has_fluctuations else without
-            for start in starts:
-                yield _digest("ode", regime, parameters, start, used, times, version)
+            end = f"{used}/{times}/{regime_version(regime)}".encode()
+            for block in _blocks(len(grid)):
+                columns = parameters[regime_place].take(block), starts.take(block), repeat(end)
+                keys[block, regime_place, seed_place] = _digest(f"ode/{regime}".encode(), *columns)
+    return keys.reshape(-1)
 
 
-def ode_parameter_digest(point: Point, regime: str, options: RegimeOptions) -> str:
-    """Return a digest of the parameters that a regime depends on, apart from its start.
+def _stream_template(grid: Grid, point: Point) -> KeyTemplate:
+    """Return the template of `stream_key`."""
+    content = {**_constant_content(grid, point, ()), "init": point.init.digest}
+    return KeyTemplate(content, (*_varying_numbers(grid), "seed", "repeat"))
+
+
+def _parameter_template(grid: Grid, regime: str, point: Point) -> KeyTemplate:
+    """Return the template of the parameters that a regime depends on, apart from its start.
 
     A regime that does not depend on d is computed once for all d.
     """
-    ignored = REGIMES[regime].ignored_parameters(options) if regime in REGIMES else ()
-    return Key.of(**{name: value for name, value in point.content.items() if name not in ignored}).digest
+    ignored = REGIMES[regime].ignored_parameters(grid.options) if regime in REGIMES else ()
+    varying = [name for name in _varying_numbers(grid) if name not in ignored]
+    return KeyTemplate(_constant_content(grid, point, ignored), varying)
+
+
+def _start_template(grid: Grid, point: Point) -> KeyTemplate:
+    """Return the template of `Init.key`, which has no d if the overlaps are shared over d, or explicit."""
+    # Sizes that vary are not read, because the template is the same for all of them.
+    shape = Shape(*(0 if name in grid.axes else point[name] for name in SIZES))
+    content = point.init.key_content(shape, 0)
+    varying = [name for name in SIZES if name in grid.axes and content[name] is not None]
+    return KeyTemplate(content, (*varying, "seed"))
+
+
+def _varying_numbers(grid: Grid) -> list[str]:
+    return [name for name in KEY_NUMBERS if name in grid.axes]
+
+
+def _constant_content(grid: Grid, point: Point, ignored: Collection[str]) -> dict[str, Any]:
+    """Return `Point.content` without the numbers that vary, and without ignored parameters."""
+    left_out = {*ignored, *_varying_numbers(grid)}
+    content = {name: point[name] for name in FIRST_PARAMETERS if name not in left_out}
+    return content | {name: point.non_default[name] for name in point.non_default.keys() - left_out}
+
+
+@dataclass(frozen=True)
+class Digests:
+    """Different digests, and which of them belongs to each point."""
+
+    texts: AnyArray  # of 64 bytes
+    group: AnyArray
+
+    def take(self, block: slice) -> list[bytes]:
+        return self.texts[self.group[block]].tolist()
+
+
+def _digest_contents(grid: Grid, templates: PerPoint[KeyTemplate], constant: Mapping[str, int]) -> Digests:
+    """Digest the content at each point; `constant` holds entries that are the same at all points."""
+    names = {name for template in templates.values for name in template.varying} - constant.keys()
+    groups = grid.group_points(templates.axes | names)
+    columns = {name: _number_texts(grid, name, groups.first) for name in names}
+    same = {name: canonical_json(value) for name, value in constant.items()}
+    digests, template = np.empty(len(groups.first), "S64"), templates.group[groups.first]
+    order = np.argsort(template, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(template[order])) + 1):
+        texts: dict[str, Iterable[str]] = {name: repeat(text, len(rows)) for name, text in same.items()}
+        texts |= {name: _take(column, rows) for name, column in columns.items()}
+        joined = "".join(templates.values[template[rows[0]]].digests(texts))
+        digests[rows] = np.frombuffer(joined.encode(), digests.dtype)
+    return Digests(digests, groups.of_point)
+
+
+def _number_texts(grid: Grid, name: str, points: AnyArray) -> list[str]:
+    """Return the canonical text of a parameter at some points."""
+    values, read = grid.values(name, points), PARAMETERS[name].read
+    texts = {value: canonical_json(read(value, name)) for value in set(values)}
+    return [texts[value] for value in values]
+
+
+def _take(items: Sequence[Item], positions: AnyArray) -> Iterator[Item]:
+    return map(items.__getitem__, positions.tolist())
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    """Yield slices of a long column, because lists of its texts would take much memory."""
+    for start in range(0, size, BLOCK_SIZE):
+        check_abandoned()
+        yield slice(start, start + BLOCK_SIZE)
+
+
+def _digest(first: bytes, *columns: Iterable[bytes]) -> AnyArray:
+    """Return the key of each row of columns of texts."""
+    rows = map(b"/".join, zip(repeat(first), *columns, strict=False))
+    digests = b"".join([hashlib.sha256(row).digest() for row in rows])
+    return np.frombuffer(digests, KEY_DTYPE)[:: hashlib.sha256().digest_size // KEY_DTYPE.itemsize]
 
 
 def regime_version(name: str) -> int:
@@ -78,17 +174,31 @@ def regime_version(name: str) -> int:
     return 1 + sum(regime.version - 1 for regime in REGIMES.values())
 
 
-def _digest(*items: str | int) -> bytes:
-    return hashlib.sha256("/".join(map(str, items)).encode()).digest()[: KEY_DTYPE.itemsize]
+def as_integers(keys: AnyArray) -> AnyArray:
+    """Return keys as pairs of integers, which NumPy sorts and compares much faster than bytes."""
+    return np.ascontiguousarray(keys).view("<u8").reshape(-1, 2)
+
+
+def match_keys(ours: AnyArray, theirs: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Return the positions of the keys that both columns have, in each; ours are all different."""
+    groups = CopyGroups(np.concatenate([ours, theirs]))
+    is_ours = groups.first < len(ours)  # the first of equal keys
+    sizes = np.diff(groups.begin)
+    shared = np.flatnonzero(is_ours & (sizes > 1))
+    return groups.first[shared], groups.order[groups.begin[shared] + 1] - len(ours)
 
 
 class CopyGroups:
     """Groups of runs of a sweep with equal keys, which are computed once and stored for each copy."""
 
     def __init__(self, keys: AnyArray) -> None:
-        _, self.first, self.group = np.unique(keys, return_index=True, return_inverse=True)
-        self.order = np.argsort(self.group, kind="stable")
-        self.begin = np.searchsorted(self.group[self.order], np.arange(len(self.first) + 1))
+        halves = as_integers(keys)
+        self.order = np.lexsort(halves.T)  # stable, so that copies stay in the order of their numbers
+        is_first = np.ones(len(keys), bool)
+        is_first[1:] = np.any(np.diff(halves[self.order], axis=0), axis=1)
+        self.begin = np.append(np.flatnonzero(is_first), len(keys))
+        self.first, self.group = self.order[is_first], np.empty(len(keys), np.int64)
+        self.group[self.order] = np.cumsum(is_first) - 1
 
     def first_runs(self) -> AnyArray:
         """Return the number of the first run of each key."""

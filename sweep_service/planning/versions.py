@@ -23,7 +23,8 @@ Versions = Mapping[str, int]  # by name, such as "simulator S3" or "regime class
 
 def engine_versions(grid: Grid) -> dict[str, int]:
     """Return the versions of the simulators and regimes that compute the runs of a grid."""
-    return _named_versions(set(grid.simulators), grid.regimes)
+    simulators = () if grid.simulators is None else grid.simulators.values
+    return _named_versions(set(simulators), grid.regimes)
 
 
 def job_versions(grid: Grid, jobs: Sequence[Job]) -> dict[str, int]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sweep_service.dynamics.cautions import (
+    LARGE_DELTA_T,
+    POINT_CAUTIONS,
+    describe_noise_rate,
+    describe_step,
+)
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.prices import seconds_to_ten
-from sweep_service.dynamics.regimes import REGIMES, Setup, describe_noise_rate
+from sweep_service.dynamics.regimes import REGIMES, Setup
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS
 from sweep_service.model.point import Point
 from sweep_service.model.realisable import explain_floor
 
-LARGE_DELTA_T = 0.1  # δt, and (1 + ρ) δt of a learned second layer, above which no limit applies
-MAX_READOUT_NOISE = 0.1  # ρ/d: relative size of the noise that enters through the second layer
 MAX_ERROR = 0.02  # predicted error, in units of R(0), at which the cheapest regime is chosen
 MAX_SECONDS = 60.0  # largest price to t = 10 of a regime that auto chooses by itself
 PRICE_TOLERANCE = 1.5  # prices are not known better, so that regimes within this factor are equally cheap
@@ -78,19 +82,13 @@ def choose_regime(point: Point, start: Start) -> RegimeChoice:
 
 def _choose_for_large_steps(point: Point) -> RegimeChoice:
     """The map of single steps if a batch makes their scatter δt/√b small, else the ODE with most terms."""
-    step, scatter = _describe_step(point), point.largest_step / math.sqrt(point.batch)
+    step, scatter = describe_step(point), point.largest_step / math.sqrt(point.batch)
     if scatter <= LARGE_DELTA_T:
         reason = f"{step} > {LARGE_DELTA_T} with a scatter of δt/√b = {scatter:.3g}: the map of single steps"
         return RegimeChoice("high_dimensional_map", reason)
     return RegimeChoice(
         "high_dimensional", f"{step} > {LARGE_DELTA_T}: no guarantee, SS-ODE has the most terms"
     )
-
-
-def _describe_step(point: Point) -> str:
-    """δt with its value, and the largest factor of a schedule."""
-    factor = "" if point.schedule.largest_factor == 1.0 else "u"
-    return f"{factor}δt = {point.largest_step:.3g}"
 
 
 def is_defined(point: Point, start: Start, regime: str) -> bool:
@@ -137,22 +135,14 @@ def _describe(point: Point, start: Start, chosen: Candidate, candidates: list[Ca
 
 def collect_point_warnings(point: Point) -> list[str]:
     """Warnings about a point that hold for SGD and every regime."""
-    warnings = []
-    rate = point.second_layer_rate
-    if point.largest_step > LARGE_DELTA_T:
-        warnings.append(f"{_describe_step(point)} > {LARGE_DELTA_T}: no guarantee for any of the ODEs")
-    elif rate > 0.0 and (1.0 + rate) * point.largest_step > LARGE_DELTA_T:
-        warnings.append(
-            f"(1 + ρ) δt = {(1.0 + rate) * point.largest_step:.3g} > {LARGE_DELTA_T}: the second layer moves "
-            "too far in a step for the ODEs"
-        )
-    if rate > MAX_READOUT_NOISE * point.d:
-        warnings.append(
-            f"ρ/d = {rate / point.d:.3g} > {MAX_READOUT_NOISE}: the ODEs leave out the noise of the second "
-            "layer itself"
-        )
-    if floor := explain_floor(point):
-        warnings.append(floor)
+    warnings = [text for text in (caution(point) for caution in POINT_CAUTIONS) if text]
+    return [*warnings, *collect_model_warnings(point)]
+
+
+def collect_model_warnings(point: Point) -> list[str]:
+    """Warnings about the student and the teacher of a point, whatever its learning rate and dimension."""
+    floor = explain_floor(point)
+    warnings = [floor] if floor else []
     for act in {
         point.activation.name: point.activation,
         point.teacher_activation.name: point.teacher_activation,

@@ -125,8 +125,10 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
         evaluation += 6e-6 + averages * _price_sampling(method, point, options.qmc_points)
         form, precise = f"{form}-{method}", method != "qmc"
     limit = MAX_COMPILED_JACOBIAN_SIZE if compiled else MAX_DIFFERENCED_JACOBIAN_SIZE
+    # Not read where the law does not depend on it, so that points which differ in gamma have the same price.
+    noise_rate = point.largest_noise_rate if REGIMES[regime].sampled and not precise else 0.0
     effort = predict_effort(
-        student, teacher, point.largest_noise_rate,
+        student, teacher, noise_rate,
         width=p, implicit=precise and size <= limit, precise=precise, sampled=REGIMES[regime].sampled,
     )  # fmt: skip
     rough = is_rough(student, precise, REGIMES[regime].sampled)

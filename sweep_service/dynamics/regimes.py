@@ -12,6 +12,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from sweep_service.dynamics.cautions import (
+    Caution,
+    fast_gradient_flow,
+    mean_field_without_sampling,
+    narrow_mean_field,
+    noise_at_infinite_width,
+    noise_leaves_span,
+    start_without_invariance,
+)
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH, SmallFlow
 from sweep_service.dynamics.full_model import full_model_constants
 from sweep_service.dynamics.map_flow import MapFlow
@@ -35,7 +44,7 @@ from sweep_service.dynamics.variance import choose_variance, sobol_points
 from sweep_service.errors import RegimeUndefined
 from sweep_service.model.activations import ERF, SQUARE, TANH, Activation
 from sweep_service.model.averages.two_point import make_pairs
-from sweep_service.model.initial import INITS, Start
+from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS, later_parameters
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.model.second_layer import Readout
@@ -93,10 +102,9 @@ class Regime:
     """A limiting theory.
 
     `build` makes its flow. `refuse` returns the field, its value and what is allowed if the theory is not
-    defined for a start, otherwise None. Each of `cautions` returns a warning if the theory may be inaccurate
-    at a point, otherwise "". `version` is raised if and only if the numbers change, because stored runs are
-    reused by it. A point with a parameter that the regime does not support is refused, and `auto` does not
-    choose the regime there.
+    defined for a start, otherwise None. Each of `cautions` warns where the theory may be inaccurate.
+    `version` is raised if and only if the numbers change, because stored runs are reused by it. A point with
+    a parameter that the regime does not support is refused, and `auto` does not choose the regime there.
     """
 
     name: str
@@ -111,7 +119,7 @@ class Regime:
     particles: bool = False  # evolves points of the p = ∞ law instead of neurons
     has_fluctuations: bool = False  # SGD scatters about it, see `fluctuations`
     is_map: bool = False  # takes steps of SGD's size, instead of those of an integrator
-    cautions: tuple[Callable[[Point], str], ...] = ()
+    cautions: tuple[Caution, ...] = ()
     supports: tuple[str, ...] = FIRST_PARAMETERS
     version: int = 1
     independent_of: tuple[str, ...] = ()  # parameters; runs that differ only in these are computed once
@@ -320,50 +328,6 @@ def _refuse_without_projection(setup: Setup) -> tuple[str, Any, str] | None:
     return reason
 
 
-def describe_noise_rate(point: Point) -> str:
-    """γu/(pb) with its value, without the factors that are one."""
-    factor = "" if point.schedule.largest_factor == 1.0 else "u"
-    width = "p" if point.batch == 1 else "(pb)"
-    return f"γ{factor}/{width} = {point.largest_noise_rate:.3g}"
-
-
-def _warn_narrow_mean_field(point: Point) -> str:
-    measured = "errors of 0.04 to 0.12 R(0) were measured below p = 26"
-    return f"mean field at p = {point.p}: {measured}" if point.p < 26 else ""
-
-
-def _warn_without_sampling(point: Point) -> str:
-    if point.largest_noise_rate <= 0.1:
-        return ""
-    return f"{describe_noise_rate(point)} > 0.1: mean field neglects the sampling term"
-
-
-def _warn_without_invariance(point: Point) -> str:
-    kind = point.init.kind
-    if kind not in INITS or INITS[kind].invariant:
-        return ""
-    return (
-        f"a {kind} start is not invariant under rotations orthogonal to the teacher: the overlaps Q⊥_ij of "
-        "different neurons are replaced by 0, their mean for invariant starts"
-    )
-
-
-def _warn_noise_at_infinite_width(point: Point) -> str:
-    rate = "γΔ/p" if point.batch == 1 else "γΔ/(pb)"
-    return f"label noise enters as {rate}, which is zero at p = ∞" if point.noise > 0 else ""
-
-
-def _warn_noise_leaves_span(point: Point) -> str:
-    text = "label noise moves neurons out of the teacher's span, which mean_field_projected ignores"
-    return text if point.noise > 0 else ""
-
-
-def _warn_fast_gradient_flow(point: Point) -> str:
-    if point.largest_noise_rate <= 0.14:
-        return ""
-    return f"{describe_noise_rate(point)} > 0.14: gradient flow departs from SGD"
-
-
 # Parameters of the full model, which all flows take into account.
 FULL_MODEL = (*FIRST_PARAMETERS, *later_parameters(), *STRUCTURED_PARAMETERS)
 
@@ -378,37 +342,37 @@ REGIMES = {
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
-            overlap_regime(drift), cautions=(_warn_fast_gradient_flow,), version=2,
+            overlap_regime(drift), cautions=(fast_gradient_flow,), version=2,
             independent_of=("d", "gamma", "noise", "batch"), supports=FULL_MODEL,
         ),
         Regime(
             "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
             "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
-            cautions=(_warn_fast_gradient_flow,), version=2, independent_of=("d",), supports=FULL_MODEL,
+            cautions=(fast_gradient_flow,), version=2, independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
             mean_field_regime(infinite_d=False), _refuse_without_invariance, mean_field=True,
-            cautions=(_warn_narrow_mean_field, _warn_without_sampling), version=2, supports=FULL_MODEL,
+            cautions=(narrow_mean_field, mean_field_without_sampling), version=2, supports=FULL_MODEL,
         ),
         Regime(
             "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
             mean_field_regime(infinite_d=True), _refuse_small_dimension, mean_field=True, infinite_d=True,
-            cautions=(_warn_narrow_mean_field, _warn_without_sampling, _warn_without_invariance), version=2,
+            cautions=(narrow_mean_field, mean_field_without_sampling, start_without_invariance), version=2,
             independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
             mean_field_regime(infinite_d=True, projected=True), _refuse_without_projection, mean_field=True,
             infinite_d=True,
-            cautions=(_warn_narrow_mean_field, _warn_without_sampling, _warn_noise_leaves_span), version=2,
+            cautions=(narrow_mean_field, mean_field_without_sampling, noise_leaves_span), version=2,
             independent_of=("d", "gamma", "noise", "batch"), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q, a)",
             "p = ∞: independent of p and of the students' seed",
             mean_field_regime(infinite_d=False, pde=True), _refuse_without_invariance, mean_field=True,
-            particles=True, cautions=(_warn_noise_at_infinite_width,), version=2, independent_of=("batch",),
+            particles=True, cautions=(noise_at_infinite_width,), version=2, independent_of=("batch",),
             supports=FULL_MODEL,
         ),
         Regime(

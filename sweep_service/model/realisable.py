@@ -7,6 +7,8 @@ learns its second layer needs p >= k.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from sweep_service.model.activations import Activation
@@ -34,6 +36,7 @@ def explain_floor(point: Point) -> str:
     return _explain_sums(point)
 
 
+@lru_cache(maxsize=256)
 def _has_sign_rule(act: Activation) -> bool:
     """Whether scaling w_i replaces any a_i of the same sign."""
     x = np.linspace(-2.0, 2.0, 9)

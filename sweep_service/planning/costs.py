@@ -101,16 +101,16 @@ class SgdCost:
         slowdown = min(max(1.0, rows / 120), 2.5)  # overlaps of wide students do not stay in the cache
         student, teacher = self.point.activation, self.point.teacher_activation
         own, mixed = pair_price(student, student), pair_price(student, teacher)
-        sample = VECTOR_SAMPLE_SECONDS if self._has_lanes(chains) else SAMPLE_SECONDS
+        sample = VECTOR_SAMPLE_SECONDS if self.has_lanes(chains) else SAMPLE_SECONDS
         pairs = rows * rows * own.values + rows * self.point.k * mixed.values + own.call + mixed.call
         copies = COPY_SECONDS * slowdown * (rows * rows / 2 + rows * self.point.k + 6 * self.point.p)
         return self.samples * (sample + pairs + copies)
 
     def uses_lanes(self, chains: int) -> bool:
         """Return whether chains share vectors, so that a few of them take as long as eight."""
-        return self._has_lanes(chains) and LANES * self.seconds(LANES) <= MAX_VECTOR_SECONDS
+        return self.has_lanes(chains) and LANES * self.seconds(LANES) <= MAX_VECTOR_SECONDS
 
-    def _has_lanes(self, chains: int) -> bool:
+    def has_lanes(self, chains: int) -> bool:
         return self.simulator.choose_form(chains).max_chains > 1
 
 

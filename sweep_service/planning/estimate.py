@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from sweep_service.abandonment import check_abandoned
 from sweep_service.dynamics.auto import (
     CANDIDATES,
-    LARGE_DELTA_T,
-    collect_point_warnings,
-    collect_regime_warnings,
     is_defined,
     predict_error,
 )
+from sweep_service.dynamics.cautions import LARGE_DELTA_T
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import LimitExceeded, NoRoom, TooManySweeps
 from sweep_service.model.point import Point
-from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.costs import Calibration, SgdCost, ode_seconds
+from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.costs import Calibration, ode_seconds
+from sweep_service.planning.grid_costs import SgdColumns, cost_regime
+from sweep_service.planning.grids import Grid
 from sweep_service.planning.outline import Outline
 from sweep_service.planning.plan import SweepPlan
+from sweep_service.planning.point_warnings import PointWarning, find_warnings, format_warnings
 from sweep_service.planning.runs import Kind, RunNumbers
 from sweep_service.planning.schema import Schema
 
-_NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
 UNLIMITED_BYTES = 2**62
 LONG_RUN_SECONDS = 3600.0  # runs that take longer give a warning
 MIN_ADVISED_SECONDS = 10.0  # of core time, from which a cheaper alternative is sought
@@ -112,19 +109,21 @@ class Estimate:
 class Method:
     """SGD or a regime of a sweep: its runs, its cost, and the point where one of its runs costs most."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.runs, self.seconds = name, 0, 0.0
-        self.dearest: tuple[float, int] = (-1.0, 0)
-
-    def add(self, index: int, runs: int, run_seconds: float) -> float:
-        """Add runs at a point; return their seconds."""
-        self.runs, self.seconds = self.runs + runs, self.seconds + runs * run_seconds
-        if runs:
-            self.dearest = max(self.dearest, (run_seconds, index))
-        return runs * run_seconds
+    def __init__(self, name: str, runs: AnyArray, run_seconds: Array) -> None:
+        """`runs` counts those at each point, and `run_seconds` is the cost of one."""
+        self.name, self.runs, self.run_seconds = name, int(runs.sum()), run_seconds
+        self.seconds_by_point = runs * run_seconds
+        self.seconds = float(self.seconds_by_point.sum())
+        self.dearest = _find_largest(np.where(runs, run_seconds, -1.0))
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "runs": self.runs, "core_seconds": self.seconds}
+
+
+def _find_largest(numbers: Array) -> tuple[float, int]:
+    """Return the largest number and its index; of equal ones, the last."""
+    index = len(numbers) - 1 - int(np.argmax(numbers[::-1]))
+    return float(numbers[index]), index
 
 
 def estimate(
@@ -132,32 +131,21 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of the runs in `numbers`; `distinct` counts unique runs, including reusable ones."""
     grid = plan.grid
-    counts = {kind: _count_per_point(plan, kind, numbers[kind]) for kind in numbers}
-    steps, dearest = 0.0, (-1.0, 0)
-    warnings: Counter[str] = Counter()
-    sgd, regimes = Method(SGD), [Method(regime) for regime in grid.regimes]
-    last, samples = float(grid.times[-1]), len(grid.times)
-    for index, point in enumerate(grid.points):
-        cost, point_warnings = 0.0, list(collect_point_warnings(point))
-        chains = int(counts["sgd"][index, 0]) if "sgd" in counts else 0
-        if chains:
-            chain_steps = last / point.delta_t
-            steps += chain_steps * chains
-            seconds = SgdCost(point, chain_steps, samples, calibration).bundled_seconds(chains)
-            cost += sgd.add(index, chains, seconds)
-            if seconds > LONG_RUN_SECONDS:
-                point_warnings.append(f"an SGD run takes {seconds / 3600.0:.3g} hours")
-        for column, method in enumerate(regimes):
-            regime = method.name
-            seconds = ode_seconds(point, regime, last, samples, calibration, grid.options)
-            cost += method.add(index, int(counts["ode"][index, column]), seconds)
-            point_warnings += collect_regime_warnings(point, regime) if regime != "auto" else ()
-            if seconds > LONG_RUN_SECONDS:
-                point_warnings.append(f"{regime} at p = {point.p} takes {seconds / 3600.0:.3g} hours")
-        warnings.update(dict.fromkeys(point_warnings, 1))  # each once, in the order of the points
-        dearest = max(dearest, (cost, index))
-        check_abandoned()
-    methods = [method for method in (sgd, *regimes) if method.runs]
+    warnings = [*find_warnings(grid)]
+    methods, steps = [], 0.0
+    if "sgd" in numbers:
+        chains = _count_per_point(plan, "sgd", numbers["sgd"])[:, 0]
+        columns = SgdColumns(grid, np.unique(chains).tolist(), calibration)
+        methods.append(Method(SGD, chains, _bundled_seconds(columns, chains)))
+        steps = float(np.sum(columns.steps * chains))
+        warnings += _warn_of_long_runs(grid, methods[-1])
+    counts = _count_per_point(plan, "ode", numbers["ode"]) if grid.regimes else np.empty((0, 0))
+    for regime, runs in zip(grid.regimes, counts.T, strict=True):
+        costs = cost_regime(grid, regime, calibration)
+        methods.append(Method(regime, runs, costs.column(lambda cost: cost.seconds)))
+        warnings += _warn_of_long_runs(grid, methods[-1])
+    seconds, index = _find_largest(np.sum([method.seconds_by_point for method in methods], axis=0))
+    methods = [method for method in methods if method.runs]
     return Estimate(
         points=len(grid),
         runs=plan.runs.total,
@@ -166,11 +154,27 @@ def estimate(
         sgd_steps=steps,
         core_seconds=sum(method.seconds for method in methods),
         bytes=plan.schema.bytes,
-        dearest={**grid.row(dearest[1]), "core_seconds": dearest[0]},
-        warnings=tuple(_merge_warnings(warnings, len(grid))),
+        dearest={**grid.row(index), "core_seconds": seconds},
+        warnings=tuple(format_warnings(warnings)),
         breakdown=tuple(method.to_dict() for method in methods),
         alternatives=tuple(_find_alternatives(plan, methods, calibration)),
     )
+
+
+def _bundled_seconds(columns: SgdColumns, chains: AnyArray) -> Array:
+    """Return the seconds of one chain at points with these numbers of them."""
+    seconds = np.zeros(len(chains))
+    for count in np.unique(chains[chains > 0]).tolist():
+        seconds = np.where(chains == count, columns.bundled_seconds(count), seconds)
+    return seconds
+
+
+def _warn_of_long_runs(grid: Grid, method: Method) -> Iterator[PointWarning]:
+    def describe(index: int) -> str:
+        name = "an SGD run" if method.name == SGD else f"{method.name} at p = {grid.point(index).p}"
+        return f"{name} takes {method.run_seconds[index] / 3600.0:.3g} hours"
+
+    yield PointWarning(method.run_seconds > LONG_RUN_SECONDS, describe)
 
 
 def _find_alternatives(
@@ -188,23 +192,12 @@ def _find_alternatives(
             yield {"instead_of": method.name, "instead_of_run_seconds": seconds, **alternative}
 
 
-def _merge_warnings(warnings: Mapping[str, int], points: int) -> Iterator[str]:
-    """Yield one line for all warnings that differ only by their numbers."""
-    merged: dict[str, tuple[str, int]] = {}
-    for text, count in warnings.items():
-        pattern = _NUMBER.sub("#", text)
-        first, total = merged.get(pattern, (text, 0))
-        merged[pattern] = (first, total + count)
-    for text, count in merged.values():
-        yield f"{text} (at {min(count, points)} of {points} points)" if points > 1 else text
-
-
 def _count_per_point(plan: SweepPlan, kind: Kind, numbers: AnyArray) -> AnyArray:
     """Count runs at each point and regime, shape (points, regimes); SGD has one column."""
     runs = plan.runs.table(kind, numbers)
-    counts = np.zeros((len(plan.grid), max(1, len(plan.grid.regimes))), dtype=np.int64)
-    np.add.at(counts, (runs.point, np.maximum(runs.regime, 0)), 1)
-    return counts
+    shape = len(plan.grid), max(1, len(plan.grid.regimes))
+    columns = runs.point * shape[1] + np.maximum(runs.regime, 0)
+    return np.bincount(columns, minlength=math.prod(shape)).reshape(shape)
 
 
 @dataclass(frozen=True)

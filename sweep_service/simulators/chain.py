@@ -217,6 +217,8 @@ class Simulator(ABC):
 
 def check_kept_share(point: Point) -> None:
     """Refuse a weight decay by which the weights would change their sign in a step."""
+    if point.weight_decay == 0.0:
+        return
     rate = point.delta_t * point.schedule.largest_factor
     if point.weight_decay * rate >= 1.0:
         allowed = f"must be below {1.0 / rate:.6g}, as a step removes the share weight_decay · γ u/(p d)"

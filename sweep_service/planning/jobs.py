@@ -14,7 +14,7 @@ from sweep_service.planning.schema import Schema
 from sweep_service.status import Status
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a large sweep has a million of them
 class Job:
     """Runs of one point that are computed in one call, as positions in the lists of a grid.
 
@@ -42,6 +42,11 @@ class Job:
         seeds, repeats = np.meshgrid(self.seeds, self.repeats, indexing="ij")
         point, regime = np.array(self.point), np.array(self.regime)
         return RunTable.of(self.kind, point=point, regime=regime, seed=seeds, repeat=repeats)
+
+    def to_json(self) -> str:
+        """Return the text by which the ledger stores it."""
+        seeds, repeats = (",".join(map(str, positions)) for positions in (self.seeds, self.repeats))
+        return f'["{self.kind}",{self.point},{self.regime},[{seeds}],[{repeats}]]'
 
     def numbers(self, runs: RunNumbers) -> AnyArray:
         return runs.numbers(self.kind, self.table)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.columns.jobs import cost_jobs
 from sweep_service.planning.costs import Calibration
-from sweep_service.planning.job_costs import cost_jobs
 from sweep_service.planning.jobs import Job
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind

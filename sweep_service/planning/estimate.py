@@ -20,12 +20,12 @@ from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import LimitExceeded, NoRoom, TooManySweeps
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.columns.costs import SgdColumns, cost_regime
+from sweep_service.planning.columns.warnings import PointWarning, find_warnings, format_warnings
 from sweep_service.planning.costs import Calibration, ode_seconds
-from sweep_service.planning.grid_costs import SgdColumns, cost_regime
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.outline import Outline
 from sweep_service.planning.plan import SweepPlan
-from sweep_service.planning.point_warnings import PointWarning, find_warnings, format_warnings
 from sweep_service.planning.runs import Kind, RunNumbers
 from sweep_service.planning.schema import Schema
 
@@ -43,7 +43,7 @@ SGD = "sgd"  # name of SGD in a breakdown, beside those of regimes
 class Limits:
     """The largest sweep that is accepted, and the number of sweeps that have not ended."""
 
-    points: int = 200_000
+    points: int = 1_000_000
     runs: int = 5_000_000
     core_hours: float = 10_000.0
     bytes: int = 200 << 30
@@ -112,7 +112,8 @@ class Method:
     def __init__(self, name: str, runs: AnyArray, run_seconds: Array) -> None:
         """`runs` counts those at each point, and `run_seconds` is the cost of one."""
         self.name, self.runs, self.run_seconds = name, int(runs.sum()), run_seconds
-        self.seconds_by_point = runs * run_seconds
+        self.seconds_by_point = np.zeros(len(runs))  # also where a run, of which there is none, takes forever
+        np.multiply(runs, run_seconds, where=runs > 0, out=self.seconds_by_point)
         self.seconds = float(self.seconds_by_point.sum())
         self.dearest = _find_largest(np.where(runs, run_seconds, -1.0))
 
@@ -137,7 +138,8 @@ def estimate(
         chains = _count_per_point(plan, "sgd", numbers["sgd"])[:, 0]
         columns = SgdColumns(grid, np.unique(chains).tolist(), calibration)
         methods.append(Method(SGD, chains, _bundled_seconds(columns, chains)))
-        steps = float(np.sum(columns.steps * chains))
+        has_runs = chains > 0
+        steps = float(np.sum(columns.steps[has_runs] * chains[has_runs]))
         warnings += _warn_of_long_runs(grid, methods[-1])
     counts = _count_per_point(plan, "ode", numbers["ode"]) if grid.regimes else np.empty((0, 0))
     for regime, runs in zip(grid.regimes, counts.T, strict=True):

@@ -19,10 +19,8 @@ from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.model.structures import insert_numbers, split_name
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.planning.axes import CORE_AXES, EXPONENTS, POINT, axis_sort_key
-from sweep_service.planning.designs import MAX_POINTS, Columns
-from sweep_service.planning.outline import Outline
-from sweep_service.planning.point_checks import check_fluctuations, check_points, check_support
-from sweep_service.planning.point_groups import (
+from sweep_service.planning.columns.checks import check_fluctuations, check_points, check_support
+from sweep_service.planning.columns.groups import (
     PerPoint,
     PointGroups,
     evaluate,
@@ -30,6 +28,8 @@ from sweep_service.planning.point_groups import (
     group_product,
     number_values,
 )
+from sweep_service.planning.designs import MAX_POINTS, Columns
+from sweep_service.planning.outline import Outline
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators.selection import choose_simulator
 

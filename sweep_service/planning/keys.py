@@ -21,8 +21,8 @@ from sweep_service.model.initial import Shape
 from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.columns.groups import PerPoint, evaluate
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.point_groups import PerPoint, evaluate
 from sweep_service.planning.runs import Kind
 from sweep_service.simulators.selection import SIMULATORS
 

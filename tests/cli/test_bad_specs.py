@@ -33,7 +33,7 @@ INVALID_SPECS = {
     "infinity": (changed_axes(gamma=[1.0, float("inf")]), "axes.gamma[1] = inf"),
     "a billion points": (
         changed_axes(**{name: {"lin": [100, 2e4, 1000]} for name in ("d", "p", "gamma")}),
-        "points = 1000000000: must be at most 200000",
+        "points = 1000000000: must be at most 1000000",
     ),
     "ten billion runs": (changed_spec(seeds={"init": 100_000, "repeat": 100_000}), "runs"),
     "infinitely many steps": (changed_axes(gamma=1e-320), ""),

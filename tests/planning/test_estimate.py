@@ -312,7 +312,7 @@ def test_default_limits_accept_the_base_sweep():
     ("change", "name"),
     [
         ({"seeds": {"init": 100_000, "repeat": 100_000}}, "runs"),
-        ({"axes": {"d": {"lin": [5, 700, 696]}, "p": {"lin": [1, 300, 300]}, "gamma": 0.1}}, "points"),
+        ({"axes": {"d": {"lin": [5, 3400, 3396]}, "p": {"lin": [1, 300, 300]}, "gamma": 0.1}}, "points"),
         ({"seeds": 1000, "time": {"max": 1.0, "samples": 100_000}, "observables": ["overlaps"]}, "bytes"),
     ],
 )

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from sweep_service.dynamics.auto import collect_point_warnings, collect_regime_warnings
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
+from sweep_service.planning.columns.costs import SgdColumns, cost_regime
+from sweep_service.planning.columns.groups import evaluate, group_columns
+from sweep_service.planning.columns.warnings import find_warnings, format_warnings
 from sweep_service.planning.costs import Calibration, SgdCost, ode_seconds, ode_work_class
-from sweep_service.planning.grid_costs import SgdColumns, cost_regime
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.point_groups import evaluate, group_columns
-from sweep_service.planning.point_warnings import find_warnings, format_warnings
 from sweep_service.planning.spec import SweepSpec
 from tests.planning.random_specs import specs
 

@@ -18,7 +18,7 @@ from sweep_service.model.parameters import PARAMETERS, Parameter, Scalar, later_
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.model.structures import split_name
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.point_groups import Points, evaluate
+from sweep_service.planning.columns.groups import Points, evaluate
 from sweep_service.simulators.selection import SIMULATORS, SimulatorEntry
 
 SHAPE = ("d", "p", "k")

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.columns.costs import SgdColumns, cost_regime
 from sweep_service.planning.costs import LANES, Calibration, SgdCost
-from sweep_service.planning.grid_costs import SgdColumns, cost_regime
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.jobs import Job
 from sweep_service.planning.plan import SweepPlan

@@ -13,8 +13,8 @@ from sweep_service.dynamics.cautions import POINT_CAUTIONS, Caution
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.numerics.types import AnyArray
+from sweep_service.planning.columns.groups import PerPoint, evaluate
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.point_groups import PerPoint, evaluate
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
 

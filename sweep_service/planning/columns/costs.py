@@ -11,6 +11,7 @@ import numpy as np
 
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.columns.groups import PerPoint, evaluate
 from sweep_service.planning.costs import (
     LANES,
     MAX_VECTOR_SECONDS,
@@ -21,7 +22,6 @@ from sweep_service.planning.costs import (
     ode_work_class,
 )
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.point_groups import PerPoint, evaluate
 
 
 class OdeCost(NamedTuple):
@@ -63,7 +63,8 @@ class SgdColumns:
 
     def __init__(self, grid: Grid, counts: Collection[int], calibration: Calibration) -> None:
         column = {name: grid.column(name).reshape(-1) for name in ("d", "p", "gamma")}
-        self.steps: Array = float(grid.times[-1]) / (column["gamma"] / (column["p"] * column["d"]))
+        with np.errstate(over="ignore"):  # infinitely many steps are refused by their price
+            self.steps: Array = float(grid.times[-1]) / (column["gamma"] / (column["p"] * column["d"]))
         counts = {1, LANES, *counts}
         self.rates = evaluate(grid, partial(_find_rates, len(grid.times), counts, calibration))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from benchmarks.analysis import analysis
+from benchmarks.cheap_points import cheap_points
 from benchmarks.cluster import cluster
 from benchmarks.crossover import crossover
 from benchmarks.estimates import estimates
@@ -28,6 +29,6 @@ Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
     euler, mean_field, sampling, wide, sgd, full_model, crossover, fluctuations, startup, store, analysis,
-    estimates, prices, time_left, cluster, scale, service, page,
+    estimates, prices, time_left, cluster, cheap_points, scale, service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

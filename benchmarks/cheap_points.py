@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing import get_context
 from typing import Any
 
@@ -46,9 +46,11 @@ def cheap_points(quick: bool) -> Iterator[Row]:
 def _compare_with_pool(points: int, rounds: int) -> Row:
     """Processor time of the sweep and of the pool, measured in turns; each turn has times of its own."""
     ours, theirs, difference = list[float](), list[float](), 0.0
-    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool, open_conductor(WORKERS) as conductor:
+    with ExitStack() as stack:
+        pool = stack.enter_context(ProcessPoolExecutor(WORKERS, get_context("spawn")))
         _integrate_all(pool, make_cheap_spec(40))  # starts the processes, which load their kernels
         in_pool = {process.pid for process in multiprocessing.active_children()}
+        conductor = stack.enter_context(open_conductor(WORKERS))
         for turn in range(rounds):
             spec = {**make_cheap_spec(points), "time": {"max": 0.1 + 0.001 * turn, "samples": 3}}
             began = _processor_seconds()

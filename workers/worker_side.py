@@ -20,6 +20,7 @@ from distributed import Status, Worker, WorkerPlugin, get_worker
 
 REFUSAL_TOPIC = "sweep-unfit"  # of the events in which refused workers say why
 COMPILING_TOPIC = "sweep-compiling"  # of the events in which workers say that they compile a kernel
+LOOK_INTERVAL_SECONDS = 0.01  # between two looks at the state of a task
 STORE_RETRY_SECONDS = 1.0  # between two attempts to read a store that is away
 WorkerRequirements = dict[str, Any]
 
@@ -129,8 +130,17 @@ def _stop_check() -> Callable[[], bool]:
     """
     worker = get_worker()
     key = worker.get_current_task()
+    next_look = 0.0
 
     def should_stop() -> bool:
+        nonlocal next_look
+        now = time.monotonic()  # a right-hand side of an ODE asks every few microseconds
+        if now < next_look:
+            return False
+        next_look = now + LOOK_INTERVAL_SECONDS
+        return is_cancelled()
+
+    def is_cancelled() -> bool:
         task = worker.state.tasks.get(key)
         is_closing = worker.status not in (Status.running, Status.paused)
         return is_closing or task is None or task.state not in ("executing", "long-running")

@@ -23,7 +23,7 @@ from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
 from sweep_service.model.averages.two_point import Pairs
 from sweep_service.model.overlaps import Overlaps, coordinates
 from sweep_service.model.parameters import Scalar
-from sweep_service.model.risk import risk
+from sweep_service.model.risk import risk, teacher_power
 from sweep_service.model.second_layer import Readout
 from sweep_service.numerics.types import Array
 from sweep_service.status import DivergedQuantity
@@ -197,7 +197,13 @@ class FlowOfOverlaps(FullModelFlow):
     def risk(self, y: Array) -> float:
         second_layer, start = self.second_layer(y), self.system.readout
         readout = None if second_layer is None or start is None else Readout(second_layer, start.teacher)
-        return risk(self.overlaps(y), self.system.pairs, readout=readout)
+        return risk(self.overlaps(y), self.system.pairs, readout=readout, power=self.teacher_power)
+
+    @cached_property
+    def teacher_power(self) -> float:
+        """E[f*²], the same at all times."""
+        system = self.system
+        return teacher_power(system.P, system.pairs.teachers, system.teacher_second_layer)
 
     def refine(self) -> None:
         """The same flow on a finer quadrature: there is none."""

@@ -6,8 +6,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
-
 from sweep_service.dynamics.integrate import integrate_run
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
@@ -28,18 +26,27 @@ def compute(
     job: Job,
     stopped: Callable[[], bool] | None = None,
     checkpoint: Checkpoint | None = None,
+    values: dict[str, AnyArray] | None = None,
 ) -> Result:
-    """Compute a job. A failed run gets a status and a trace; only `Stopped` and `OSError` are raised."""
+    """Compute a job. A failed run gets a status and a trace; only `Stopped` and `OSError` are raised.
+
+    `values` are empty values of the runs in which the result is stored, by default new ones.
+    """
+    if values is None:
+        values = empty_values(plan.schema, job.kind, job.runs)
     if job.kind == "sgd":
-        return _compute_sgd(plan, job, stopped, checkpoint)
-    return _compute_ode(plan, job, stopped)
+        return _compute_sgd(plan, job, stopped, checkpoint, values)
+    return _compute_ode(plan, job, stopped, values)
 
 
 def _compute_sgd(
-    plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None, checkpoint: Checkpoint | None
+    plan: SweepPlan,
+    job: Job,
+    stopped: Callable[[], bool] | None,
+    checkpoint: Checkpoint | None,
+    values: dict[str, AnyArray],
 ) -> Result:
     grid = plan.grid
-    values = empty_values(plan.schema, "sgd", job.runs)
     run = partial(
         run_chains,
         grid.point(job.point),
@@ -65,7 +72,7 @@ def _compute_sgd(
         if checkpoint is not None:
             checkpoint.clear()
         if job.runs > 1:  # so that one failure does not fail the other runs
-            return _compute_one_by_one(plan, job, stopped)
+            return _compute_one_by_one(plan, job, stopped, values)
         values["status"][:] = Status.FAILED
         return Result(values, (_make_failure(plan, job, error, row=0),))
     _fill(values, simulation.values)
@@ -75,15 +82,20 @@ def _compute_sgd(
     return Result(values)
 
 
-def _compute_one_by_one(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) -> Result:
-    results = [_compute_sgd(plan, single, stopped, None) for single in job.split_runs()]
-    values = {name: np.concatenate([result.values[name] for result in results]) for name in results[0].values}
-    return Result(values, tuple(failure for result in results for failure in result.failures))
+def _compute_one_by_one(
+    plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None, values: dict[str, AnyArray]
+) -> Result:
+    failures: list[Failure] = []
+    for row, single in enumerate(job.split_runs()):
+        of_run = {name: array[row : row + 1] for name, array in values.items()}
+        failures += _compute_sgd(plan, single, stopped, None, of_run).failures
+    return Result(values, tuple(failures))
 
 
-def _compute_ode(plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None) -> Result:
+def _compute_ode(
+    plan: SweepPlan, job: Job, stopped: Callable[[], bool] | None, values: dict[str, AnyArray]
+) -> Result:
     grid, regime = plan.grid, plan.grid.regimes[job.regime]
-    values = empty_values(plan.schema, "ode", len(job.seeds))
     failures: list[Failure] = []
     for row, position in enumerate(job.seeds):
         try:

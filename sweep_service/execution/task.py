@@ -17,12 +17,13 @@ from sweep_service.errors import NotFound
 from sweep_service.execution.compute import compute
 from sweep_service.faults import fault_point, run_fault_point
 from sweep_service.numerics.jit import elapsed_work_seconds
+from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.bundles import Bundle
 from sweep_service.planning.jobs import Job, Result, failed_result
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.objects import Objects
-from sweep_service.store.parts import Part
+from sweep_service.store.parts import PartArrays
 from sweep_service.store.sealed import pack_json, unpack_json
 
 MAX_DEATHS = 3  # of processes that were computing a run, before the run is given up
@@ -152,12 +153,14 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
     content, keep = _unwritten.pop(stem, None), True
     try:
         if content is None:
-            jobs, results, began = list[Job](), list[Result](), elapsed_work_seconds()
-            for job in task.bundle.split_runs() if marker.is_careful else task.bundle.jobs:
-                checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{len(jobs)}.checkpoint")
-                jobs.append(job)
-                results.append(_compute_job(plan, job, marker, stopped, checkpoint))
-            part = Part.of(plan, jobs, results, elapsed_work_seconds() - began)
+            began = elapsed_work_seconds()
+            jobs = [*task.bundle.split_runs()] if marker.is_careful else task.bundle.jobs
+            arrays = PartArrays(plan, jobs)
+            for place, job in enumerate(jobs):
+                checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{place}.checkpoint")
+                values = arrays.rows(place)
+                arrays.store(place, _compute_job(plan, job, marker, stopped, checkpoint, values))
+            part = arrays.make_part(elapsed_work_seconds() - began)
             content, keep = part.pack(), not part.failures  # a new attempt may cure failures
         fault_point("task:computed")
         folder.objects.put(f"{stem}.npz", content)
@@ -177,6 +180,7 @@ def _compute_job(
     marker: CrashMarker,
     stopped: Callable[[], bool] | None,
     checkpoint: ObjectCheckpoint,
+    values: dict[str, AnyArray],
 ) -> Result:
     if marker.is_careful:
         run, digest = job.names(plan.runs)[0], checkpoint.digest()
@@ -185,7 +189,7 @@ def _compute_job(
             return failed_result(plan, job, DEATH_MESSAGE)
         marker.record(run, digest)
     run_fault_point(lambda: job.names(plan.runs), stopped)
-    result = compute(plan, job, stopped, checkpoint)
+    result = compute(plan, job, stopped, checkpoint, values)
     if marker.is_careful:
         marker.clear_blame(job.names(plan.runs)[0])
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -28,8 +28,9 @@ class States:
     M: Array  # (time, p, k)
     norms: Array  # Q_ii (time, p)
     P: Array  # (k, k)
-    # Q⊥ up to a rotation of the neurons (time, r, r); None in mean field, where only its diagonal exists
-    orthogonal: Array | None = None
+    # Computes Q⊥ up to a rotation of the neurons (time, r, r), which few observables need; None in mean
+    # field, where only its diagonal exists.
+    make_orthogonal: Callable[[], Array] | None = None
     orthogonal_norms: Array | None = None  # q = diag Q⊥ (time, p), if it is part of the state
     second_layers: Array | None = None  # a (time, p); None for ones
     teacher_second_layer: Array | None = None  # a* (k,); None for ones
@@ -37,7 +38,13 @@ class States:
     @classmethod
     def of(cls, risk: Array, M: Array, Q: Array, P: Array) -> States:
         """States of full overlaps, M (time, p, k) and Q (time, p, p)."""
-        return cls(risk, M, np.diagonal(Q, axis1=1, axis2=2), P, orthogonal_part(M, Q, P))
+        norms = np.diagonal(Q, axis1=1, axis2=2)
+        return cls(risk, M, norms, P, partial(orthogonal_part, M, Q, P))
+
+    @cached_property
+    def orthogonal(self) -> Array | None:
+        """Q⊥ (time, r, r); None in mean field."""
+        return None if self.make_orthogonal is None else self.make_orthogonal()
 
     @cached_property
     def q(self) -> Array:

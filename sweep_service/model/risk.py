@@ -12,11 +12,17 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 
 
-def risk(overlaps: Overlaps, pairs: Pairs, width: int | None = None, readout: Readout | None = None) -> float:
+def risk(
+    overlaps: Overlaps,
+    pairs: Pairs,
+    width: int | None = None,
+    readout: Readout | None = None,
+    power: float | None = None,
+) -> float:
     """R = ½ [ΣF(Q)/p² - 2 ΣF(M)/(pk) + ΣF(P)/k²], F being the average E[σσ] of each pair.
 
     With a readout each sum has the weights a_i a_j, a_i a*_r or a*_r a*_s. `width` is p if the overlaps are
-    those of a collapsed student, which has fewer rows.
+    those of a collapsed student, which has fewer rows. `power` is the `teacher_power`, if it is known.
     """
     M, Q, P = overlaps.M, overlaps.Q, overlaps.P
     p, k = width or len(M), len(P)
@@ -27,7 +33,9 @@ def risk(overlaps: Overlaps, pairs: Pairs, width: int | None = None, readout: Re
     else:
         student, teacher = readout
         students, mixed = student @ inside @ student, student @ across @ teacher
-    return float(0.5 * (students / p**2 - 2.0 * mixed / (p * k) + teacher_power(P, pairs.teachers, teacher)))
+    if power is None:
+        power = teacher_power(P, pairs.teachers, teacher)
+    return float(0.5 * (students / p**2 - 2.0 * mixed / (p * k) + power))
 
 
 def risks(

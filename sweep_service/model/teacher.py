@@ -114,6 +114,8 @@ def draw_bartlett_factor(rng: np.random.Generator, n: int, d: int) -> Array:
     n by d matrix: this costs the same for d = 10 and d = 10⁶.
     """
     r = min(n, d)
-    L = np.tril(rng.standard_normal((n, r)))
-    L[np.arange(r), np.arange(r)] = np.sqrt(rng.chisquare(d - np.arange(r)))
+    normals = rng.standard_normal((n, r))
+    L = np.tril(normals) if n > 1 else normals
+    diagonal = np.arange(r)
+    L[diagonal, diagonal] = np.sqrt(rng.chisquare(d - diagonal))
     return L

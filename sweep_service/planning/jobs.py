@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,20 +36,13 @@ class Job:
     def runs(self) -> int:
         return len(self.seeds) * len(self.repeats)
 
-    @property
-    def table(self) -> RunTable:
-        """The runs, seed by seed and repeat by repeat."""
-        seeds, repeats = np.meshgrid(self.seeds, self.repeats, indexing="ij")
-        point, regime = np.array(self.point), np.array(self.regime)
-        return RunTable.of(self.kind, point=point, regime=regime, seed=seeds, repeat=repeats)
-
     def to_json(self) -> str:
         """Return the text by which the ledger stores it."""
         seeds, repeats = (",".join(map(str, positions)) for positions in (self.seeds, self.repeats))
         return f'["{self.kind}",{self.point},{self.regime},[{seeds}],[{repeats}]]'
 
     def numbers(self, runs: RunNumbers) -> AnyArray:
-        return runs.numbers(self.kind, self.table)
+        return number_jobs(runs, self.kind, [self])
 
     def names(self, runs: RunNumbers) -> list[str]:
         """Return the names of the runs, such as sgd-12."""
@@ -78,6 +71,15 @@ class Result:
 
     values: dict[str, AnyArray]
     failures: tuple[Failure, ...] = ()
+
+
+def number_jobs(runs: RunNumbers, kind: Kind, jobs: Iterable[Job]) -> AnyArray:
+    """Return the numbers of the runs of jobs of one kind: job by job, seed by seed and repeat by repeat."""
+    rows = [
+        (job.point, job.regime, seed, repeat) for job in jobs for seed in job.seeds for repeat in job.repeats
+    ]
+    point, regime, seed, repeat = np.array(rows, np.int64).reshape(-1, 4).T
+    return runs.numbers(kind, RunTable.of(kind, point=point, regime=regime, seed=seed, repeat=repeat))
 
 
 def empty_values(schema: Schema, kind: Kind, runs: int) -> dict[str, AnyArray]:

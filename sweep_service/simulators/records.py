@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -95,7 +96,7 @@ class Records:
             states, all_Q = States.of(risk, M, Q, P), Q
         else:
             all_M, norms = isometry @ M, np.sum((isometry @ Q) * isometry, axis=2)
-            states = States(risk, all_M, norms, P, orthogonal_part(M, Q, P))
+            states = States(risk, all_M, norms, P, partial(orthogonal_part, M, Q, P))
             all_Q = isometry @ Q @ isometry.T if self.overlaps else Q
             if context.second_layer is not None:  # collapsed students keep it
                 second_layers = np.broadcast_to(context.second_layer, (count, self.width))

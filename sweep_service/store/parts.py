@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from sweep_service.errors import Damaged
 from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.jobs import Failure, Job, Result, failed_result
+from sweep_service.planning.jobs import Failure, Job, Result, empty_values, failed_result, number_jobs
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.planning.versions import job_versions
@@ -33,18 +34,10 @@ class Part:
     def of(
         cls, plan: SweepPlan, jobs: Sequence[Job], results: Sequence[Result], elapsed: float = 0.0
     ) -> Part:
-        numbers: dict[Kind, AnyArray] = {}
-        values: dict[Kind, dict[str, AnyArray]] = {}
-        for kind in KINDS:
-            pairs = [(job, result) for job, result in zip(jobs, results, strict=True) if job.kind == kind]
-            if pairs:
-                numbers[kind] = np.concatenate([job.numbers(plan.runs) for job, _ in pairs])
-                values[kind] = {
-                    name: np.concatenate([result.values[name] for _, result in pairs])
-                    for name in plan.schema.variables[kind]
-                }
-        failures = tuple(failure for result in results for failure in result.failures)
-        return cls(numbers, values, failures, job_versions(plan.grid, jobs), elapsed)
+        arrays = PartArrays(plan, jobs)
+        for place, result in enumerate(results):
+            arrays.store(place, result)
+        return arrays.make_part(elapsed)
 
     @property
     def seconds(self) -> float:
@@ -111,6 +104,40 @@ class Part:
                     if name.startswith(f"{kind}/")
                 }
         return cls(numbers, values, failures, versions, elapsed)
+
+
+class PartArrays:
+    """The arrays of a part while its jobs are computed, with fill values at first."""
+
+    def __init__(self, plan: SweepPlan, jobs: Sequence[Job]) -> None:
+        self.plan, self.jobs = plan, jobs
+        self.failures: list[Failure] = []
+        sizes: Counter[Kind] = Counter()
+        self._rows = []
+        for job in jobs:
+            self._rows.append(slice(sizes[job.kind], sizes[job.kind] + job.runs))
+            sizes[job.kind] += job.runs
+        self._values = {kind: empty_values(plan.schema, kind, sizes[kind]) for kind in KINDS if sizes[kind]}
+
+    def rows(self, place: int) -> dict[str, AnyArray]:
+        """Return the rows of the job at this place, in which its values can be stored."""
+        values, rows = self._values[self.jobs[place].kind], self._rows[place]
+        return {name: array[rows] for name, array in values.items()}
+
+    def store(self, place: int, result: Result) -> None:
+        """Store the result of the job at this place; its values may be in the rows already."""
+        self.failures += result.failures
+        for name, target in self.rows(place).items():
+            if not np.may_share_memory(target, result.values[name]):
+                target[...] = result.values[name]
+
+    def make_part(self, elapsed: float = 0.0) -> Part:
+        numbers = {
+            kind: number_jobs(self.plan.runs, kind, [job for job in self.jobs if job.kind == kind])
+            for kind in self._values
+        }
+        versions = job_versions(self.plan.grid, self.jobs)
+        return Part(numbers, self._values, tuple(self.failures), versions, elapsed)
 
 
 def _to_bytes(value: Any) -> AnyArray:

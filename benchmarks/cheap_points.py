@@ -64,7 +64,7 @@ def _compare_with_pool(points: int, rounds: int) -> Row:
             stored = conductor.folder.open_dataset(sweep.id).ode_risk.values.reshape(risks.shape)
             difference = max(difference, float(np.max(np.abs(stored - risks))))
     return Row(
-        f"cheap-points/{points}", f"a sweep of {points} short ODEs, per point", min(ours) / points,
+        f"cheap_points/{points}", f"a sweep of {points} short ODEs, per point", min(ours) / points,
         f"`integrate` in a pool of {WORKERS} processes with npz files", min(theirs) / points,
         ours_error=difference, floor=MIN_RATIO if rounds > 1 else None, most_error=0.0,
         note="Processor time of all processes: to submit, compute and merge a sweep, with its dataset.",
@@ -131,7 +131,7 @@ def _measure_million() -> Row:
     assert megabytes < MEMORY_LIMIT_MEGABYTES, f"the conducting process held {megabytes:.0f} MB"
     assert max(answers) < STATUS_LIMIT_SECONDS, f"the status took {max(answers):.2g} s"
     return Row(
-        f"cheap-points/{MILLION}", f"{MILLION} points to the end on {WORKERS} workers", wall,
+        f"cheap_points/{MILLION}", f"{MILLION} points to the end on {WORKERS} workers", wall,
         "half of all computation", spent / 2,
         note=f"The conducting process held at most {megabytes:.0f} MB; a status took at most "
         f"{1e3 * max(answers):.3g} ms.",

@@ -81,6 +81,7 @@ LONG = (
     "prices",
     "full_model",
     "cluster",
+    "cheap_points",
     "service",
     "page",
     "estimates",

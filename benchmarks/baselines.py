@@ -84,7 +84,7 @@ def euler_closed(coefficients, y0, p, k, step, stops):
     done = 0
     for row in range(stops.size):
         while done < stops[row]:
-            closed_flow(coefficients, y, 1.0, B, Q, dy)
+            closed_flow(coefficients, None, y, 1.0, B, Q, dy)
             for i in range(y.size):
                 y[i] += step * dy[i]
             done += 1

@@ -32,7 +32,7 @@ def sampling(quick: bool) -> Iterator[Row]:
             note="The error is the difference of the two.",
         )  # fmt: skip
         yield Row(
-            f"sampling/qmc-p{p}", f"{len(sampled.Z)} Sobol points", qmc.seconds, baseline, plain.seconds,
+            f"sampling/qmc-p{p}", f"{sampled.points} Sobol points", qmc.seconds, baseline, plain.seconds,
             error_relative_to_largest(qmc.value, exact), note="The error is that of the worst entry.",
         )  # fmt: skip
 

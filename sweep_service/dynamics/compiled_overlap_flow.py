@@ -1,4 +1,6 @@
-"""The overlap flow in one compiled call, for narrow students whose averages have a closed form.
+"""The overlap flow in one compiled call, for narrow students.
+
+Averages of pairs in closed form are computed in that call; those of a user's activation are given to it.
 
 Below p ≈ 30 a right-hand side takes a few microseconds, less than Python needs to sum its terms. The
 equations are those of `overlap_flow`; tests check that both agree.
@@ -20,13 +22,14 @@ from sweep_service.dynamics.overlap_flow import (
     label_noise,
     sampling,
 )
-from sweep_service.dynamics.state import pack
+from sweep_service.dynamics.state import pack, unpack
 from sweep_service.model.averages.closed_forms import ClosedForm, slope_pair, value_pair
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 
 MAX_COMPILED_WIDTH = 30
+NO_CODE = -1  # of a pair without a closed form
 DIFFERENCE_STEP = 1.5e-8  # √eps: the step of a forward difference
 
 
@@ -44,10 +47,11 @@ class Coefficients(NamedTuple):
 
 
 @kernel()
-def closed_flow(coefficients, y, u, B, Q, out):
+def closed_flow(coefficients, averages, y, u, B, Q, out):
     """Drift and noise · E[σ'σ'] at the factor u of the rate, with work arrays B (p, p+k) and Q (p, p).
 
-    If y is longer than M and the lower triangle of Q, its last p entries are a.
+    If y is longer than M and the lower triangle of Q, its last p entries are a. `averages` are E[σ'σ'] and
+    E[σ''σ] of students with students and with teachers, or None if they have closed forms.
     """
     students, mixed, P, a, a_star, rate, noise, vanishing = coefficients
     p, k = a.size, a_star.size
@@ -73,11 +77,17 @@ def closed_flow(coefficients, y, u, B, Q, out):
     for i in range(p):
         A, own = 0.0, a[i]
         for j in range(p):
-            s, g = slope_pair(students, Q[i, i], Q[j, j], Q[i, j])
+            if averages is None:
+                s, g = slope_pair(students, Q[i, i], Q[j, j], Q[i, j])
+            else:
+                s, g = averages[0][i, j], averages[1][i, j]
             B[i, j] = -s * student * a[j] * own
             A -= g * student * a[j]
         for r in range(k):
-            s, g = slope_pair(mixed, Q[i, i], P[r, r], M[i, r])
+            if averages is None:
+                s, g = slope_pair(mixed, Q[i, i], P[r, r], M[i, r])
+            else:
+                s, g = averages[2][i, r], averages[3][i, r]
             B[i, p + r] = s * teacher * a_star[r] * own
             A += g * teacher * a_star[r]
         A *= own
@@ -119,11 +129,11 @@ def closed_jacobian(coefficients, y, u, B, Q):
     n = y.size
     J = np.empty((n, n))
     base, moved, x = np.empty(n), np.empty(n), y.copy()
-    closed_flow(coefficients, x, u, B, Q, base)
+    closed_flow(coefficients, None, x, u, B, Q, base)
     for j in range(n):
         h = DIFFERENCE_STEP * max(1.0, abs(y[j]))
         x[j] = y[j] + h
-        closed_flow(coefficients, x, u, B, Q, moved)
+        closed_flow(coefficients, None, x, u, B, Q, moved)
         x[j] = y[j]
         for i in range(n):
             J[i, j] = (moved[i] - base[i]) / h
@@ -136,11 +146,10 @@ class SmallFlow(OverlapFlow):
     def __init__(self, system: System, terms: tuple[Term, ...], start: Overlaps) -> None:
         super().__init__(system, terms, start)
         students, mixed, readout = system.pairs.students, system.pairs.mixed, system.readout
-        assert isinstance(students, ClosedForm)
-        assert isinstance(mixed, ClosedForm)
+        self.is_closed = isinstance(students, ClosedForm) and isinstance(mixed, ClosedForm)
         self.coefficients = Coefficients(
-            students.code,
-            mixed.code,
+            students.code if isinstance(students, ClosedForm) else NO_CODE,
+            mixed.code if isinstance(mixed, ClosedForm) else NO_CODE,
             system.P,
             np.ones(self.p) if readout is None else readout.student,
             np.ones(self.k) if readout is None else readout.teacher,
@@ -156,16 +165,20 @@ class SmallFlow(OverlapFlow):
     def is_applicable(system: System, p: int) -> bool:
         """Whether this flow can be used, and is the faster one, at width p."""
         pairs = system.pairs
-        return (
-            isinstance(pairs.students, ClosedForm)
-            and isinstance(pairs.mixed, ClosedForm)
-            and p <= MAX_COMPILED_WIDTH
-            and system.finite_d is None
-        )
+        is_closed = isinstance(pairs.students, ClosedForm) and isinstance(pairs.mixed, ClosedForm)
+        return p <= MAX_COMPILED_WIDTH and system.finite_d is None and (is_closed or not system.is_learned)
+
+    def averages(self, y: Array) -> tuple[Array, Array, Array, Array] | None:
+        """Averages of pairs at a state, None if they have closed forms."""
+        if self.is_closed:
+            return None
+        (M, Q), P, pairs = unpack(y, self.p, self.k), self.system.P, self.system.pairs
+        norms = np.diag(Q).copy()
+        return *pairs.students.slopes(norms, norms, Q), *pairs.mixed.slopes(norms, np.diag(P).copy(), M)
 
     def change(self, y: Array, t: float) -> Array:
         out = np.empty_like(y)
-        closed_flow(self.coefficients, y, self.system.rate_factor(t), *self.work, out)
+        closed_flow(self.coefficients, self.averages(y), y, self.system.rate_factor(t), *self.work, out)
         if self.other_terms:
             now, size = self.moments(y, t), self.p * self.k + self.p * (self.p + 1) // 2
             for term in self.other_terms:
@@ -179,7 +192,7 @@ class SmallFlow(OverlapFlow):
 
         Other terms may be stiff, so with them an integrator takes differences of the whole right-hand side.
         """
-        if any(term is not sampling for term in self.other_terms):
+        if not self.is_closed or any(term is not sampling for term in self.other_terms):
             return None
         return self._differentiate
 

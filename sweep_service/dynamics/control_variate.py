@@ -88,7 +88,7 @@ class ControlVariate:
         n, variances = len(omega), np.maximum(np.diag(omega), MIN_VARIANCE)
         a = np.empty((n, 3))
         a[:p] = self._student_coefficients(variances[:p])
-        a[p:] = _fixed_coefficients(self.teacher, variances[p:].tobytes())
+        a[p:] = fixed_coefficients(self.teacher, variances[p:].tobytes())
         a *= c[:, None]
         A = a[:, 2] / (math.sqrt(2.0) * variances)
         mean = float(a[:, 0].sum())
@@ -110,7 +110,7 @@ class ControlVariate:
 
 
 @lru_cache(maxsize=16)
-def _fixed_coefficients(act: Activation, variances: bytes) -> Array:
+def fixed_coefficients(act: Activation, variances: bytes) -> Array:
     """Coefficients of the teacher, whose variances do not change along a trajectory."""
     return first_coefficients(act, np.frombuffer(variances), 3)
 

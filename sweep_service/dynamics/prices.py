@@ -13,12 +13,14 @@ from functools import lru_cache, partial
 import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
+from sweep_service.dynamics.compiled_sampling import MAX_COMPILED_SAMPLING_WIDTH
 from sweep_service.dynamics.evaluations import Effort, extend_effort, is_rough, predict_effort
 from sweep_service.dynamics.fluctuations.adjoint.transposed_jacobian import has_smooth_slope
 from sweep_service.dynamics.fluctuations.price import fluctuation_seconds
 from sweep_service.dynamics.fluctuations.requirements import MAX_COVARIANCE_SIZE
 from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field.nodes import is_smooth, teacher_nodes
+from sweep_service.dynamics.mean_field.pair_series import MIN_SERIES_WIDTH
 from sweep_service.dynamics.mean_field.pair_sums import MIXTURES
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.mean_field.square import SquareFlow
@@ -39,17 +41,25 @@ PER_EVALUATION = 3e-6  # of the integrator, beside the flow, and for each compon
 PER_COMPONENT = 3e-9
 FINITE_D_EVALUATIONS = 3.0  # averages per evaluation, where the factor ‖x‖² needs a radial derivative
 REFINEMENT_EVALUATIONS = 15  # of a mean-field flow, to check its quadrature
-XI_NODES_OF_SELF_TERMS = 17
+SELF_TERM_SECONDS = {ERF_CODE: 2e-8, TANH_CODE: 3.5e-7}  # of a neuron with itself, at the nodes of ξ
 LU_SECONDS = 2.6e-11  # of a Jacobian, per n³
 # Of a sampling term by quasi-Monte Carlo with QMC_POINTS: per student and per teacher, by their activation.
 STUDENT_SECONDS = {ERF_CODE: 5.8e-5, RELU_CODE: 2.0e-5, TANH_CODE: 2.6e-5}
 TEACHER_SECONDS = {ERF_CODE: 4.0e-5}
 OTHER_STUDENT_SECONDS, OTHER_TEACHER_SECONDS = 1.1e-4, 1.2e-5
-# Per pair of neurons and node of ξ in a sum over pairs, by the activation of the student.
-PAIR_NODE_SECONDS = {ERF_CODE: 0.8e-9, RELU_CODE: 7.5e-9, SQUARE_CODE: 0.4e-9, TANH_CODE: 185e-9}
+# The same for narrow students in compiled calls: per entry of the matrices, and per activation.
+COMPILED_ENTRY_SECONDS = 1.75e-7
+COMPILED_ACTIVATION_SECONDS = {ERF_CODE: 3.5e-6, RELU_CODE: 1e-7, TANH_CODE: 1.8e-6, SQUARE_CODE: 1e-7}
+# Per pair of neurons and node of ξ in a sum over few pairs, by the activation of the student.
+PAIR_NODE_SECONDS = {ERF_CODE: 0.8e-9, RELU_CODE: 1e-9, SQUARE_CODE: 0.0, TANH_CODE: 185e-9}
 
-# Of a sum over pairs with second layers, relative to one without, which uses other kernels: fixed, learned.
-WEIGHTED_SHARES = {ERF_CODE: (0.8, 0.9), RELU_CODE: (0.55, 0.8), TANH_CODE: (0.2, 0.32)}
+# The same in a sum over many pairs, and per neuron: those of tanh and of users are series.
+MANY_PAIRS_NODE_SECONDS = {ERF_CODE: 0.6e-9, RELU_CODE: 0.8e-9, SQUARE_CODE: 0.0}
+SERIES_NODE_SECONDS, SERIES_NEURON_SECONDS = 2.4e-9, 1.2e-6
+LEARNED_TANH_NODE_SECONDS = 5.9e-8  # in closed form, because a learned second layer needs E[σσ]
+
+# Of a sum over few pairs with second layers, relative to one without: fixed, learned.
+WEIGHTED_SHARES = {ERF_CODE: (0.8, 0.9), RELU_CODE: (1.0, 1.1), TANH_CODE: (0.2, 0.32)}
 OTHER_WEIGHTED_SHARES = (1.0, 1.5)
 # Per evaluation and neuron squared, beside the averages: of second layers, and again if they are learned.
 LAYER_SECONDS, LAYER_PAIR_SECONDS = 2e-6, 5e-9
@@ -115,16 +125,18 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
     averages = FINITE_D_EVALUATIONS if keeps_norm else 1.0
     pairs = p * p * own.slopes + p * k * mixed.slopes + own.call + mixed.call
     closed = has_closed_forms(student, teacher)
-    compiled = closed and p <= MAX_COMPILED_WIDTH and not keeps_norm
+    narrow = p <= MAX_COMPILED_WIDTH and not keeps_norm
+    compiled = narrow and (closed or not point.second_layer_rate)
     evaluation = 1.2e-6 + 3e-10 * p * p * (p + k) if compiled else 2.5e-5 + 3e-9 * p * p + 4e-11 * p**3
-    jacobian = size * (evaluation + pairs) + LU_SECONDS * size**3 if compiled else 0.0
-    form, precise = "small" if compiled else "wide" if closed else "numerical", True
+    has_jacobian = compiled and closed
+    jacobian = size * (evaluation + pairs) + LU_SECONDS * size**3 if has_jacobian else 0.0
+    form, precise = "numerical" if not closed else "small" if compiled else "wide", True
     evaluation += averages * pairs
     if REGIMES[regime].sampled:
         method = choose_method(student, teacher, p)
         evaluation += 6e-6 + averages * _price_sampling(method, point, options.qmc_points)
         form, precise = f"{form}-{method}", method != "qmc"
-    limit = MAX_COMPILED_JACOBIAN_SIZE if compiled else MAX_DIFFERENCED_JACOBIAN_SIZE
+    limit = MAX_COMPILED_JACOBIAN_SIZE if has_jacobian else MAX_DIFFERENCED_JACOBIAN_SIZE
     # Not read where the law does not depend on it, so that points which differ in gamma have the same price.
     noise_rate = point.largest_noise_rate if REGIMES[regime].sampled and not precise else 0.0
     effort = predict_effort(
@@ -176,6 +188,14 @@ def _price_sampling(method: Method, point: Point, qmc_points: int) -> float:
         return 1.9e-5 + 1e-10 * p**3 if teacher == SQUARE_CODE else 2.5e-5 + 1.65e-10 * p**3
     if method == "erf":
         return 1.5e-6 + 9.8e-9 * p * p * n + 1.15e-10 * p * p * n * n
+    if method == "mixed":
+        teachers = k * (k + 1) / 2 * pair_price(point.teacher_activation, point.teacher_activation).values
+        mixed = p * k * pair_price(point.activation, point.teacher_activation).values
+        return 1.5e-6 + 9.8e-9 * p * p * n + 1.15e-10 * p**4 + p * (p + 1) / 2 * (mixed + teachers)
+    if p <= MAX_COMPILED_SAMPLING_WIDTH and student is not None and teacher is not None:
+        sampled = COMPILED_ENTRY_SECONDS * (n * n + p * p)
+        sampled += p * COMPILED_ACTIVATION_SECONDS[student] + k * COMPILED_ACTIVATION_SECONDS[teacher]
+        return 1.2e-5 + sampled * qmc_points / QMC_POINTS
     students = p * STUDENT_SECONDS.get(student, OTHER_STUDENT_SECONDS)  # type: ignore[arg-type]
     teachers = k * TEACHER_SECONDS.get(teacher, OTHER_TEACHER_SECONDS)  # type: ignore[arg-type]
     sampled = 6e-5 + students + teachers + 1.9e-7 * p * p
@@ -224,6 +244,8 @@ def _price_pairs(point: Point, p: int, nodes: int) -> tuple[float, float]:
     """Seconds of an evaluation and of a risk as sums over pairs of neurons at each node of ξ."""
     student, teacher, k = point.activation, point.teacher_activation, point.k
     own, mixed = pair_price(student, student), pair_price(student, teacher)
+    if p >= MIN_SERIES_WIDTH:
+        return _price_many_pairs(point, p, nodes)
     per_node = PAIR_NODE_SECONDS.get(student.code, own.slopes)  # type: ignore[arg-type]
     if not point.has_unit_second_layers:
         shares = WEIGHTED_SHARES.get(student.code, OTHER_WEIGHTED_SHARES)  # type: ignore[arg-type]
@@ -234,13 +256,27 @@ def _price_pairs(point: Point, p: int, nodes: int) -> tuple[float, float]:
     return evaluation + calls, risk + calls
 
 
+def _price_many_pairs(point: Point, p: int, nodes: int) -> tuple[float, float]:
+    """`_price_pairs` of students for which half of the pairs, or a series, are summed."""
+    student, k = point.activation, point.k
+    own, mixed = pair_price(student, student), pair_price(student, point.teacher_activation)
+    is_learned, neurons = point.second_layer_rate > 0.0, 0.0
+    if student.code in MANY_PAIRS_NODE_SECONDS:
+        per_node = MANY_PAIRS_NODE_SECONDS[student.code] * (1.2 if is_learned else 1.0)
+    elif is_learned:
+        per_node = LEARNED_TANH_NODE_SECONDS if student.code == TANH_CODE else own.slopes + own.values
+    else:
+        per_node, neurons = SERIES_NODE_SECONDS, SERIES_NEURON_SECONDS * p
+    pairs = 2.5e-5 + neurons + p * p * (1e-9 + 2e-10 * k + nodes * per_node) + mixed.call
+    return pairs + p * k * mixed.slopes, pairs + p * k * mixed.values
+
+
 def _price_mixture(student: Activation, p: int, nodes: int, has_self_terms: bool) -> tuple[float, float]:
     """Seconds of an evaluation and of a risk at nodes of λ* and orders of ξ, for erf and tanh."""
     assert student.code is not None
     functions = 1.35e-9 * nodes * len(MIXTURES[student.code][0]) * p
-    own = pair_price(student, student)
-    self_terms = p * XI_NODES_OF_SELF_TERMS * int(has_self_terms)
-    return 2e-5 + functions + self_terms * own.slopes, 1e-5 + 0.45 * functions + self_terms * own.values
+    self_terms = p * SELF_TERM_SECONDS[student.code] * int(has_self_terms)
+    return 2e-5 + functions + self_terms, 1e-5 + 0.45 * functions + 1.5 * self_terms
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ An overlap regime is a sum of terms; a mean-field regime states how neurons inte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
@@ -241,6 +242,13 @@ def cheapest_flow(system: MeanFieldSystem, M: Array, q: Array) -> MeanFieldFlow:
     return node_flow(system, M, q, order=form.order, series=series)
 
 
+# Up to a dimension: orders of the series, and nodes of ξ for σ without and with a kink.
+QUADRATURES = (
+    (2, 14, 12, 64), (3, 10, 12, 64), (5, 10, 12, 24), (10, 6, 12, 24), (20, 6, 8, 12), (60, 4, 6, 8),
+    (math.inf, 3, 4, 4),
+)  # fmt: skip
+
+
 class MeanFieldForm(NamedTuple):
     """A form of the mean-field flow, and the order of its quadrature over λ*; 0 if it has none."""
 
@@ -256,9 +264,11 @@ def choose_mean_field_form(student: Activation, teacher: Activation, p: int, k: 
         return MeanFieldForm(PairwiseFlow) if p <= 1000 else MeanFieldForm(AnyNodeFlow, 48)
     if student is ERF and p > {1: 100, 2: 300, 3: 5000}.get(k, np.inf):
         return MeanFieldForm(MixtureNodeFlow, 24)
-    if student is TANH and p > {1: 50, 2: 300, 3: 3000}.get(k, np.inf):
-        return MeanFieldForm(MixtureNodeFlow, 36)
-    if p > {1: 64, 2: 1000}.get(k, np.inf):
+    if student is TANH and p > {1: 60, 2: 2000}.get(k, np.inf):
+        return MeanFieldForm(MixtureNodeFlow, 48 if k == 1 else 36)
+    if student is SQUARE:
+        return MeanFieldForm(PairwiseFlow)
+    if p > {1: 2000, 2: 5000}.get(k, np.inf):
         return MeanFieldForm(AnyNodeFlow, 64 if k == 1 else 48)
     return MeanFieldForm(PairwiseFlow)
 
@@ -266,12 +276,8 @@ def choose_mean_field_form(student: Activation, teacher: Activation, p: int, k: 
 def choose_quadrature(student: Activation, D: int | None, precision: float) -> tuple[int, int]:
     """Orders of the series and nodes of the rule for ξ in D dimensions."""
     dimension = np.inf if D is None else D
-    series = 14 if dimension <= 2 else 10 if dimension <= 5 else 6 if dimension <= 20 else 4
-    has_kink = student.curvature is None
-    if has_kink:
-        xi_nodes = 64 if dimension <= 3 else 24 if dimension <= 10 else 12
-    else:
-        xi_nodes = 12 if dimension <= 10 else 8
+    series, smooth, kinked = next(row for most, *row in QUADRATURES if dimension <= most)
+    xi_nodes = kinked if student.curvature is None else smooth
     return series, xi_nodes // 2 if precision > 1e-7 else xi_nodes
 
 
@@ -338,47 +344,47 @@ REGIMES = {
         Regime(
             "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
             "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
-            sampled=True, has_fluctuations=True, version=2, independent_of=("d",), supports=FULL_MODEL,
+            sampled=True, has_fluctuations=True, version=3, independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
-            overlap_regime(drift), cautions=(fast_gradient_flow,), version=2,
+            overlap_regime(drift), cautions=(fast_gradient_flow,), version=3,
             independent_of=("d", "gamma", "noise", "batch"), supports=FULL_MODEL,
         ),
         Regime(
             "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
             "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
-            cautions=(fast_gradient_flow,), version=2, independent_of=("d",), supports=FULL_MODEL,
+            cautions=(fast_gradient_flow,), version=3, independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
             mean_field_regime(infinite_d=False), _refuse_without_invariance, mean_field=True,
-            cautions=(narrow_mean_field, mean_field_without_sampling), version=2, supports=FULL_MODEL,
+            cautions=(narrow_mean_field, mean_field_without_sampling), version=3, supports=FULL_MODEL,
         ),
         Regime(
             "mean_field_high_dimensional", "HDMF-ODE", "MF-ODE with Ξ = I", "p, d → ∞",
             mean_field_regime(infinite_d=True), _refuse_small_dimension, mean_field=True, infinite_d=True,
-            cautions=(narrow_mean_field, mean_field_without_sampling, start_without_invariance), version=2,
+            cautions=(narrow_mean_field, mean_field_without_sampling, start_without_invariance), version=3,
             independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field_projected", "M only", "HDMF-ODE with q ≡ 0", "p → ∞ from Q⊥(0) = 0, a fixed point",
             mean_field_regime(infinite_d=True, projected=True), _refuse_without_projection, mean_field=True,
             infinite_d=True,
-            cautions=(narrow_mean_field, mean_field_without_sampling, noise_leaves_span), version=2,
+            cautions=(narrow_mean_field, mean_field_without_sampling, noise_leaves_span), version=3,
             independent_of=("d", "gamma", "noise", "batch"), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field_pde", "DF-PDE", "MF-ODE without self terms on points of the law of (m, q, a)",
             "p = ∞: independent of p and of the students' seed",
             mean_field_regime(infinite_d=False, pde=True), _refuse_without_invariance, mean_field=True,
-            particles=True, cautions=(noise_at_infinite_width,), version=2, independent_of=("batch",),
+            particles=True, cautions=(noise_at_infinite_width,), version=3, independent_of=("batch",),
             supports=FULL_MODEL,
         ),
         Regime(
             "high_dimensional_map", "SS map", "M' = M + δt Ψ_M, Q' = Q + δt (Ψ_GF + (γ/p) Ψ_Var/b + …)",
             "steps of any size δt: batches b of the order of d, p and k fixed", build_map, sampled=True,
-            is_map=True, supports=FULL_MODEL,
+            is_map=True, version=2, supports=FULL_MODEL,
         ),
     )
 }  # fmt: skip

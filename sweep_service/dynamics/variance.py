@@ -1,23 +1,34 @@
 """Ψ_Var without noise: E[σ'(λ_i) σ'(λ_j) 𝓔*²], the effect of single samples on Q.
 
 Exact for erf and square; quasi-Monte Carlo for every other activation, and for wide erf students,
-where the exact sum over p² n² pairs is too expensive.
+where the exact sum over p² n² pairs is too expensive. `compiled_sampling` has the samples of narrow ones.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Literal, Protocol
 
 import numpy as np
 from scipy import special
 
-from sweep_service.dynamics.control_variate import ControlVariate
+from sweep_service.dynamics.compiled_sampling import (
+    MAX_COMPILED_SAMPLING_WIDTH,
+    factor_covariance,
+    sample_variance,
+)
+from sweep_service.dynamics.control_variate import MIXTURES, ControlVariate, fixed_coefficients
 from sweep_service.dynamics.square_student import SquareStudentVariance
 from sweep_service.model.activations import ERF, SQUARE, Activation
-from sweep_service.model.averages.closed_forms import TWO_OVER_PI
-from sweep_service.model.averages.two_point import Pairs, make_pairs
+from sweep_service.model.averages.closed_forms import (
+    ERF_SQUARES,
+    ERF_WEIGHTS,
+    TWO_OVER_PI,
+    ClosedForm,
+    value_pair,
+)
+from sweep_service.model.averages.two_point import MIN_VARIANCE, Pairs, has_closed_forms, make_pairs
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risk
 from sweep_service.model.second_layer import Readout
@@ -25,7 +36,7 @@ from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 
-Method = Literal["square", "erf", "tilted", "qmc"]
+Method = Literal["square", "erf", "mixed", "tilted", "qmc"]
 
 
 class Variance(Protocol):
@@ -34,7 +45,7 @@ class Variance(Protocol):
 
 
 # Largest student widths for which the exact sum is used.
-MAX_EXACT_ERF_WIDTH, MAX_EXACT_ERF_MIXED_WIDTH = 64, 6
+MAX_EXACT_ERF_WIDTH, MAX_EXACT_ERF_MIXED_WIDTH, MAX_EXACT_ERF_NUMERICAL_WIDTH = 64, 30, 6
 QMC_POINTS = 4096
 
 
@@ -47,6 +58,8 @@ def choose_variance(
             return (square_variance if teacher is SQUARE else SquareStudentVariance(teacher)), "exact"
         case "erf":
             return erf_variance, "exact"
+        case "mixed":
+            return partial(mixed_erf_variance, make_pairs(student, teacher)), "exact"
         case "tilted":
             return TiltedVariance(make_pairs(student, teacher)), "exact"
         case _:
@@ -59,7 +72,9 @@ def choose_method(student: Activation, teacher: Activation, p: int) -> Method:
         return "square"
     if student is ERF and teacher is ERF and p <= MAX_EXACT_ERF_WIDTH:
         return "erf"
-    return "tilted" if student is ERF and p <= MAX_EXACT_ERF_MIXED_WIDTH else "qmc"
+    if student is ERF and has_closed_forms(student, teacher):
+        return "mixed" if p <= MAX_EXACT_ERF_MIXED_WIDTH else "qmc"
+    return "tilted" if student is ERF and p <= MAX_EXACT_ERF_NUMERICAL_WIDTH else "qmc"
 
 
 @kernel(fastmath=ELEMENTWISE)
@@ -125,6 +140,48 @@ def sum_erf_variance(M, Q, P, c):
     return out
 
 
+def mixed_erf_variance(pairs: Pairs, M: Array, Q: Array, P: Array, c: Array | None = None) -> Array:
+    """Erf student and a teacher with closed forms, see `sum_mixed_variance`."""
+    assert isinstance(pairs.mixed, ClosedForm)
+    assert isinstance(pairs.teachers, ClosedForm)
+    codes = pairs.mixed.code, pairs.teachers.code
+    return sum_mixed_variance(*codes, M, Q, P, unit_readout(*M.shape) if c is None else c)
+
+
+@kernel()
+def sum_mixed_variance(mixed, teachers, M, Q, P, c):
+    """Var_ij = (2/π)/√L4 Σ_βγ c_β c_γ E_C[σ_β σ_γ] at the tilted overlaps C, σ_β being erf for students."""
+    p, k = M.shape
+    n = p + k
+    omega = np.empty((n, n))
+    omega[:p, :p] = Q
+    omega[:p, p:] = M
+    omega[p:, :p] = M.T
+    omega[p:, p:] = P
+    u, v, g = np.empty(n), np.empty(n), np.empty(n)
+    out = np.empty((p, p))
+    for i in range(p):
+        for j in range(i + 1):
+            det = _tilt(omega, i, j, u, v, g)
+            total = 0.0
+            for m in range(p):
+                off = _sum_row(c, g, omega, omega[i], omega[j], u, v, m)
+                total += TWO_OVER_PI * c[m] * (2.0 * off + c[m] * asin_unit(1.0 - g[m] * g[m]))
+            for r in range(p, n):
+                norm = omega[r, r] - u[r] * omega[i, r] - v[r] * omega[j, r]
+                for m in range(p):
+                    own = omega[m, m] - u[m] * omega[i, m] - v[m] * omega[j, m]
+                    both = omega[m, r] - u[m] * omega[i, r] - v[m] * omega[j, r]
+                    total += 2.0 * c[m] * c[r] * value_pair(mixed, own, norm, both)
+                for s in range(p, r + 1):
+                    other = omega[s, s] - u[s] * omega[i, s] - v[s] * omega[j, s]
+                    both = omega[s, r] - u[s] * omega[i, r] - v[s] * omega[j, r]
+                    share = c[r] * c[s] if s == r else 2.0 * c[r] * c[s]
+                    total += share * value_pair(teachers, norm, other, both)
+            out[i, j] = out[j, i] = TWO_OVER_PI / math.sqrt(det) * total
+    return out
+
+
 class TiltedVariance:
     """Erf student, any teacher: Var_ij = E[σ'_i σ'_j] · 2 R(C), R being the risk at the tilted overlaps."""
 
@@ -170,31 +227,45 @@ class QuasiMonteCarlo:
     """Any activations, on a fixed set of scrambled Sobol points, so that it is a smooth function of Ω."""
 
     def __init__(self, student: Activation, teacher: Activation, n: int, points: int = QMC_POINTS) -> None:
-        self.student, self.teacher = student, teacher
-        self.Z = normal_points(points, n)
+        self.student, self.teacher, self.points, self.n = student, teacher, points, n
         self.control = ControlVariate.make(student, teacher)
         # Its error is 1e-3: tighter tolerances would resolve its noise, and jumps at the kink of relu.
         self.precision = 1e-6 if student.curvature is not None else 1e-5
 
     def __call__(self, M: Array, Q: Array, P: Array, c: Array | None = None) -> Array:
-        p = len(Q)
+        p, codes = len(Q), (self.student.code, self.teacher.code)
         c = unit_readout(*M.shape) if c is None else c
-        omega = Overlaps(M, Q, P).omega
-        if not np.all(np.isfinite(omega)):  # diverged; eigh would raise
+        if self.control is None or None in codes or p > MAX_COMPILED_SAMPLING_WIDTH:
+            return self._average(M, Q, P, c)
+        teachers = fixed_coefficients(self.teacher, np.maximum(np.diag(P), MIN_VARIANCE).tobytes())
+        mixture = MIXTURES.get(self.student.code, (ERF_SQUARES, ERF_WEIGHTS))  # type: ignore[arg-type]
+        points = normal_columns(self.points, self.n)
+        return np.asarray(sample_variance(codes, *mixture, teachers, points, M, Q, P, c))
+
+    def _average(self, M: Array, Q: Array, P: Array, c: Array) -> Array:
+        """The same average by products of matrices."""
+        p, k = M.shape
+        omega, root = Overlaps(M, Q, P).omega, factor_covariance(M, Q, P)
+        if not math.isfinite(root[0, 0]):  # diverged
             return np.full_like(Q, np.nan)
-        w, U = np.linalg.eigh(omega)
-        root = (U * np.sqrt(np.maximum(w, 0.0))) @ U.T  # the symmetric root: no jumps where eigenvalues cross
-        students, teachers = self.Z @ root[:, :p], self.Z @ root[:, p:]
+        fields = normal_points(self.points, self.n) @ root.T
+        teachers, students = fields[:, :k], fields[:, k:]
         slope = self.student.slope(students)
         error = self.teacher.value(teachers) @ c[p:] - self.student.value(students) @ -c[:p]
         if self.control is None:
             weighted = slope * error[:, None]
-            return weighted.T @ weighted / len(self.Z)
+            return weighted.T @ weighted / len(fields)
         q = self.control.project(omega, p, c)
         approximate = q(students, teachers)
         weighted = slope * ((error - approximate) * (error + approximate))[:, None]
-        sampled = weighted.T @ slope / len(self.Z)
+        sampled = weighted.T @ slope / len(fields)
         return self.control.average(q, omega, p) + 0.5 * (sampled + sampled.T)
+
+
+@lru_cache(maxsize=4)
+def normal_columns(points: int, n: int) -> Array:
+    """`normal_points` with one row for each of the n coordinates, as compiled samples use them."""
+    return np.ascontiguousarray(normal_points(points, n).T)
 
 
 @lru_cache(maxsize=4)  # a sweep uses few different ones, and each may hold a hundred megabytes

@@ -53,7 +53,7 @@ class Activation:
     smoothed: Callable[[Array, Array, int], SmoothedMoments] | None = None
     odd: bool = False
     kinks: tuple[Kink, ...] = ()  # where σ' jumps; `curvature` is σ'' elsewhere
-    code: int | None = None  # its branch in simulators/kernels/activate.py; None: by NumPy
+    code: int | None = None  # its branch in model/activate.py; None: by NumPy
     assumptions: str = ""  # the assumption of the theorems that does not hold
     costly: bool = False  # its kernel computes an exponential per step
     collapses: bool = False  # p > d neurons are equivalent to d rows

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
+from sweep_service.model.activate import activate
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, lane, load4, load8, store
-from sweep_service.simulators.kernels.activate import activate
 from sweep_service.simulators.kernels.coefficients import learn4, learn8, move_second_layer
 from sweep_service.simulators.kernels.optional import keep, take, times, weights8
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals

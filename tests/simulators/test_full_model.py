@@ -7,10 +7,10 @@ import pytest
 
 import sweep_service as ss
 from sweep_service.errors import InvalidInput
+from sweep_service.model.activate import activate
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.point import Point
 from sweep_service.model.schedule import Schedule
-from sweep_service.simulators.kernels.activate import activate
 from sweep_service.simulators.selection import SIMULATORS, choose_simulator
 from sweep_service.simulators.simulate import Chains
 from tests.simulators.chains import (

@@ -13,12 +13,11 @@ import numpy as np
 
 from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, MeanFieldSystem
 from sweep_service.dynamics.mean_field.mixture_sums import (
-    closed_self_terms,
     erf_averages,
     erf_push,
     erf_self_terms,
+    mixture_self_terms,
     mixture_self_values,
-    self_values,
 )
 from sweep_service.dynamics.mean_field.nodes import NodeFlow
 from sweep_service.dynamics.mean_field.pair_sums import MIXTURES, HalfRule
@@ -42,7 +41,8 @@ class MixtureNodeFlow(NodeFlow):
         assert system.student.code is not None
         self.code = system.student.code
         self.mixture = MIXTURES[self.code]
-        self.xi = Xi.rule(0 if system.is_frozen else system.D, 16)
+        nodes = 16 if system.D is None or system.D <= 20 else 8
+        self.xi = Xi.rule(0 if system.is_frozen else system.D, nodes)
         self.half_xi = HalfRule.of(self.xi)
         self.kappa = self.xi.scaled_moments(series)
 
@@ -86,11 +86,10 @@ class MixtureNodeFlow(NodeFlow):
         dM = np.ascontiguousarray(dMT.T)
         if self.system.self_terms:
             norms = self.norms(M, q)
-            arguments = M, q, norms, self.xi.nodes, self.xi.weights, dM, dq, a
-            if self.code == ERF_CODE:  # vectorised
-                erf_self_terms(*arguments)
+            if self.code == ERF_CODE:
+                erf_self_terms(M, q, norms, self.xi.nodes, self.xi.weights, dM, dq, a)
             else:
-                closed_self_terms(self.code, *arguments)
+                mixture_self_terms(*self.mixture, M, q, norms, *self.half_xi, dM, dq, a)
             if a is not None and da is not None:
                 da -= a / self.p * mixture_self_values(*self.mixture, q, norms, *self.half_xi)
         return dM, dq, da
@@ -102,6 +101,6 @@ class MixtureNodeFlow(NodeFlow):
         squares[0] = (self.target - F[0]) ** 2
         total = self.floor + 0.5 * float(np.sum(squares @ self.weights))
         if self.system.self_terms:
-            own = self_values(self.code, q, self.norms(M, q), self.xi.nodes, self.xi.weights)
+            own = mixture_self_values(*self.mixture, q, self.norms(M, q), *self.half_xi)
             total += 0.5 * float((own if a is None else a * a * own).sum()) / self.p**2
         return total

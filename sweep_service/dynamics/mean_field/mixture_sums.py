@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sweep_service.dynamics.mean_field.pair_sums import sum_angles
-from sweep_service.model.averages.closed_forms import TWO_OVER_PI, slope_pair, value_pair
+from sweep_service.model.averages.closed_forms import TWO_OVER_PI
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit, erf_and_gauss, gauss
 
@@ -179,38 +179,52 @@ def erf_self_terms(M, q, Qd, nodes, weights, dM, dq, a):
         dq[i] += 2.0 * TWO_OVER_PI / p * (q[i] * (A - true) + stretch[i]) * own
 
 
-@kernel()
-def closed_self_terms(code, M, q, Qd, nodes, weights, dM, dq, a):
-    """`erf_self_terms` for any σ whose averages have a closed form."""
+@kernel(fastmath=ELEMENTWISE)
+def mixture_self_terms(squares, shares, M, q, norms, nodes, weights, dM, dq, a):
+    """`erf_self_terms` of a mixture of error functions, on one half of a symmetric rule of ξ."""
     p, k = M.shape
+    slope, stretch, curved = np.zeros(p), np.zeros(p), np.zeros(p)
+    inside, product, inverse, high, low = norms - q, np.empty(p), np.empty(p), np.empty(p), np.empty(p)
+    for left in range(squares.size):
+        for right in range(left + 1):
+            share = TWO_OVER_PI * shares[left] * shares[right] * (1.0 if left == right else 2.0)
+            for i in range(p):
+                product[i] = (squares[left] + norms[i]) * (squares[right] + norms[i])
+            for i in range(p):  # the mean of σ'' in both orders
+                inverse[i] = 0.5 * (squares[left] + squares[right] + 2.0 * norms[i]) / product[i]
+            for i in range(p):
+                high[i] = share / math.sqrt(product[i] - norms[i] * norms[i])
+            for i in range(p):
+                slope[i] += high[i]
+            for i in range(p):
+                stretch[i] += q[i] * high[i]
+            for i in range(p):
+                curved[i] -= norms[i] * high[i] * inverse[i]
+            for x in range(nodes.size):
+                node, weight = nodes[x], share * weights[x]
+                for i in range(p):
+                    up = inside[i] + node * q[i]
+                    high[i] = weight / math.sqrt(product[i] - up * up)
+                for i in range(p):
+                    down = inside[i] - node * q[i]
+                    low[i] = weight / math.sqrt(product[i] - down * down)
+                for i in range(p):
+                    slope[i] -= high[i] + low[i]
+                for i in range(p):
+                    stretch[i] -= node * q[i] * (high[i] - low[i])
+                for i in range(p):
+                    up, down = inside[i] + node * q[i], inside[i] - node * q[i]
+                    curved[i] += (up * high[i] + down * low[i]) * inverse[i]
     for i in range(p):
-        slope, curved = slope_pair(code, Qd[i], Qd[i], Qd[i])
-        stretch = q[i] * slope
-        for x in range(nodes.size):
-            s, g = slope_pair(code, Qd[i], Qd[i], Qd[i] - q[i] + q[i] * nodes[x])
-            slope -= weights[x] * s
-            curved -= weights[x] * g
-            stretch -= weights[x] * s * q[i] * nodes[x]
         own = 1.0 if a is None else a[i]
         for r in range(k):
-            dM[i, r] -= (curved + slope) * M[i, r] / p * own
-        dq[i] -= 2.0 * (stretch + q[i] * curved) / p * own
-
-
-@kernel()
-def self_values(code, q, Qd, nodes, weights):
-    """E[σ²] of each neuron minus its average through ξ."""
-    own = np.empty_like(q)
-    for i in range(q.size):
-        own[i] = value_pair(code, Qd[i], Qd[i], Qd[i])
-        for x in range(nodes.size):
-            own[i] -= weights[x] * value_pair(code, Qd[i], Qd[i], Qd[i] - q[i] + q[i] * nodes[x])
-    return own
+            dM[i, r] -= (curved[i] + slope[i]) * M[i, r] / p * own
+        dq[i] -= 2.0 * (stretch[i] + q[i] * curved[i]) / p * own
 
 
 @kernel(fastmath=ELEMENTWISE)
 def mixture_self_values(squares, shares, q, norms, nodes, weights):
-    """`self_values` in SIMD loops over neurons, on one half of a symmetric rule of ξ."""
+    """E[σ²] of each neuron minus its average through ξ, on one half of a symmetric rule of ξ."""
     p = q.size
     own, product, inside = np.zeros(p), np.empty(p), norms - q
     for left in range(squares.size):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sweep_service.dynamics.mean_field.pair_series import Series, series_row
 from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.model.averages.closed_forms import (
     ERF_CODE,
@@ -21,9 +22,12 @@ from sweep_service.model.averages.closed_forms import (
     value_pair,
 )
 from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.simd import CHAIN_LANES
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
 
+MIN_PRODUCT, MIN_NORM = 1e-300, 1e-150  # of squared norms, which only avoid 0/0
+NEARLY_ONE = 1.0 - 1e-15  # correlations within rounding of ±1 become ±1: asin turns 1e-16 there into 1e-8
 # σ(x) = Σ_K w_K erf(x/(K√2)): the values K² and w_K by the code of σ
 MIXTURES = {ERF_CODE: (ERF_SQUARES, ERF_WEIGHTS), TANH_CODE: (TANH_SQUARES, TANH_WEIGHTS)}
 
@@ -90,19 +94,32 @@ def weighted_pairs(
     out if it is None.
     """
     arguments = *state, *rule, self_terms, a, da
-    if code in MIXTURES:
-        return mixture_pairs(code, *MIXTURES[code], *arguments)
+    if code in MIXTURES or code == RELU_CODE:
+        mixture = MIXTURES.get(code, MIXTURES[ERF_CODE])  # not used by relu
+        return symmetric_pairs(code, *mixture, None, *arguments)
     return other_pairs(code, *arguments)
 
 
+def series_pairs(
+    series: Series, state: tuple[Array, ...], rule: HalfRule, self_terms: bool, a: Array
+) -> tuple[Array, Array, Array]:
+    """`weighted_pairs` by series, without the sums for da/dt."""
+    arguments = *state, *rule, self_terms, a, None
+    return symmetric_pairs(ERF_CODE, *MIXTURES[ERF_CODE], series, *arguments)  # no mixture is used
+
+
 @kernel(fastmath=REDUCTION)
-def mixture_pairs(code, squares, shares, M, N, q, norms, nodes, weights, self_terms, a, da):
-    """`weighted_pairs` of erf and tanh. Loops over neurons are SIMD, so each has few arrays."""
+def symmetric_pairs(code, squares, shares, series, M, N, q, norms, nodes, weights, self_terms, a, da):
+    """`weighted_pairs` of erf, tanh and relu, or by a series unless it is None.
+
+    Loops over neurons are SIMD, so each has few arrays.
+    """
     p, k = M.shape
     MT, weighted_MT, root, factor = M.T.copy(), M.T * a, np.sqrt(q), TWO_OVER_PI / p
     A, pull, dq = np.zeros(p), np.zeros((k, p)), np.zeros(p)
-    o, scale, work = np.empty(p), np.empty(p), np.empty((5, p))
-    slope, outside, curved, curved_other = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
+    wide = p + CHAIN_LANES  # the last vector may reach beyond p
+    o, scale, work = np.zeros(wide), np.zeros(wide), np.empty((5, p))
+    slope, outside, curved, curved_other = np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide)
     value = np.empty(p)
     for i in range(p):
         size = i if self_terms else i + 1
@@ -115,7 +132,13 @@ def mixture_pairs(code, squares, shares, M, N, q, norms, nodes, weights, self_te
                 o[j] += c * MT[r, j]
         sums = slope[:size], outside[:size], curved[:size], curved_other[:size]
         values = None if da is None else value
-        _mixture_row(squares, shares, norms[i], norms, o, scale, nodes, weights, sums, values, work)
+        if series is not None:
+            whole = slope, outside, curved, curved_other
+            series_row(series, i, size, o, scale, nodes, weights, whole)
+        elif code == RELU_CODE:
+            _relu_row(norms[i], norms, o, scale, nodes, weights, sums, values, work)
+        else:
+            _mixture_row(squares, shares, norms[i], norms, o, scale, nodes, weights, sums, values, work)
         own = factor * a[i]
         for j in range(i):
             A[j] += own * curved_other[j]
@@ -133,7 +156,10 @@ def mixture_pairs(code, squares, shares, M, N, q, norms, nodes, weights, self_te
                 da[j] -= own * value[j]
             da[i] -= factor * _dot(a, value, size)
         if self_terms:
-            s, g = slope_pair(code, norms[i], norms[i], norms[i])
+            if series is not None:
+                s, g = series.own_slope[i], series.own_curved[i]
+            else:
+                s, g = slope_pair(code, norms[i], norms[i], norms[i])
             A[i] -= a[i] * g / p
             dq[i] -= 2.0 * a[i] * q[i] * s / p
             for r in range(k):
@@ -200,6 +226,52 @@ def _mixture_row(squares, shares, norm, norms, o, scale, nodes, weights, sums, v
 
 
 @kernel(fastmath=ELEMENTWISE)
+def _relu_row(norm, norms, o, scale, nodes, weights, sums, value, work):
+    """`_mixture_row` of relu: E[σ'σ'] = (π/2 + asin ρ)/2π and E[σ''_i σ_j] = √(b/a) √(1-ρ²)/2π."""
+    slope, outside, curved, curved_other = sums
+    inverse, high, low, arc = work[0], work[1], work[2], work[3]
+    size = slope.size
+    for j in range(size):
+        inverse[j] = 1.0 / math.sqrt(max(norm * norms[j], MIN_PRODUCT))
+    slope[:] = 0.0
+    outside[:] = 0.0
+    arc[:size] = 0.0
+    for x in range(nodes.size):
+        node, weight = nodes[x], weights[x]
+        for j in range(size):
+            up = (o[j] + node * scale[j]) * inverse[j]
+            high[j] = up if abs(up) < NEARLY_ONE else math.copysign(1.0, up)
+        for j in range(size):
+            down = (o[j] - node * scale[j]) * inverse[j]
+            low[j] = down if abs(down) < NEARLY_ONE else math.copysign(1.0, down)
+        for j in range(size):
+            arc[j] += weight * math.sqrt((1.0 - high[j]) * (1.0 + high[j]))
+        for j in range(size):
+            arc[j] += weight * math.sqrt((1.0 - low[j]) * (1.0 + low[j]))
+        for j in range(size):
+            high[j] = asin_unit(high[j])
+        for j in range(size):
+            low[j] = asin_unit(low[j])
+        for j in range(size):
+            slope[j] += weight * (high[j] + low[j])
+        for j in range(size):
+            outside[j] += weight * node * scale[j] * (high[j] - low[j])
+    for j in range(size):
+        slope[j] = 0.25 * (0.5 * math.pi + slope[j])
+    for j in range(size):
+        outside[j] *= 0.25
+    for j in range(size):
+        high[j] = math.sqrt(norms[j] / max(norm, MIN_NORM))
+    for j in range(size):
+        curved[j] = -0.25 * arc[j] * high[j]
+    for j in range(size):
+        curved_other[j] = -0.25 * arc[j] / max(high[j], MIN_NORM)
+    if value is not None:  # relu(v) = v θ(v)
+        for j in range(size):
+            value[j] = o[j] * slope[j] + outside[j] - norm * curved[j]
+
+
+@kernel(fastmath=ELEMENTWISE)
 def sum_angles(up, high, down, low, product):
     """asin(up/√product) + asin(down/√product), where high = √(product - up²) and low = √(product - down²)."""
     sine, cosine = up * low + down * high, high * low - up * down  # of the sum, times product
@@ -207,6 +279,39 @@ def sum_angles(up, high, down, low, product):
     angle = asin_unit((cosine if steep else sine) / product)
     flat = angle if cosine > 0.0 else math.copysign(math.pi, sine) - angle
     return math.copysign(0.5 * math.pi - angle, sine) if steep else flat
+
+
+@kernel()
+def square_pairs(M, N, q, norms, spread, self_terms, a, da):
+    """`weighted_pairs` of x², whose averages are moments of C_ij: O(p k²). `spread` is E ξ²."""
+    p, k = M.shape
+    A, pull, dq = np.zeros(p), np.empty((p, k)), np.empty(p)
+    gram, total, power = M.T @ (M.T * a).T, 0.0, 0.0
+    for j in range(p):
+        total += a[j] * q[j]
+        power += a[j] * norms[j]
+    for i in range(p):
+        itself = a[i] if self_terms else 0.0
+        others = total - itself * q[i]
+        A[i] = -2.0 * power / p
+        dq[i] = -8.0 * q[i] * (spread * others + itself * norms[i]) / p
+        squares = spread * q[i] * others + itself * q[i] * (2.0 * norms[i] - q[i])  # Σ_j a_j E[C_ij²]
+        for t in range(k):
+            inside = 0.0
+            for r in range(k):
+                inside += N[i, r] * gram[r, t]
+            squares += inside * N[i, t]
+            pull[i, t] = -4.0 * (inside + itself * q[i] * M[i, t]) / p
+        if da is not None:
+            da[i] = -(power * norms[i] + 2.0 * squares) / p
+    return A, pull, dq
+
+
+def square_power(M: Array, N: Array, q: Array, norms: Array, spread: float, own: bool, a: Array) -> float:
+    """Σ_ij a_i a_j E[λ_i² λ_j²]."""
+    da = np.empty(len(a))
+    square_pairs(M, N, q, norms, spread, own, a, da)
+    return -len(a) * float(a @ da)
 
 
 @kernel(fastmath=REDUCTION)
@@ -226,11 +331,8 @@ def other_pairs(code, M, N, q, norms, nodes, weights, self_terms, a, da):
                 for x in range(2 * nodes.size):
                     c, weight = root[i] * root[j] * nodes[x // 2] * (1.0 - 2.0 * (x % 2)), weights[x // 2]
                     s, g = slope_pair(code, norms[i], norms[j], o + c)
-                    if code == RELU_CODE:  # E[δ(u) relu(v)] E[u²] is symmetric, and relu is homogeneous
-                        g_other, v = g * norms[i] / norms[j], (o + c) * s + g * norms[i]
-                    else:
-                        _, g_other = slope_pair(code, norms[j], norms[i], o + c)
-                        v = value_pair(code, norms[i], norms[j], o + c) if da is not None else 0.0
+                    _, g_other = slope_pair(code, norms[j], norms[i], o + c)
+                    v = value_pair(code, norms[i], norms[j], o + c) if da is not None else 0.0
                     slope += weight * s
                     curved += weight * g
                     curved_other += weight * g_other

@@ -5,12 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, MeanFieldSystem, average, weigh
-from sweep_service.dynamics.mean_field.pair_sums import HalfRule, add_teachers, closed_pairs, weighted_pairs
+from sweep_service.dynamics.mean_field.pair_series import MIN_SERIES_WIDTH, Series, series_power
+from sweep_service.dynamics.mean_field.pair_sums import (
+    HalfRule,
+    add_teachers,
+    closed_pairs,
+    series_pairs,
+    square_pairs,
+    square_power,
+    weighted_pairs,
+)
 from sweep_service.dynamics.mean_field.xi import Xi
-from sweep_service.model.averages.closed_forms import ClosedForm
+from sweep_service.model.activations import TANH
+from sweep_service.model.averages.closed_forms import RELU_CODE, SQUARE_CODE, ClosedForm
 from sweep_service.model.risk import teacher_power
 from sweep_service.numerics.types import Array
 
+SYMMETRIC_CODES = (RELU_CODE,)  # of pairs whose sums cost less by half of them, without second layers too
 MAX_BLOCK_ENTRIES = 1 << 20  # entries of the largest matrix held at once
 
 
@@ -57,13 +68,29 @@ class PairwiseFlow(MeanFieldFlow):
     ) -> tuple[Array, Array, Array, Array | None]:
         """Sums over students: their contributions to A, dM, dq and da."""
         students, xi, own = self.system.pairs.students, self.xi, self.system.self_terms
+        state, rule = (M, M @ self.inverse, q, norms), self.half_xi
+        weights = np.ones(self.p) if a is None else a
+        series = self.series(norms)
+        if series is not None:
+            return *series_pairs(series, state, rule, own, weights), None
         if not isinstance(students, ClosedForm):
             return self.pair_sums(M, q, norms, a)
-        state = M, M @ self.inverse, q, norms
-        if a is None:
+        if students.code == SQUARE_CODE:
+            da = np.zeros(self.p) if self.system.is_learned else None
+            return *square_pairs(*state, self.spread, own, weights, da), da
+        if a is None and students.code not in SYMMETRIC_CODES and self.p < MIN_SERIES_WIDTH:
             return *closed_pairs(students.code, *state, xi.nodes, xi.weights, own), None
         da = np.zeros(self.p) if self.system.is_learned else None
-        return *weighted_pairs(students.code, state, self.half_xi, own, a, da), da
+        return *weighted_pairs(students.code, state, rule, own, weights, da), da
+
+    def series(self, norms: Array) -> Series | None:
+        """The averages of students as a series, where it is accurate and cheaper than other forms."""
+        student = self.system.student
+        is_cheaper = student is TANH or student.code is None
+        is_smooth = student.curvature is not None and not student.kinks
+        if self.system.is_learned or not (is_cheaper and is_smooth) or self.p < MIN_SERIES_WIDTH:
+            return None
+        return Series.make(student, norms)
 
     def pair_sums(
         self, M: Array, q: Array, norms: Array, a: Array | None
@@ -89,16 +116,35 @@ class PairwiseFlow(MeanFieldFlow):
         (M, q), a = self.unpack(y), self.second_layer(y)
         P, pairs, teacher = self.system.P, self.system.pairs, self.system.teacher_second_layer
         norms, teacher_norms = self.norms(M, q), np.diag(P).copy()
-        students = 0.0
+        across = pairs.mixed.values(norms, teacher_norms, M)
+        mixed = across.mean() if a is None or teacher is None else a @ across @ teacher / across.size
+        students = self.student_power(M, q, norms, np.ones(self.p) if a is None else a) / self.p**2
+        return float(0.5 * (students - 2.0 * mixed + teacher_power(P, pairs.teachers, teacher)))
+
+    def student_power(self, M: Array, q: Array, norms: Array, a: Array) -> float:
+        """Σ_ij a_i a_j E[σ_i σ_j]."""
+        students, own, rule = self.system.pairs.students, self.system.self_terms, self.half_xi
+        state = M, M @ self.inverse, q, norms
+        series = self.series(norms)
+        if series is not None:
+            return float(series_power(series, *state[:3], *rule, own, a))
+        if isinstance(students, ClosedForm) and students.code == SQUARE_CODE:
+            return float(square_power(*state, self.spread, own, a))
+        if isinstance(students, ClosedForm):
+            da = np.zeros(self.p)
+            weighted_pairs(students.code, state, rule, own, a, da)
+            return float(-self.p * (a @ da))
+        total = 0.0
         for cut, o, scale in self.blocks(M, q):
             for xi, weight in zip(self.xi.nodes, self.xi.weights, strict=True):
                 C, _ = self.overlap(cut, o, scale, xi, q)
-                values = pairs.students.values(norms[cut], norms, C)
-                total = values.sum() if a is None else a[cut] @ values @ a
-                students += weight * total / self.p**2
-        across = pairs.mixed.values(norms, teacher_norms, M)
-        mixed = across.mean() if a is None or teacher is None else a @ across @ teacher / across.size
-        return float(0.5 * (students - 2.0 * mixed + teacher_power(P, pairs.teachers, teacher)))
+                total += weight * float(a[cut] @ students.values(norms[cut], norms, C) @ a)
+        return total
+
+    @property
+    def spread(self) -> float:
+        """E ξ², 0 if there is no ξ."""
+        return float(self.xi.weights @ self.xi.nodes**2)
 
     def refine(self) -> PairwiseFlow | None:
         if len(self.xi.nodes) <= 2:

@@ -55,7 +55,7 @@ CLOSED_FORMS = {
     SQUARE_RELU: PairPrice(5.0e-9, 4.2e-9),
 }
 # Of activations without closed forms: sums by Mehler's formula, or tables where it is inaccurate.
-MEHLER_SUM = PairPrice(4e-8, 2e-8, call=5e-5)
+MEHLER_SUM = PairPrice(4e-8, 2e-8, call=1e-5)
 TABLES = PairPrice(1.9e-5, 2e-8, call=1e-4)
 
 

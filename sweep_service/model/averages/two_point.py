@@ -22,11 +22,17 @@ from sweep_service.model.averages.tabulated_pairs import average_matrix, tabulat
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.types import AnyArray, Array
 
-MEHLER_TERMS = 128
+MEHLER_TERMS = (16, 32, 64, 128)  # tried in turn; each on twice as many nodes
 # Largest estimated error of a sum by Mehler's formula, relative to the largest average of its matrix. It is
 # much smaller than the promised 1e-6, so that the right-hand side of a flow has no visible steps.
 MEHLER_TOLERANCE = 1e-9
-QUADRATURE_NODES = 256
+# Fewer terms suffice if the last of them are smaller than this share of all, as their products are neglected.
+LAST_TERMS_TOLERANCE = 1e-9
+# Largest product of last terms in a sum that is accurate without a closer look: all those after it together
+# are at most a hundred times larger.
+MAX_LAST_PRODUCT = 1e-13
+# Above it the coefficients of derivatives follow from those of σ, with rounding of 1e-16 over the variance.
+MIN_STEIN_VARIANCE = 1e-3
 # A neuron of smaller variance outputs zero numerically; the floor only avoids 0/0 in exact coefficients.
 MIN_VARIANCE = 1e-150
 PANEL_NODES = 12
@@ -63,23 +69,32 @@ def hermite_rule(order: int, nodes: int) -> tuple[Array, Array]:
 
 
 def coefficients(act: Activation, derivative: int, C: Array) -> Array:
-    """a_m of σ, σ' or σ'' (derivative 0, 1, 2) at each variance of C, shape (len C, TERMS)."""
+    """a_m of σ, σ' or σ'' (derivative 0, 1, 2) at each variance of C, shape (len C, terms)."""
     return _coefficients(act, derivative, C.tobytes())
 
 
 @lru_cache(maxsize=16)  # one right-hand side uses the same few several times
 def _coefficients(act: Activation, derivative: int, variances: bytes) -> Array:
-    """Exact if the activation has `hermite`, by a_m(f') = √((m+1)/C) a_{m+1}(f); else by quadrature."""
+    """Exact if the activation has `hermite`, else by quadrature; a_m(f') = √((m+1)/C) a_{m+1}(f)."""
     C = np.maximum(np.frombuffer(variances), MIN_VARIANCE)
     if act.hermite is not None:
-        a = act.hermite(MEHLER_TERMS + derivative, C)
+        a = act.hermite(MEHLER_TERMS[-1] + derivative, C)
         for _ in range(derivative):
             a = a[:, 1:] * np.sqrt(np.arange(1, a.shape[1])) / np.sqrt(C)[:, None]
         return np.ascontiguousarray(a)
-    x, weights = hermite_rule(MEHLER_TERMS, QUADRATURE_NODES)
+    if derivative and C.min() >= MIN_STEIN_VARIANCE and not act.kinks:
+        a = _coefficients(act, 0, variances)
+        for _ in range(derivative):
+            a = a[:, 1:] * (np.sqrt(np.arange(1, a.shape[1])) / np.sqrt(C)[:, None])
+        return a
     function = (act.value, act.slope, act.curvature)[derivative]
     assert function is not None  # an activation without σ'' has `hermite`
-    return function(np.sqrt(C)[:, None] * x) @ weights.T
+    for terms in MEHLER_TERMS:
+        x, weights = hermite_rule(terms, 2 * terms)
+        a = function(np.sqrt(C)[:, None] * x) @ weights.T
+        if np.all(np.abs(a[:, -8:]).max(1) <= LAST_TERMS_TOLERANCE * np.abs(a).max(1)):
+            break
+    return a
 
 
 def _tail(act: Activation, derivative: int, C: Array) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -111,12 +126,15 @@ class Mehler:
         left, left_tail, left_known = _tail(self.f, df, a)
         right, right_tail, right_known = _tail(self.g, dg, b)
         size = np.abs(rho)
-        neglected = np.outer(left_tail, right_tail) * size**MEHLER_TERMS / np.maximum(1.0 - size, 1e-2)
+        terms = min(coefficients(self.f, df, a).shape[1], coefficients(self.g, dg, b).shape[1])
+        neglected = np.outer(left_tail, right_tail) * size**terms / np.maximum(1.0 - size, 1e-2)
         small = neglected <= MEHLER_TOLERANCE * np.max(np.outer(left, right), initial=0.0)
         return np.asarray(small & np.logical_and.outer(left_known, right_known))
 
     def _sum(self, df: int, dg: int, a: Array, b: Array, rho: Array) -> Array:
         left, right = coefficients(self.f, df, a), coefficients(self.g, dg, b)
+        terms = min(left.shape[1], right.shape[1])
+        left, right = left[:, :terms], right[:, :terms]
         # for small variances the last terms are below rounding and are left out
         bound = np.abs(left).max(0) * np.abs(right).max(0)
         terms = max(2, 1 + int(np.max(np.nonzero(bound > 1e-17)[0], initial=0)))
@@ -149,6 +167,9 @@ class NumericalPair:
 
     def slopes(self, a: Array, b: Array, C: Array) -> tuple[Array, Array]:
         """E[f' g'] and E[f'' g]; raises `OutOfRange` beyond the range of the tables."""
+        slopes, curved, is_accurate = self._sum_short_series(a, b, C)
+        if is_accurate:
+            return slopes, curved
         slopes, curved = self.mehler.slopes(a, b, C)
         rho = correlation(a, b, C)
         accurate = [self.mehler.is_accurate(df, dg, a, b, rho) for df, dg in ((1, 1), (2, 0))]
@@ -164,8 +185,24 @@ class NumericalPair:
             average_matrix(*tables, a, b, C, wanted, np.empty_like(C), slopes, curved)
         return slopes, curved
 
+    def _sum_short_series(self, a: Array, b: Array, C: Array) -> tuple[Array, Array, bool]:
+        """`Mehler.slopes` in one compiled call, and whether its terms become so small that it is accurate."""
+        slope, curvature = coefficients(self.f, 1, a), coefficients(self.f, 2, a)
+        slope_other, value_other = coefficients(self.g, 1, b), coefficients(self.g, 0, b)
+        known = not (self.f.kinks or self.g.kinks)
+        slopes, curved, tail = sum_slopes(slope, curvature, slope_other, value_other, a, b, C)
+        return slopes, curved, known and tail <= MAX_LAST_PRODUCT
+
     def slope_power(self, a: Array) -> Array:
-        """E[f'²] at variances a, on panels that resolve f' and, being geometric, Gaussians of any width."""
+        """E[f'²] at variances a, by the sum of squares of coefficients where these become small."""
+        squares = coefficients(self.f, 1, np.ascontiguousarray(a)) ** 2
+        total = squares.sum(1)
+        if not self.f.kinks and np.all(squares[:, -8:].max(1) <= MAX_LAST_PRODUCT * total):
+            return np.asarray(total)
+        return self._integrate_slope_power(a)
+
+    def _integrate_slope_power(self, a: Array) -> Array:
+        """E[f'²] on panels that resolve f' and, being geometric, Gaussians of any width."""
         x, weights = panels_of_any_width(tuple(kink.position for kink in self.f.kinks))
         a = np.maximum(a, MIN_PANEL_VARIANCE)[:, None]
         density = np.exp(-0.5 * x * x / a) / np.sqrt(2.0 * math.pi * a)
@@ -186,6 +223,56 @@ def correlation(a: Array, b: Array, C: Array) -> Array:
     """ρ = c/√(ab), clipped to [-1, 1] because of rounding."""
     norm = np.sqrt(np.maximum(a, MIN_VARIANCE))[:, None] * np.sqrt(np.maximum(b, MIN_VARIANCE))
     return np.clip(C / norm, -1.0, 1.0)
+
+
+@kernel(fastmath={"contract"})
+def sum_slopes(slope, curvature, slope_other, value_other, a, b, C):
+    """E[f'g'] and E[f''g] by Mehler's formula, and the last terms relative to the largest ones.
+
+    `slope` and `curvature` (m, terms) are coefficients of f, the others (n, terms) of g.
+    """
+    m, n = C.shape
+    terms = min(min(slope.shape[1], slope_other.shape[1]), min(curvature.shape[1], value_other.shape[1]))
+    right, right_value = np.empty((terms, n)), np.empty((terms, n))
+    for j in range(n):
+        for t in range(terms):
+            right[t, j], right_value[t, j] = slope_other[j, t], value_other[j, t]
+    slopes, curved, rho = np.zeros((m, n)), np.zeros((m, n)), np.empty(n)
+    for i in range(m):
+        for j in range(n):
+            norm = math.sqrt(max(a[i], MIN_VARIANCE) * max(b[j], MIN_VARIANCE))
+            rho[j] = min(1.0, max(-1.0, C[i, j] / norm))
+        for t in range(terms - 1, -1, -1):
+            x, y = slope[i, t], curvature[i, t]
+            for j in range(n):
+                slopes[i, j] = slopes[i, j] * rho[j] + x * right[t, j]
+            for j in range(n):
+                curved[i, j] = curved[i, j] * rho[j] + y * right_value[t, j]
+    tail = _relative_tail(slope, slope_other, terms) + _relative_tail(curvature, value_other, terms)
+    return slopes, curved, tail
+
+
+@kernel()
+def _relative_tail(left, right, terms):
+    """The largest product of late coefficients relative to that of all; NaN if one is not finite."""
+    all_left, all_right, late_left, late_right = 0.0, 0.0, 0.0, 0.0
+    for i in range(left.shape[0]):
+        for t in range(terms):
+            size = abs(left[i, t])
+            if not math.isfinite(size):
+                return math.nan
+            all_left = max(all_left, size)
+            if t >= terms - 6:
+                late_left = max(late_left, size)
+    for j in range(right.shape[0]):
+        for t in range(terms):
+            size = abs(right[j, t])
+            if not math.isfinite(size):
+                return math.nan
+            all_right = max(all_right, size)
+            if t >= terms - 6:
+                late_right = max(late_right, size)
+    return late_left * late_right / max(all_left * all_right, 1e-300)
 
 
 @kernel(fastmath={"contract"})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sweep_service.model.activate import activate
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import fma, lane, load4, load8, store
-from sweep_service.simulators.kernels.activate import activate
 from sweep_service.simulators.kernels.coefficients import (
     divide_by_next_scale,
     learn4,

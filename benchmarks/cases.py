@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.analysis import analysis
 from benchmarks.cheap_points import cheap_points
+from benchmarks.cliffs import cliffs
 from benchmarks.cluster import cluster
 from benchmarks.crossover import crossover
 from benchmarks.estimates import estimates
@@ -14,6 +15,7 @@ from benchmarks.fluctuations import fluctuations
 from benchmarks.full_model import full_model
 from benchmarks.harness import Row
 from benchmarks.mean_field import mean_field
+from benchmarks.odes import odes
 from benchmarks.page import page
 from benchmarks.prices import prices
 from benchmarks.sampling import sampling
@@ -28,7 +30,7 @@ from benchmarks.wide import wide
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
-    euler, mean_field, sampling, wide, sgd, full_model, crossover, fluctuations, startup, store, analysis,
-    estimates, prices, time_left, cluster, cheap_points, scale, service, page,
+    euler, odes, cliffs, mean_field, sampling, wide, sgd, full_model, crossover, fluctuations, startup, store,
+    analysis, estimates, prices, time_left, cluster, cheap_points, scale, service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

@@ -18,7 +18,7 @@ from sweep_service.numerics.simd import fma, lane, load4, load8, round_up_to_lan
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.batch_loop import batch_chains, batch_neurons, samples_per_draw
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
-from sweep_service.simulators.kernels.coefficients import StepFactors, learn4, learn8, make_moving
+from sweep_service.simulators.kernels.coefficients import StepFactors, learn4, learn8
 from sweep_service.simulators.kernels.optional import keep, mask4, take, times, weights8
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_chains, fill_normals
 from sweep_service.simulators.kernels.vector_rows import add_rows, sum_activations

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sweep_service.model.activate import activate
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import (
     CHAIN_LANES,
@@ -27,7 +28,6 @@ from sweep_service.numerics.simd import (
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.batch_loop import samples_per_draw
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
-from sweep_service.model.activate import activate
 from sweep_service.simulators.kernels.coefficients import StepFactors, learn8, make_moving
 from sweep_service.simulators.kernels.optional import keep, mask8, take, times, weights8
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, fill_normals

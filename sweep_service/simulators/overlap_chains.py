@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sweep_service.model.activate import activate
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import CHAIN_LANES, fma, lane, load8, square_root, store, where_less
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain
-from sweep_service.model.activate import activate
 from sweep_service.simulators.kernels.coefficients import (
     StepFactors,
     divide_by_next_scale,

@@ -13,11 +13,11 @@ from benchmarks.simulators import Case
 from sweep_service.simulators.blocked import Blocked
 from sweep_service.simulators.chain import Chain, Simulator
 from sweep_service.simulators.kernels.streams import chain_key
-from sweep_service.simulators.overlap_process import OverlapProcess
+from sweep_service.simulators.overlap_processes.overlap_process import OverlapProcess
+from sweep_service.simulators.overlap_processes.wide_overlap_process import WideOverlapProcess
 from sweep_service.simulators.selection import choose_simulator
 from sweep_service.simulators.simulate import stream_key
 from sweep_service.simulators.step_loop import StepLoop, StepLoopOfChains
-from sweep_service.simulators.wide_overlap_process import WideOverlapProcess
 
 SHAPES = ((2, 1), (5, 2), (10, 5), (30, 5), (55, 5), (100, 5), (300, 5))  # p, k
 RATIOS = (1.0, 1.25, 1.6, 2.0, 2.5, 3.0, 4.0, 6.0)  # d/(p + k)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.baselines import four_point_variance
 from benchmarks.harness import Row, error_relative_to_largest, time_interleaved
-from sweep_service.dynamics.variance import QuasiMonteCarlo, erf_variance
+from sweep_service.dynamics.sampling.variance import QuasiMonteCarlo, erf_variance
 from sweep_service.model.activations import ERF
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.point import Point

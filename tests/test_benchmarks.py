@@ -24,7 +24,7 @@ from benchmarks.simulators import Case
 from benchmarks.simulators import make_row as make_sgd_row
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.overlap_flow import pack
-from sweep_service.dynamics.variance import erf_variance
+from sweep_service.dynamics.sampling.variance import erf_variance
 from sweep_service.model.activations import ACTIVATIONS as PACKAGE_ACTIVATIONS
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, chain_key, fill_normals
 from sweep_service.simulators.simulate import simulate, stream_key

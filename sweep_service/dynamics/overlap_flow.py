@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 
 from sweep_service.dynamics.full_model import FullModel, FullModelFlow, slow_down
+from sweep_service.dynamics.sampling.variance import QuasiMonteCarlo, Variance
 from sweep_service.dynamics.state import State, pack, unpack
-from sweep_service.dynamics.variance import QuasiMonteCarlo, Variance
 from sweep_service.model.averages.two_point import Pairs
 from sweep_service.model.overlaps import Overlaps, coordinates
 from sweep_service.model.parameters import Scalar

@@ -13,7 +13,6 @@ from functools import lru_cache, partial
 import numpy as np
 
 from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH
-from sweep_service.dynamics.compiled_sampling import MAX_COMPILED_SAMPLING_WIDTH
 from sweep_service.dynamics.evaluations import Effort, extend_effort, is_rough, predict_effort
 from sweep_service.dynamics.fluctuations.adjoint.transposed_jacobian import has_smooth_slope
 from sweep_service.dynamics.fluctuations.price import fluctuation_seconds
@@ -26,8 +25,9 @@ from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.mean_field.square import SquareFlow
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, choose_mean_field_form, choose_quadrature
+from sweep_service.dynamics.sampling.compiled_sampling import MAX_COMPILED_SAMPLING_WIDTH
+from sweep_service.dynamics.sampling.variance import QMC_POINTS, Method, choose_method
 from sweep_service.dynamics.solve import MAX_COMPILED_JACOBIAN_SIZE, MAX_DIFFERENCED_JACOBIAN_SIZE
-from sweep_service.dynamics.variance import QMC_POINTS, Method, choose_method
 from sweep_service.model.activations import Activation
 from sweep_service.model.averages.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.model.averages.pair_prices import pair_price

@@ -40,8 +40,8 @@ from sweep_service.dynamics.overlap_flow import (
     label_noise,
     sampling,
 )
+from sweep_service.dynamics.sampling.variance import choose_variance, sobol_points
 from sweep_service.dynamics.state import State
-from sweep_service.dynamics.variance import choose_variance, sobol_points
 from sweep_service.errors import RegimeUndefined
 from sweep_service.model.activations import ERF, SQUARE, TANH, Activation
 from sweep_service.model.averages.two_point import make_pairs

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
-from sweep_service.simulators import overlap_process, step_cost, wide_overlap_process
+from sweep_service.simulators import step_cost
 from sweep_service.simulators.blocked import Blocked
 from sweep_service.simulators.chain import Simulator, check_kept_share
 from sweep_service.simulators.collapse import max_groups
-from sweep_service.simulators.factored import FactoredOverlapProcess
-from sweep_service.simulators.large_batch import LargeBatchProcess, WideLargeBatchProcess
 from sweep_service.simulators.mixed_lanes import StepLoopOfFour, StepLoopOfTwo
-from sweep_service.simulators.overlap_chains import OverlapProcessOfChains
-from sweep_service.simulators.overlap_process import OverlapProcess
+from sweep_service.simulators.overlap_processes import overlap_process, wide_overlap_process
+from sweep_service.simulators.overlap_processes.factored import FactoredOverlapProcess
+from sweep_service.simulators.overlap_processes.large_batch import LargeBatchProcess, WideLargeBatchProcess
+from sweep_service.simulators.overlap_processes.overlap_chains import OverlapProcessOfChains
+from sweep_service.simulators.overlap_processes.overlap_process import OverlapProcess
+from sweep_service.simulators.overlap_processes.wide_overlap_process import WideOverlapProcess
 from sweep_service.simulators.step_loop import StepLoop, StepLoopOfChains
-from sweep_service.simulators.wide_overlap_process import WideOverlapProcess
 
 # Up to this many neurons (students and teachers) S3 is compiled as a whole; above, it uses BLAS.
 MAX_COMPILED_NEURONS = 75

@@ -8,7 +8,7 @@ from scipy import special
 from scipy.stats import qmc
 
 from sweep_service.dynamics.overlap_flow import System
-from sweep_service.dynamics.variance import choose_variance
+from sweep_service.dynamics.sampling.variance import choose_variance
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.overlaps import Overlaps

@@ -7,12 +7,12 @@ import pytest
 from scipy import special
 
 from sweep_service.dynamics.compiled_overlap_flow import SmallFlow
-from sweep_service.dynamics.compiled_sampling import factor_covariance
 from sweep_service.dynamics.mean_field.flow import MeanFieldSystem
 from sweep_service.dynamics.mean_field.pair_series import MIN_SERIES_WIDTH, Series
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.overlap_flow import OverlapFlow, drift, label_noise
-from sweep_service.dynamics.variance import QuasiMonteCarlo, TiltedVariance, choose_variance
+from sweep_service.dynamics.sampling.compiled_sampling import factor_covariance
+from sweep_service.dynamics.sampling.variance import QuasiMonteCarlo, TiltedVariance, choose_variance
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE, TANH, Activation
 from sweep_service.model.averages.two_point import NumericalPair, make_pairs
 from tests.physics.reference import name, random_overlaps, system_of

@@ -18,8 +18,8 @@ from sweep_service.dynamics.overlap_flow import (
     sampling,
     unpack,
 )
+from sweep_service.dynamics.sampling.variance import choose_variance
 from sweep_service.dynamics.solve import solve
-from sweep_service.dynamics.variance import choose_variance
 from sweep_service.model.activations import ACTIVATIONS, SQUARE
 from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.overlaps import orthogonal_part

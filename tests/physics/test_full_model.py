@@ -216,7 +216,7 @@ def test_signs_of_an_odd_student_do_not_matter(student, regime):
 
 def test_sampling_term_of_every_form_with_second_layers():
     """Exact forms against quasi-Monte Carlo, which is tested against quadrature, at random readouts."""
-    from sweep_service.dynamics.variance import QuasiMonteCarlo, choose_variance
+    from sweep_service.dynamics.sampling.variance import QuasiMonteCarlo, choose_variance
 
     c = np.array([-0.4, 0.3, -0.15, 0.5, -0.45])
     for student, teacher in PAIRS:

@@ -5,8 +5,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from sweep_service.simulators import factored, large_batch, overlap_process, selection, wide_overlap_process
+from sweep_service.simulators import selection
 from sweep_service.simulators.kernels.streams import fill_radii
+from sweep_service.simulators.overlap_processes import (
+    factored,
+    large_batch,
+    overlap_process,
+    wide_overlap_process,
+)
 from tests.physics.sgd_reference import GAUSSIAN, entries, largest_z, run
 
 Z_LINE = 5.5  # P(|z| > 5.5) = 4e-8, for some thousand z-scores

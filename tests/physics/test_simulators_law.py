@@ -9,7 +9,7 @@ from scipy import stats
 from sweep_service import simulate
 from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.point import Point
-from sweep_service.simulators import factored, selection, wide_overlap_process
+from sweep_service.simulators import selection
 from sweep_service.simulators.kernels.streams import (
     CHUNK,
     FIELD,
@@ -22,6 +22,7 @@ from sweep_service.simulators.kernels.streams import (
     fill_steps,
     philox,
 )
+from sweep_service.simulators.overlap_processes import factored, wide_overlap_process
 from tests.physics.reference import name
 from tests.physics.sgd_reference import (
     GAUSSIAN,

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweep_service.dynamics.control_variate import ControlVariate, Quadratic
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.dynamics.overlap_flow import Moments, label_noise, sampling
-from sweep_service.dynamics.variance import (
+from sweep_service.dynamics.sampling.control_variate import ControlVariate, Quadratic
+from sweep_service.dynamics.sampling.variance import (
     QuasiMonteCarlo,
     TiltedVariance,
     choose_variance,

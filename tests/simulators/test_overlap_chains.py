@@ -5,8 +5,8 @@ import pytest
 
 import sweep_service as ss
 from sweep_service.model.point import Point
-from sweep_service.simulators.overlap_chains import OverlapProcessOfChains
-from sweep_service.simulators.overlap_process import OverlapProcess
+from sweep_service.simulators.overlap_processes.overlap_chains import OverlapProcessOfChains
+from sweep_service.simulators.overlap_processes.overlap_process import OverlapProcess
 from sweep_service.simulators.selection import choose_simulator
 from sweep_service.simulators.simulate import Chains
 from tests.simulators.chains import assert_same_bits

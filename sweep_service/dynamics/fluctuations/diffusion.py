@@ -15,7 +15,7 @@ from sweep_service.dynamics.fluctuations.covectors import split_row
 from sweep_service.dynamics.fluctuations.square_diffusion import SquareDiffusion
 from sweep_service.dynamics.full_model import slow_down
 from sweep_service.dynamics.overlap_flow import OverlapFlow
-from sweep_service.dynamics.variance import normal_points, unit_readout
+from sweep_service.dynamics.sampling.variance import normal_points, unit_readout
 from sweep_service.model.activations import SQUARE, Activation
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.numerics.types import Array

@@ -14,7 +14,7 @@ import numpy as np
 
 from sweep_service.dynamics.fluctuations.risk_derivatives import differentiate_risk
 from sweep_service.dynamics.overlap_flow import OverlapFlow, sampling
-from sweep_service.dynamics.variance import QuasiMonteCarlo
+from sweep_service.dynamics.sampling.variance import QuasiMonteCarlo
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.model.risk import risks
 from sweep_service.numerics.types import Array

@@ -9,7 +9,7 @@ import numpy as np
 
 from sweep_service.dynamics.fluctuations.covectors import join_row
 from sweep_service.dynamics.overlap_flow import OverlapFlow
-from sweep_service.dynamics.variance import unit_readout
+from sweep_service.dynamics.sampling.variance import unit_readout
 from sweep_service.numerics.types import Array
 
 

@@ -17,7 +17,7 @@ from scipy import special
 
 from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, MeanFieldSystem, average, weigh
 from sweep_service.dynamics.mean_field.xi import Xi
-from sweep_service.dynamics.variance import normal_points
+from sweep_service.dynamics.sampling.variance import normal_points
 from sweep_service.model.activations import Activation, SmoothedMoments
 from sweep_service.model.averages.two_point import hermite_rule
 from sweep_service.model.overlaps import factor_gram

@@ -21,8 +21,8 @@ const PREDICTED = { key: "predicted", label: "predicted mean and 95 % of the run
  *
  * `colourAxis` is the axis along which curves are coloured, or null; `isLogTime` and `isLogValue` choose the
  * axes; `hasBands` shows the spread of the runs. `titles` replace those of the value axis and of SGD, and
- * `levels` are values at which horizontal lines are drawn. An answer with a `band` of its own, which says where
- * most values are expected, has values of both signs: its axis is linear.
+ * `levels` are values at which horizontal lines are drawn. An answer with a `band` of its own, which says
+ * where most values are expected, has values of both signs: its axis is linear.
  */
 export function buildCurveChart(answer, options = {}) {
   const { colourAxis = null, isLogTime = true, hasBands = true, titles = {}, levels = [] } = options;

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sweep_service.dynamics.variance import normal_points, square_variance
+from sweep_service.dynamics.sampling.variance import normal_points, square_variance
 from sweep_service.model.activations import SQUARE, Activation
 from sweep_service.model.overlaps import Overlaps
 from sweep_service.numerics.types import Array

@@ -23,8 +23,13 @@ from sweep_service.simulators.kernels.coefficients import StepFactors, move_seco
 from sweep_service.simulators.kernels.optional import take, times
 from sweep_service.simulators.kernels.streams import CHUNK, TRIANGLE, fill_normals, fill_radii, fill_steps
 from sweep_service.simulators.kernels.vector_rows import add_rows, push_sample
-from sweep_service.simulators.overlap_process import OverlapProcess, draw_fields, factorise, trace_of
-from sweep_service.simulators.wide_overlap_process import Draws, WideOverlapProcess
+from sweep_service.simulators.overlap_processes.overlap_process import (
+    OverlapProcess,
+    draw_fields,
+    factorise,
+    trace_of,
+)
+from sweep_service.simulators.overlap_processes.wide_overlap_process import Draws, WideOverlapProcess
 
 PIECE = 16  # samples that the compiled form draws at once
 

@@ -15,7 +15,12 @@ from sweep_service.simulators.chain import Chain
 from sweep_service.simulators.kernels.coefficients import StepFactors
 from sweep_service.simulators.kernels.streams import fill_radii, fill_steps
 from sweep_service.simulators.kernels.vector_rows import add_inside_batches
-from sweep_service.simulators.overlap_process import PIVOT_TOLERANCE, OverlapProcess, factorise, fill_triangle
+from sweep_service.simulators.overlap_processes.overlap_process import (
+    PIVOT_TOLERANCE,
+    OverlapProcess,
+    factorise,
+    fill_triangle,
+)
 
 # For wider students, LAPACK's factorisation is faster than `factorise`.
 MIN_LAPACK_WIDTH = 220

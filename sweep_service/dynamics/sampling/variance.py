@@ -13,13 +13,13 @@ from typing import Literal, Protocol
 import numpy as np
 from scipy import special
 
-from sweep_service.dynamics.compiled_sampling import (
+from sweep_service.dynamics.sampling.compiled_sampling import (
     MAX_COMPILED_SAMPLING_WIDTH,
     factor_covariance,
     sample_variance,
 )
-from sweep_service.dynamics.control_variate import MIXTURES, ControlVariate, fixed_coefficients
-from sweep_service.dynamics.square_student import SquareStudentVariance
+from sweep_service.dynamics.sampling.control_variate import MIXTURES, ControlVariate, fixed_coefficients
+from sweep_service.dynamics.sampling.square_student import SquareStudentVariance
 from sweep_service.model.activations import ERF, SQUARE, Activation
 from sweep_service.model.averages.closed_forms import (
     ERF_SQUARES,

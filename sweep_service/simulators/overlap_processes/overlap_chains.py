@@ -30,7 +30,11 @@ from sweep_service.simulators.kernels.coefficients import (
 from sweep_service.simulators.kernels.optional import ends_batch, keep, step_of, take, times, weights8
 from sweep_service.simulators.kernels.streams import fill_radii_of_chains, fill_steps_of_chains
 from sweep_service.simulators.lanes import ChainsInLanes, fill_lanes
-from sweep_service.simulators.overlap_process import PIVOT_TOLERANCE, OverlapProcess, scale_overlaps
+from sweep_service.simulators.overlap_processes.overlap_process import (
+    PIVOT_TOLERANCE,
+    OverlapProcess,
+    scale_overlaps,
+)
 
 COLUMNS = 4  # of a sum that share the loads of the other factor
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sweep_service.dynamics.square_student import first_coefficients
+from sweep_service.dynamics.sampling.square_student import first_coefficients
 from sweep_service.model.activations import Activation
 from sweep_service.model.averages.closed_forms import (
     ERF_CODE,

@@ -19,8 +19,8 @@ from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import FULL_MODEL, Chain, Simulator, compute_overlaps
 from sweep_service.simulators.kernels.coefficients import StepFactors
-from sweep_service.simulators.large_batch import TriangleDraws
-from sweep_service.simulators.wide_overlap_process import Draws
+from sweep_service.simulators.overlap_processes.large_batch import TriangleDraws
+from sweep_service.simulators.overlap_processes.wide_overlap_process import Draws
 
 BLOCKS_PER_DECOMPOSITION = 4
 

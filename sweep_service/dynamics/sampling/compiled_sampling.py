@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from sweep_service.dynamics.control_variate import average_over_mixture, average_over_wedges
+from sweep_service.dynamics.sampling.control_variate import average_over_mixture, average_over_wedges
 from sweep_service.model.activate import activate
 from sweep_service.model.averages.closed_forms import RELU_CODE, ROOT_TWO_OVER_PI
 from sweep_service.model.averages.two_point import MIN_VARIANCE

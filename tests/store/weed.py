@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ class Weed:
 
     def __init__(self, folder, binary):
         self.folder, self.binary = folder, binary
-        self.ports = [free_port() for _ in range(4)]
+        self.ports = free_ports(4)
         self.endpoint = f"http://127.0.0.1:{self.ports[0]}"
         self.process = None
         identity = {
@@ -71,17 +71,16 @@ class Weed:
         self.process.wait()
 
 
-def free_port():
-    """Return a port below the ephemeral ones, such that port + 10000, which SeaweedFS also uses, exists."""
-    while True:
+def free_ports(count):
+    """Return different ports below the ephemeral ones, such that SeaweedFS can also use each port + 10000."""
+    ports = set()
+    while len(ports) < count:
         port = 15000 + int.from_bytes(os.urandom(2), "big") % 7000
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 10000))
-                return port
-            except OSError:
-                continue
+        with socket.socket() as first, socket.socket() as second, suppress(OSError):
+            first.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 10000))
+            ports.add(port)
+    return sorted(ports)
 
 
 @contextmanager

@@ -95,7 +95,8 @@ function formatAnswer(answer, curves) {
     `${formatNumber(curve.mean.at(-1))} ${index ? "" : `${noun} `}${getSourceTitle(curve)}`));
   if (!numbers.length) return "";
   const time = formatNumber(answer.time.at(-1));
-  const needed = `At t = ${time} an error of ${formatPercent(answer.relative_error)} needs ${numbers.join(", ")}`;
+  const error = formatPercent(answer.relative_error);
+  const needed = `At t = ${time} an error of ${error} needs ${numbers.join(", ")}`;
   const known = curves.find((curve) => curve.error?.at(-1) !== null && curve.draws);
   if (!known) return `${needed}.`;
   return `${needed}. The ${known.draws} ${noun} of this sweep give ${formatPercent(known.error.at(-1))}.`;

@@ -9,7 +9,7 @@ const panel = $("#accuracy");
 const errorInput = $("#wanted-error");
 let prediction = null;
 
-/** Say that the prediction for the current spec is not known yet; the last one stays, but is marked as old. */
+/** Mark the last prediction as old until that for the current spec is known. */
 export function showPendingAccuracy() {
   panel.setAttribute("aria-busy", "true");
 }

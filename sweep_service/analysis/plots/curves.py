@@ -151,6 +151,8 @@ def _choose_log_axes(
     for field, wanted, values in (("time_scale", time_scale, times), ("scale", scale, means)):
         if wanted == "log" and not np.any(values > 0):
             raise InvalidInput(field, wanted, "must be linear, as no value is positive")
+    if not np.any(np.isfinite(means)):  # matplotlib refuses a logarithmic axis without a point
+        return False, False
     log_x, log_y = (
         chosen == "log" if chosen else style.is_log(name, values[values > 0])
         for name, values, chosen in (

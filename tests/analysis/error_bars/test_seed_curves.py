@@ -95,3 +95,14 @@ def test_validity_is_marked_on_curves_of_theories(stored, observable):
         assert curve["validity"] == (["unknown"] if observable == "risk" else []) + expected
         assert curve["overall"] == meanings[codes["overall"].item()]
     assert any("holds" in curve.get("validity", ()) for curve in result["curves"])
+
+
+@pytest.mark.parametrize("time_scale", [None, "log"])
+def test_unknown_numbers_are_drawn_as_an_empty_figure(stored, time_scale, tmp_path):
+    """Four draws are too few to measure; matplotlib refuses a logarithmic axis without a point."""
+    few = stored.isel(seed=slice(4), repeat=[0]).drop_vars(
+        ["ode_risk_std", "ode_risk_shift", "ode_nonlinearity"]
+    )
+    assert np.all(np.isnan(few.sweep.seeds_needed()["measured"]))
+    few.sweep.plot_seeds(time_scale=time_scale).savefig(tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").stat().st_size > 0

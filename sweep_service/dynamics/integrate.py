@@ -260,6 +260,7 @@ def _check_resolution(setup: Setup, regime: str, flow: Flow, error: float) -> No
         )
 
 
+@np.errstate(all="ignore")  # as in `refine_quadrature`
 def _initial_rate(flow: Flow) -> float:
     """|f(y0)| at the time of the largest learning rate, because a rate of zero would hide any error."""
     return max(float(np.max(np.abs(flow(flow.y0, _busiest_time(flow))))), 1e-300)
@@ -269,6 +270,7 @@ def _busiest_time(flow: Flow) -> float:
     return max((0.0, *flow.breaks), key=flow.system.rate_factor)
 
 
+@np.errstate(all="ignore")  # at a kink, or at states that diverge, as in `solve`
 def refine_quadrature(flow: Flow, states: list[Array]) -> tuple[Flow, float]:
     """Refine a flow until its quadrature resolves these states.
 

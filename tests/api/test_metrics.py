@@ -121,7 +121,7 @@ def test_unmerged_parts_are_counted_while_conductor_is_busy(held, since, monkeyp
     def slow(self, *arguments):
         entered.set()
         assert release.wait(60.0)
-        merge(self, *arguments)
+        return merge(self, *arguments)
 
     monkeypatch.setattr(Merger, "merge", slow)
     sweep_id = held.submit(distinct_spec(22))

@@ -375,11 +375,19 @@ def own_activation(monkeypatch):
 
 def test_norms_that_mean_field_cannot_resolve_are_refused(own_activation):
     """The functions of wide neurons vary on scales that no affordable Gauss-Hermite rule resolves."""
-    point = {"d": 10, "p": 80, "k": 1, "gamma": 1.0, "activation": own_activation}
+    point = {
+        "d": 10,
+        "p": 2001,
+        "k": 1,
+        "gamma": 1.0,
+        "activation": own_activation,
+    }  # narrower: sums of pairs
     narrow = integrate(dict(point, init=GAUSSIAN), regime="mean_field", times=[0.0])
     assert narrow.attrs["quadrature_error"] < 1e-6
     wide = dict(point, init={"kind": "gaussian", "scale": 10.0})
-    with pytest.raises(OutOfRange, match=r"mean_field with p = 80 and the activation swish is not accurate"):
+    with pytest.raises(
+        OutOfRange, match=r"mean_field with p = 2001 and the activation swish is not accurate"
+    ):
         integrate(wide, regime="mean_field", times=[0.0])
 
 

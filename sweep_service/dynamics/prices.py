@@ -28,7 +28,7 @@ from sweep_service.dynamics.regimes import REGIMES, choose_mean_field_form, choo
 from sweep_service.dynamics.sampling.compiled_sampling import MAX_COMPILED_SAMPLING_WIDTH
 from sweep_service.dynamics.sampling.variance import QMC_POINTS, Method, choose_method
 from sweep_service.dynamics.solve import MAX_COMPILED_JACOBIAN_SIZE, MAX_DIFFERENCED_JACOBIAN_SIZE
-from sweep_service.model.activations import Activation
+from sweep_service.model.activations import SQUARE, Activation
 from sweep_service.model.averages.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.model.averages.pair_prices import pair_price
 from sweep_service.model.averages.two_point import has_closed_forms
@@ -54,8 +54,9 @@ COMPILED_ACTIVATION_SECONDS = {ERF_CODE: 3.5e-6, RELU_CODE: 1e-7, TANH_CODE: 1.8
 PAIR_NODE_SECONDS = {ERF_CODE: 0.8e-9, RELU_CODE: 1e-9, SQUARE_CODE: 0.0, TANH_CODE: 185e-9}
 
 # The same in a sum over many pairs, and per neuron: those of tanh and of users are series.
-MANY_PAIRS_NODE_SECONDS = {ERF_CODE: 0.6e-9, RELU_CODE: 0.8e-9, SQUARE_CODE: 0.0}
-SERIES_NODE_SECONDS, SERIES_NEURON_SECONDS = 2.4e-9, 1.2e-6
+MANY_PAIRS_NODE_SECONDS = {ERF_CODE: 0.6e-9, RELU_CODE: 0.75e-9}
+SERIES_NODE_SECONDS, SERIES_NEURON_SECONDS = 0.8e-9, 2e-6
+SQUARE_NEURON_SECONDS = 3e-8  # of a square student, whose pairs are summed in closed form
 LEARNED_TANH_NODE_SECONDS = 5.9e-8  # in closed form, because a learned second layer needs E[σσ]
 
 # Of a sum over few pairs with second layers, relative to one without: fixed, learned.
@@ -212,6 +213,8 @@ def _price_mean_field(point: Point, regime: str, options: RegimeOptions) -> Pric
     series, xi_nodes = choose_quadrature(student, D, 1e-9 if precise else 1e-6)
     if form.flow is SquareFlow:
         name, evaluation, risk = "square", 1.9e-5 + 3e-8 * p, 2e-5 + 2e-8 * p
+    elif form.flow is PairwiseFlow and student is SQUARE:
+        name, evaluation, risk = "square", 2.5e-5 + SQUARE_NEURON_SECONDS * p, 2e-5 + 2e-8 * p
     elif form.flow is PairwiseFlow:
         name = "pairs"
         evaluation, risk = _price_pairs(point, p, xi_nodes if D else 1)
@@ -267,7 +270,7 @@ def _price_many_pairs(point: Point, p: int, nodes: int) -> tuple[float, float]:
         per_node = LEARNED_TANH_NODE_SECONDS if student.code == TANH_CODE else own.slopes + own.values
     else:
         per_node, neurons = SERIES_NODE_SECONDS, SERIES_NEURON_SECONDS * p
-    pairs = 2.5e-5 + neurons + p * p * (1e-9 + 2e-10 * k + nodes * per_node) + mixed.call
+    pairs = 2.5e-5 + neurons + p * p * (2e-10 * k + nodes * per_node) + mixed.call
     return pairs + p * k * mixed.slopes, pairs + p * k * mixed.values
 
 

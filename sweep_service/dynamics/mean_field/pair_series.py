@@ -21,7 +21,7 @@ from sweep_service.model.averages.closed_forms import (
     TANH_WEIGHTS,
     TWO_OVER_PI,
 )
-from sweep_service.model.averages.two_point import MIN_VARIANCE, coefficients
+from sweep_service.model.averages.two_point import MIN_VARIANCE, coefficients, is_resolved
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.simd import CHAIN_LANES, absolute, fma, lane, load8, round_up_to_lanes, store
 from sweep_service.numerics.types import Array
@@ -54,6 +54,8 @@ class Series(NamedTuple):
     def make(cls, act: Activation, norms: Array) -> Series | None:
         """The series at these squared norms, or None if it does not converge fast enough."""
         C = np.maximum(norms, MIN_VARIANCE)
+        if act is not TANH and not is_resolved(act, C):
+            return None
         for b, a, c in _list_coefficients(act, C):
             bounds = np.maximum(np.abs(b).max(1) ** 2, np.abs(a).max(1) * np.abs(c).max(1))
             bounds = np.maximum(bounds / bounds.max(), np.finfo(float).tiny)

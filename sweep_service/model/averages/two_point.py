@@ -31,6 +31,8 @@ LAST_TERMS_TOLERANCE = 1e-9
 # Largest product of last terms in a sum that is accurate without a closer look: all those after it together
 # are at most a hundred times larger.
 MAX_LAST_PRODUCT = 1e-13
+# Largest distance of nodes relative to the scale of σ: tanh and its derivatives are smooth on a scale of 1.
+MAX_NODE_DISTANCE = 1.0
 # Above it the coefficients of derivatives follow from those of σ, with rounding of 1e-16 over the variance.
 MIN_STEIN_VARIANCE = 1e-3
 # A neuron of smaller variance outputs zero numerically; the floor only avoids 0/0 in exact coefficients.
@@ -83,18 +85,37 @@ def _coefficients(act: Activation, derivative: int, variances: bytes) -> Array:
             a = a[:, 1:] * np.sqrt(np.arange(1, a.shape[1])) / np.sqrt(C)[:, None]
         return np.ascontiguousarray(a)
     if derivative and C.min() >= MIN_STEIN_VARIANCE and not act.kinks:
-        a = _coefficients(act, 0, variances)
-        for _ in range(derivative):
-            a = a[:, 1:] * (np.sqrt(np.arange(1, a.shape[1])) / np.sqrt(C)[:, None])
-        return a
+        a, is_converged = _integrate_coefficients(act, 0, variances)
+        if is_converged:  # otherwise the missing terms matter more for each derivative
+            for _ in range(derivative):
+                a = a[:, 1:] * (np.sqrt(np.arange(1, a.shape[1])) / np.sqrt(C)[:, None])
+            return a
+    return _integrate_coefficients(act, derivative, variances)[0]
+
+
+def is_resolved(act: Activation, C: Array) -> bool:
+    """Whether `coefficients` at these variances are exact, or their nodes resolve functions of unit scale."""
+    return act.hermite is not None or _has_close_nodes(C, 2 * MEHLER_TERMS[-1])
+
+
+def _has_close_nodes(C: Array, nodes: int) -> bool:
+    """Whether no feature of σ(√C x) can lie between the middle nodes, which are π/√nodes apart."""
+    return bool(math.pi * math.sqrt(C.max()) <= MAX_NODE_DISTANCE * math.sqrt(nodes))
+
+
+@lru_cache(maxsize=16)
+def _integrate_coefficients(act: Activation, derivative: int, variances: bytes) -> tuple[Array, bool]:
+    """Coefficients by quadrature, and whether the last of them are negligible."""
+    C = np.maximum(np.frombuffer(variances), MIN_VARIANCE)
     function = (act.value, act.slope, act.curvature)[derivative]
     assert function is not None  # an activation without σ'' has `hermite`
     for terms in MEHLER_TERMS:
         x, weights = hermite_rule(terms, 2 * terms)
         a = function(np.sqrt(C)[:, None] * x) @ weights.T
-        if np.all(np.abs(a[:, -8:]).max(1) <= LAST_TERMS_TOLERANCE * np.abs(a).max(1)):
-            break
-    return a
+        is_small = np.all(np.abs(a[:, -8:]).max(1) <= LAST_TERMS_TOLERANCE * np.abs(a).max(1))
+        if is_small and _has_close_nodes(C, 2 * terms):
+            return a, True
+    return a, False
 
 
 def _tail(act: Activation, derivative: int, C: Array) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -189,7 +210,7 @@ class NumericalPair:
         """`Mehler.slopes` in one compiled call, and whether its terms become so small that it is accurate."""
         slope, curvature = coefficients(self.f, 1, a), coefficients(self.f, 2, a)
         slope_other, value_other = coefficients(self.g, 1, b), coefficients(self.g, 0, b)
-        known = not (self.f.kinks or self.g.kinks)
+        known = not (self.f.kinks or self.g.kinks) and is_resolved(self.f, a) and is_resolved(self.g, b)
         slopes, curved, tail = sum_slopes(slope, curvature, slope_other, value_other, a, b, C)
         return slopes, curved, known and tail <= MAX_LAST_PRODUCT
 
@@ -197,7 +218,8 @@ class NumericalPair:
         """E[f'²] at variances a, by the sum of squares of coefficients where these become small."""
         squares = coefficients(self.f, 1, np.ascontiguousarray(a)) ** 2
         total = squares.sum(1)
-        if not self.f.kinks and np.all(squares[:, -8:].max(1) <= MAX_LAST_PRODUCT * total):
+        is_small = np.all(squares[:, -8:].max(1) <= MAX_LAST_PRODUCT * total)
+        if is_small and not self.f.kinks and is_resolved(self.f, a):
             return np.asarray(total)
         return self._integrate_slope_power(a)
 

@@ -42,7 +42,7 @@ MEAN_FIELD_DIMENSIONS = 3  # d - k
 BATCH = 16
 FIXED_FLOOR, LEARNED_FLOOR = 1 / 1.1, 1 / 1.25  # lowest speeds with second layers, relative to ones
 # Parameters and the lowest speed relative to the defaults, per sample; None without a bar. A batch saves time
-# in the step loops and in large batches of S3; matrix products cost the same, so that their bar is close.
+# in every form: its samples do not see each other, so that they share loads, vectors and products.
 VARIANTS: dict[str, tuple[dict[str, Any], float | None]] = {
     "second-layer": ({"second_layer": {"init": "gaussian"}}, FIXED_FLOOR),
     "learned": ({"second_layer_rate": 1.0}, LEARNED_FLOOR),

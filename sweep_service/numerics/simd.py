@@ -152,14 +152,37 @@ def lane(typing_context: Any, vector: Any, index: Any) -> Any:
 def _make_swap(distance: int) -> Any:
     @intrinsic
     def swap(typing_context: Any, vector: Any) -> Any:
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            numbers = [l ^ distance for l in range(vector.width)]
-            order = ir.Constant(ir.VectorType(ir.IntType(32), vector.width), numbers)
-            return builder.shuffle_vector(args[0], args[0], order)
-
-        return vector(vector), generate
+        return vector(vector), _make_shuffle([l ^ distance for l in range(vector.width)])
 
     return swap
+
+
+def _make_shuffle(numbers: list[int]) -> Any:
+    """Make the vector of the elements with these numbers, counted on from one vector to the next."""
+    order = ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.shuffle_vector(args[0], args[-1], order)
+
+    return generate
+
+
+@intrinsic
+def join(typing_context: Any, low: Any, high: Any) -> Any:
+    """Eight doubles of two vectors of four."""
+    return F8(F4, F4), _make_shuffle(list(range(8)))
+
+
+@intrinsic
+def low_half(typing_context: Any, vector: Any) -> Any:
+    """The first four of eight doubles."""
+    return F4(F8), _make_shuffle([0, 1, 2, 3])
+
+
+@intrinsic
+def high_half(typing_context: Any, vector: Any) -> Any:
+    """The last four of eight doubles."""
+    return F4(F8), _make_shuffle([4, 5, 6, 7])
 
 
 # Exchange the halves of a vector of eight, or the halves of each of its halves.

@@ -74,7 +74,7 @@ class CompiledSteps(BlockSteps):
     def __init__(self, chain: Chain, moving: Moving) -> None:
         super().__init__(chain, moving)
         self.mask, self.coefficients = chain.mask, chain.coefficients
-        self.work = np.empty(round_up_to_lanes(chain.k))
+        self.work = np.empty(2 * round_up_to_lanes(chain.k))
         # samples from which BLAS is faster than the loop, in whole batches
         stretch = 64 if chain.rows <= 300 else 16
         self.stretch = max(chain.batch, stretch - stretch % chain.batch)

@@ -17,9 +17,12 @@ from sweep_service.numerics.simd import (
     as_float,
     copysign,
     fma,
+    high_half,
+    join,
     lane,
     load4,
     load8,
+    low_half,
     round_up_to_lanes,
     square_root,
     store,
@@ -235,6 +238,19 @@ def test_load_and_store_are_unaligned_and_stay_within_vector(width, offset):
     np.testing.assert_array_equal(lanes, a[offset : offset + width])
     np.testing.assert_array_equal(out[offset + 1 : offset + 1 + width], lanes)
     assert np.count_nonzero(out) == width
+
+
+def test_halves_of_a_vector_are_joined_and_taken_apart():
+    @compiled
+    def run(a, out):
+        joined = join(load4(a, 1), load4(a, 9))
+        store(out, 0, joined)
+        store(out, 8, high_half(joined))
+        store(out, 12, low_half(joined))
+
+    out = np.empty(16)
+    run(np.arange(16.0), out)
+    assert out.tolist() == [1, 2, 3, 4, 9, 10, 11, 12, 9, 10, 11, 12, 1, 2, 3, 4]
 
 
 @widths

@@ -50,28 +50,32 @@ class Moving(NamedTuple):
     """What changes beside the weights, and buffers."""
 
     second_layer: Array | None  # a, padded with zeros
-    values: Array | None  # σ(λ_i) of a sample, if a is learned
+    values: Array | None  # σ(λ_i) of one or two samples, if a is learned
     change: Array | None  # change of a, summed over a batch, if a is learned
     scale: Array | None  # (1,): inside a block, the weights are this times those that are stored
     factors: StepFactors
 
 
 def make_moving(second_layer: Array | None, is_learned: bool, is_scaled: bool) -> Moving:
-    learned = second_layer is not None and is_learned
+    learned = second_layer if is_learned else None
     return Moving(
         second_layer,
-        np.zeros_like(second_layer) if learned else None,
-        np.zeros_like(second_layer) if learned else None,
+        None if learned is None else np.zeros(2 * learned.size),
+        None if learned is None else np.zeros_like(learned),
         np.ones(1) if is_scaled else None,
         CONSTANT_STEPS,
     )
 
 
 @kernel(force_inline=True)
-def learn4(coefficients, moving, push):
-    """Add one sample to the second layer, or to its change by a batch; `push` is (γu/(pb)) 𝓔."""
+def learn4(coefficients, moving, push, number=0):
+    """Add a sample to the second layer, or to its change by a batch; `push` is (γu/(pb)) 𝓔.
+
+    Its values are number `number` of those that are kept.
+    """
     learning = coefficients.learning
-    _learn4(learning, moving.values, _learner(coefficients.batch, moving.second_layer, moving.change), push)
+    out = _learner(coefficients.batch, moving.second_layer, moving.change)
+    _learn4(learning, moving.values, number, out, push)
 
 
 @kernel(force_inline=True)
@@ -89,10 +93,11 @@ def _learner(batch, second_layer, change):
 
 
 @kernel(force_inline=True)
-def _learn4(learning, values, out, push):
+def _learn4(learning, values, number, out, push):
     if learning is not None:
+        first = number * out.size
         for i in range(0, out.size, 4):
-            store(out, i, fma(load4(values, i), push * learning, load4(out, i)))
+            store(out, i, fma(load4(values, first + i), push * learning, load4(out, i)))
 
 
 @kernel(force_inline=True)

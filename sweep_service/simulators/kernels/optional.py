@@ -7,7 +7,7 @@ not exist. Only the variants that a sweep needs are compiled.
 from __future__ import annotations
 
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import load4, load8, store
+from sweep_service.numerics.simd import join, load4, load8, store
 
 
 @kernel(force_inline=True)
@@ -31,6 +31,14 @@ def weights4(weights, at):
     if weights is None:
         return None
     return load4(weights, at)
+
+
+@kernel(force_inline=True)
+def weights4_twice(weights, at):
+    """weights[at : at + 4] in both halves of a vector, or None without weights."""
+    if weights is None:
+        return None
+    return join(load4(weights, at), load4(weights, at))
 
 
 @kernel(force_inline=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sweep_service.model.activate import activate
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import fma, lane, load4, load8, store
+from sweep_service.numerics.simd import fma, high_half, join, lane, load4, load8, low_half, store
 from sweep_service.simulators.kernels.coefficients import (
     divide_by_next_scale,
     learn4,
@@ -20,6 +20,7 @@ from sweep_service.simulators.kernels.optional import (
     take,
     times,
     weights4,
+    weights4_twice,
 )
 
 
@@ -93,8 +94,8 @@ def _add_sixteen_columns(X, start, wide, count, c, at, step, out, to):
         c0, c1, c2, c3 = c[own], c[own + step], c[own + 2 * step], c[own + 3 * step]
         f0, f1, f2, f3 = fma(x, c0, f0), fma(x, c1, f1), fma(x, c2, f2), fma(x, c3, f3)
         g0, g1, g2, g3 = fma(y, c0, g0), fma(y, c1, g1), fma(y, c2, g2), fma(y, c3, g3)
-    _store_column(out, to, wide, f0, f1, f2, f3)
-    _store_column(out, to + 8, wide, g0, g1, g2, g3)
+    store_column(out, to, wide, f0, f1, f2, f3)
+    store_column(out, to + 8, wide, g0, g1, g2, g3)
 
 
 @kernel(force_inline=True)
@@ -106,11 +107,11 @@ def _add_four_columns(X, start, wide, count, c, at, step, out, to):
         x, own = load4(X, start + e * wide), at + e
         f0, f1 = fma(x, c[own], f0), fma(x, c[own + step], f1)
         f2, f3 = fma(x, c[own + 2 * step], f2), fma(x, c[own + 3 * step], f3)
-    _store_column(out, to, wide, f0, f1, f2, f3)
+    store_column(out, to, wide, f0, f1, f2, f3)
 
 
 @kernel(force_inline=True)
-def _store_column(out, to, wide, f0, f1, f2, f3):
+def store_column(out, to, wide, f0, f1, f2, f3):
     """Write vectors into four consecutive rows."""
     store(out, to, f0)
     store(out, to + wide, f1)
@@ -142,25 +143,82 @@ def sum_activations(code, fields, at, wide, slopes, to, weights, scale, values):
 
 
 @kernel(force_inline=True)
+def _sum_pair(code, fields, at, wide, slopes, to, weights, scale, values):
+    """`sum_activations` for two consecutive rows, which share vectors; the sums have the same bits."""
+    total = 0.0 * join(load4(fields, at), load4(fields, at + wide))
+    for i in range(0, wide, 4):
+        pair = join(load4(fields, at + i), load4(fields, at + wide + i))
+        value, slope = activate(code, times(pair, scale))
+        weight = weights4_twice(weights, i)
+        slope = times(slope, weight)
+        store(slopes, to + i, low_half(slope))
+        store(slopes, to + wide + i, high_half(slope))
+        keep(values, i, low_half(value))
+        keep(values, wide + i, high_half(value))
+        total = total + times(value, weight)
+    first = (lane(total, 0) + lane(total, 1)) + (lane(total, 2) + lane(total, 3))
+    return first, (lane(total, 4) + lane(total, 5)) + (lane(total, 6) + lane(total, 7))
+
+
+@kernel(force_inline=True)
+def _learn_sample(C, z, b, number, target, output, mask, factor, kept, coefficients, moving):
+    """Multiply the slopes in row b of C by (γu/(pb)) 𝓔, and add the sample to the change of the second layer.
+
+    The sample is number `number` of those whose values are kept.
+    """
+    wide, shares = mask.size, coefficients.shares
+    error = target * shares[1] + coefficients.root_noise * z[b] - output * shares[0]
+    push = times(coefficients.rate, factor) * error
+    stored_push = divide_by_next_scale(push, moving.scale, kept)
+    row = b * wide
+    for i in range(0, wide, 4):
+        store(C, row + i, mask4(stored_push * load4(C, row + i), moving.second_layer, mask, i))
+    learn4(coefficients, moving, push, number)
+
+
+@kernel(force_inline=True)
 def push_sample(L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work):
     """Fill row b of C with (γu/(pb)) a_i σ'(λ_i) 𝓔, and add the sample to the change of the second layer.
 
-    L, C (B, wide) and T (B, tall) are flat; `work` has at least the size of a row of T. `factor` is u, and
+    L, C (B, wide) and T (B, tall) are flat; `work` has at least the size of two rows of T. `factor` is u, and
     the step keeps the share `kept` of the weights.
     """
     wide = mask.size
     row = b * wide
-    codes, shares, scale = coefficients.codes, coefficients.shares, scale_of(moving.scale)
+    codes, scale = coefficients.codes, scale_of(moving.scale)
     target = sum_activations(
         codes[1], T, b * tall, tall, work, 0, coefficients.teacher_second_layer, None, None
     )
     output = sum_activations(codes[0], L, row, wide, C, row, moving.second_layer, scale, moving.values)
-    error = target * shares[1] + coefficients.root_noise * z[b] - output * shares[0]
-    push = times(coefficients.rate, factor) * error
-    stored_push = divide_by_next_scale(push, moving.scale, kept)
-    for i in range(0, wide, 4):
-        store(C, row + i, mask4(stored_push * load4(C, row + i), moving.second_layer, mask, i))
-    learn4(coefficients, moving, push)
+    _learn_sample(C, z, b, 0, target, output, mask, factor, kept, coefficients, moving)
+
+
+@kernel(force_inline=True)
+def push_batch(L, T, z, C, begin, end, tall, mask, factor, kept, coefficients, moving, work):
+    """`push_sample` for samples begin..end-1 of a batch, which do not see each other: two per vector."""
+    wide, codes, scale = mask.size, coefficients.codes, scale_of(moving.scale)
+    pairs = (end - begin) // 2
+    for b in range(begin, begin + 2 * pairs, 2):
+        row = b * wide
+        target, next_target = _sum_pair(
+            codes[1], T, b * tall, tall, work, 0, coefficients.teacher_second_layer, None, None
+        )
+        output, next_output = _sum_pair(
+            codes[0], L, row, wide, C, row, moving.second_layer, scale, moving.values
+        )
+        _learn_sample(C, z, b, 0, target, output, mask, factor, kept, coefficients, moving)
+        _learn_sample(C, z, b + 1, 1, next_target, next_output, mask, factor, kept, coefficients, moving)
+    for b in range(begin + 2 * pairs, end):
+        push_sample(L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work)
+
+
+@kernel(force_inline=True)
+def _push(batch, L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work):
+    """Push sample b; the first sample of a batch pushes all of it."""
+    if batch is None:
+        push_sample(L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work)
+    elif b % batch == 0:
+        push_batch(L, T, z, C, b, b + batch, tall, mask, factor, kept, coefficients, moving, work)
 
 
 @kernel(force_inline=True)
@@ -185,7 +243,7 @@ def take_steps(L, T, G, z, C, mask, first, last, step, coefficients, moving, wor
         factor = take(moving.factors.rate, step + step_of(b, batch))
         kept = take(moving.factors.kept, step + step_of(b, batch))
         _add_earlier(batch, C, G, L, first, b, B, wide)
-        push_sample(L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work)
+        _push(batch, L, T, z, C, b, tall, mask, factor, kept, coefficients, moving, work)
         if ends_batch(b, batch):
             move_second_layer(coefficients, moving)
             shrink_scale(moving.scale, kept)
@@ -206,5 +264,4 @@ def add_inside_batches(L, G, C, batch, B, wide, samples):
 def push_samples(L, T, z, C, mask, step, coefficients, moving, work):
     """Fill C for samples of one batch, which do not see each other."""
     factor, tall = take(moving.factors.rate, step), T.size // z.size
-    for b in range(z.size):
-        push_sample(L, T, z, C, b, tall, mask, factor, None, coefficients, moving, work)
+    push_batch(L, T, z, C, 0, z.size, tall, mask, factor, None, coefficients, moving, work)

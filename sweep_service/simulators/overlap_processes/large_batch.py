@@ -22,7 +22,7 @@ from sweep_service.simulators.chain import Chain
 from sweep_service.simulators.kernels.coefficients import StepFactors, move_second_layer
 from sweep_service.simulators.kernels.optional import take, times
 from sweep_service.simulators.kernels.streams import CHUNK, TRIANGLE, fill_normals, fill_radii, fill_steps
-from sweep_service.simulators.kernels.vector_rows import add_rows, push_sample
+from sweep_service.simulators.kernels.vector_rows import add_rows, push_batch
 from sweep_service.simulators.overlap_processes.overlap_process import (
     OverlapProcess,
     draw_fields,
@@ -84,7 +84,7 @@ def move_by_batches(Q, M, L_star, L_star_rows, mask, key, first, last, coefficie
     noises, Z = normals[:PIECE], normals[PIECE:]
     fields, teachers, C = np.empty(PIECE * wide), np.empty(PIECE * tall), np.empty(PIECE * wide)
     packed, radii = np.empty(CHUNK * count_triangle_chunks(p)), np.empty(p)
-    nothing, work = np.empty(0), np.empty(max(40, tall))
+    nothing, work = np.empty(0), np.empty(max(40, 2 * tall))
     for step in range(first, last):
         rank = k + min(factorise(Q, M, L_star, p, k, wide, F, work_Q), d - k)
         factor = take(moving.factors.rate, step - first)
@@ -96,10 +96,9 @@ def move_by_batches(Q, M, L_star, L_star_rows, mask, key, first, last, coefficie
             samples = min(PIECE, batch - begin)
             fill_steps(key, step * batch + begin, pairs, (rank + 2) // 2, PIECE, normals)
             draw_fields(L_star_rows, F, Z, k, wide, tall, rank, PIECE, samples, fields, teachers)
-            for b in range(samples):
-                push_sample(
-                    fields, teachers, noises, C, b, tall, mask, factor, None, coefficients, moving, work
-                )
+            push_batch(
+                fields, teachers, noises, C, 0, samples, tall, mask, factor, None, coefficients, moving, work
+            )
             for c in range(rank):
                 add_rows(C, 0, wide, samples, Z, c * PIECE, 1, scale, 0, change, c * wide)
             add_products(C, samples, wide, p, square)

@@ -170,7 +170,7 @@ def move_overlaps(
     noises, packed, Z = normals[:B], normals[B : extra * B], normals[extra * B :]
     fields, teachers, C = np.empty(B * wide), np.empty(B * tall), np.empty(B * wide)
     scaled_C, scaled_fields = np.empty(B * wide), np.empty(B * wide)
-    work, scale = np.empty(max(40, tall)), 1.0 / d
+    work, scale = np.empty(max(40, 2 * tall)), 1.0 / d
     now, batch = first, coefficients.batch
     while now < last:
         taken = min(block_size, last - now)

@@ -9,6 +9,8 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf
 
+from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.simd import load4, store
 from sweep_service.numerics.types import Array
 from sweep_service.simulators.block_steps import make_block_steps
 from sweep_service.simulators.chain import Chain
@@ -54,6 +56,21 @@ class Draws:
         return self.normals[0, :samples], self.normals[self.extra : self.extra + rank, :samples]
 
 
+@kernel()
+def complete_fields(L, G, C, batch, samples, wide, d):
+    """Add ½ G_bb c_b, and Σ_b' G_bb' c_b' over the earlier samples b' of its batch, to row b of L.
+
+    C is divided by d afterwards.
+    """
+    for b in range(samples):
+        half, row = 0.5 * G[b * samples + b], b * wide
+        for i in range(row, row + wide, 4):
+            store(L, i, load4(L, i) + load4(C, i) * half)
+    add_inside_batches(L, G, C, batch, samples, wide, samples)
+    for i in range(0, samples * wide, 4):
+        store(C, i, load4(C, i) / d)
+
+
 class WideOverlapProcess(OverlapProcess):
     """The same state as the compiled form, updated by matrix products."""
 
@@ -89,10 +106,12 @@ class WideOverlapProcess(OverlapProcess):
         C = self.C[:n]
         G = dsyrk(1.0 / d, X.T, trans=0, lower=0).T
         scale = self.steps.take(step, L, T, G, z, C)
-        L += np.multiply(C, 0.5 * np.diag(G)[:, None])  # λ + ½‖x‖² c, which makes the change of Q exact
-        if chain.batch > 1:
-            add_inside_batches(L.reshape(-1), G.reshape(-1), C.reshape(-1), chain.batch, n, L.shape[1], n)
-        C /= d
+        # λ + ½‖x‖² c, and the effect of earlier samples of the batch, make the change of Q exact
+        if chain.batch == 1:
+            L += np.multiply(C, 0.5 * np.diag(G)[:, None])
+            C /= d
+        else:
+            complete_fields(L.reshape(-1), G.reshape(-1), C.reshape(-1), chain.batch, n, L.shape[1], d)
         self.M += T[:, :k].T @ C
         half = C[:, :p].T @ L[:, :p]
         self.Q[:, :p] += half + half.T

@@ -144,7 +144,7 @@ def _stiff(last: float) -> tuple[float, float]:
 def _rough(rate: float, width: int, last: float) -> tuple[float, float]:
     if rate > MIN_DIVERGING_RATE:
         last = min(last, DIVERGENCE_TIME / rate)
-    return 60.0 + 280.0 * width**0.38 * min(rate, MAX_ROUGH_RATE) ** 0.55 * last**0.42, 0.0
+    return 60.0 + 812.0 * width**0.16 * min(rate, MAX_ROUGH_RATE) ** 0.635 * last**0.42, 0.0
 
 
 def _decades(last: float, first: float) -> float:

@@ -145,7 +145,7 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
         width=p, implicit=precise and size <= limit, precise=precise, sampled=REGIMES[regime].sampled,
     )  # fmt: skip
     rough = is_rough(student, precise, REGIMES[regime].sampled)
-    effort = extend_effort(effort, point, implicit=precise and size <= limit, rough=rough)
+    effort = extend_effort(effort, point, implicit=precise and size <= limit, rough=rough, precise=precise)
     if REGIMES[regime].is_map:
         effort = partial(_count_steps, point.delta_t)
     evaluation += _price_full_model(point)
@@ -230,7 +230,7 @@ def _price_mean_field(point: Point, regime: str, options: RegimeOptions) -> Pric
     effort = predict_effort(
         student, teacher, 0.0, width=p, implicit=implicit, precise=precise, mean_field=True
     )
-    effort = extend_effort(effort, point, implicit=implicit, rough=False)
+    effort = extend_effort(effort, point, implicit=implicit, rough=False, precise=precise)
     evaluation += 0.0 if point.schedule.is_default else SCHEDULE_SECONDS
     sample, work_class = PER_SAMPLE + risk, f"ode/{name}/{student.name}"
     has_quadrature = form.flow is not SquareFlow and not (form.flow is PairwiseFlow and D is None)

@@ -71,17 +71,19 @@ def extend_effort(law: Effort, point: Point, *, implicit: bool, rough: bool, pre
         factor *= IMPLICIT_DECAY_FACTOR if implicit else 1.0 + 0.95 * decay**0.6
     if precise and point.activation.curvature is None and not point.second_layer.is_constant:
         factor *= MIXED_SIGNS_FACTOR
-    return partial(_scale, factor, law if point.schedule.is_default else partial(_follow, law, point, rough))
+    if point.schedule.is_default:
+        return partial(_scale, factor, law)
+    return partial(_scale, factor, partial(_follow, law, point, rough or law is _stiff))
 
 
-def _follow(law: Effort, point: Point, rough: bool, last: float) -> tuple[float, float]:
+def _follow(law: Effort, point: Point, is_limited: bool, last: float) -> tuple[float, float]:
     """A law along the schedule: a slower rate saves evaluations, but fewer than its share of the time.
 
-    It also makes a rough sampling term smoother, which saves more.
+    It saves all of it where the rate limits each step, by stability or by a rough sampling term.
     """
     nodes = last * np.linspace(0.0, 1.0, SCHEDULE_NODES) ** 2  # early times are closer
     effective = float(np.trapezoid(point.schedule.factor(nodes), nodes))
-    evaluations, jacobians = law(effective if rough else math.sqrt(last * effective))
+    evaluations, jacobians = law(effective if is_limited else math.sqrt(last * effective))
     breaks = sum(time < last for time in point.schedule.breaks)
     return evaluations + EVALUATIONS_PER_BREAK * breaks, jacobians
 

@@ -49,7 +49,7 @@ def overlap_process(p: int, k: int, compiled: bool, widest_compiled: int) -> flo
 
 def overlap_process_of_chains(n: int) -> float:
     """Cost of S3 with n neurons where chains share vectors."""
-    return 30.0 + 7.5 * n + 0.13 * n * n
+    return 27.0 + 6.4 * n + 0.046 * n * n
 
 
 def large_batch(n: int, plain: float, batch: int) -> float:

@@ -28,7 +28,7 @@ WORKERS = 2
 SMALL_BUNDLES = """
 import sweep_service.execution.conductor as conducting
 from sweep_service.planning.bundles import BundleLimits
-conducting.DEFAULT_SETTINGS = conducting.ConductorSettings(BundleLimits(target_seconds=0.3))
+conducting.DEFAULT_SETTINGS = conducting.ConductorSettings(BundleLimits(target_seconds=0.03))
 """
 pytestmark = pytest.mark.slow
 

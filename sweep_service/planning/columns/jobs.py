@@ -188,8 +188,8 @@ def find_rectangles(table: RunTable) -> tuple[AnyArray, AnyArray, list[Rectangle
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(table)], strict=False):
         content = pairs[begin:end].tobytes()
         if content not in covers:
-            found = _cover(pairs[begin:end].tolist())
-            covers[content] = [rectangles.setdefault(item, len(rectangles)) for item in found]
+            cover = _cover(pairs[begin:end].tolist())
+            covers[content] = [rectangles.setdefault(item, len(rectangles)) for item in cover]
         cover_of_group.append(covers[content])
     first = np.repeat(begins, [len(cover) for cover in cover_of_group])
     rectangle = np.fromiter(chain.from_iterable(cover_of_group), np.int64, len(first))

@@ -61,13 +61,15 @@ def _apply(caution: Caution, grid: Grid, columns: PointColumns) -> PointWarning:
 
 def _find_model_warnings(grid: Grid) -> Iterator[PointWarning]:
     """Yield the warnings about students and teachers that differ by more than their numbers."""
-    found = evaluate(grid, lambda point: {_pattern(text): text for text in collect_model_warnings(point)})
-    for pattern in dict.fromkeys(pattern for texts in found.values for pattern in texts):
-        yield _select(found, pattern)
+    warnings = evaluate(grid, lambda point: {_pattern(text): text for text in collect_model_warnings(point)})
+    for pattern in dict.fromkeys(pattern for texts in warnings.values for pattern in texts):
+        yield _select(warnings, pattern)
 
 
-def _select(found: PerPoint[dict[str, str]], pattern: str) -> PointWarning:
-    return PointWarning(found.column(lambda texts: pattern in texts), lambda index: found[index][pattern])
+def _select(warnings: PerPoint[dict[str, str]], pattern: str) -> PointWarning:
+    return PointWarning(
+        warnings.column(lambda texts: pattern in texts), lambda index: warnings[index][pattern]
+    )
 
 
 def _pattern(text: str) -> str:

@@ -67,9 +67,9 @@ def test_z_scores_as_an_observable(stored):
     mean = point.sweep.z_score()["z_score"].mean(["seed", "repeat"]).squeeze()
     np.testing.assert_allclose(curves["sgd"]["mean"], mean, rtol=1e-12)
     for regime in ("classical", "high_dimensional"):
-        about = point.sweep.z_score(regime, offset=False)["z_score"].mean(["seed", "repeat"]).squeeze()
+        of_regime = point.sweep.z_score(regime, offset=False)["z_score"].mean(["seed", "repeat"]).squeeze()
         difference = np.array(curves["sgd"]["mean"]) - curves[regime]["mean"]
-        np.testing.assert_allclose(difference, about, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(difference, of_regime, rtol=1e-9, atol=1e-12)
     assert result["band"] == pytest.approx([-1.96, 1.96], abs=1e-3)
     assert result["time"] == stored["time"].values[1:].tolist()
     figure = stored.sweep.plot_curves("z_score", d=20, gamma=1.0)

@@ -60,8 +60,8 @@ export function createStripLayout(marked) {
 
 /** Return the items of the legend: the statuses that occur. */
 export function listStripItems(marked) {
-  const found = new Set(marked.flatMap(({ curve }) => curve.validity));
-  return Object.entries(STATUSES).filter(([status]) => found.has(status)).map(([status, label]) => (
+  const statuses = new Set(marked.flatMap(({ curve }) => curve.validity));
+  return Object.entries(STATUSES).filter(([status]) => statuses.has(status)).map(([status, label]) => (
     { key: status, label, colour: getLabelColour(status), symbol: "square" }));
 }
 

@@ -184,6 +184,11 @@ def parse_events(lines):
             fields = {}
 
 
+def recorded(events):
+    """Return the events that the ledger keeps: whether a sweep waits for compiled code is only shown."""
+    return [event for event in events if event.kind != "compiling"]
+
+
 def assert_problem(response, status, *phrases, field=None, without=()):
     """Assert that a response is a problem (RFC 9457) with these words, and repeats none of `without`."""
     assert response.status_code == status, response.text

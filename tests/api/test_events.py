@@ -11,7 +11,7 @@ from numba.core import event as numba_event
 
 import sweep_service.api.events as events
 from sweep_service.execution.conductor import Conductor
-from tests.api.served import assert_problem, gated, parse_events, serving, until
+from tests.api.served import assert_problem, gated, parse_events, recorded, serving, until
 from tests.new_kernels import compile_in_runs, import_kernels
 from tests.specs import distinct_spec
 
@@ -224,7 +224,7 @@ def test_all_streams_get_the_same_events(held):
     first_id, other_id = held.submit(distinct_spec(4)), held.submit(distinct_spec(5))
     readers = [Reader(held, first_id) for _ in range(5)] + [Reader(held, other_id)]
     held.executor.let()
-    items = [reader.rest() for reader in readers]
+    items = [recorded(reader.rest()) for reader in readers]
     for reader in readers:
         reader.thread.join(DEADLINE)
     for each in items:

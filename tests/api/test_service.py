@@ -24,7 +24,7 @@ from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import DataFolder
-from tests.api.served import parse_events, until
+from tests.api.served import parse_events, recorded, until
 from tests.hold import Hold
 from tests.service import ROOT, breakable_environment, start_service
 from tests.specs import SMALL_SPEC, TINY_SPEC, VERY_LONG_SPEC
@@ -81,9 +81,9 @@ class Real:
             yield parse_events(answer.iter_lines())
 
     def followed(self, sweep_id, after=None):
-        """Return all events of a sweep until it ends."""
+        """Return all recorded events of a sweep until it ends."""
         with self.events(sweep_id, after) as events:
-            return list(events)
+            return recorded(events)
 
     def children(self):
         return psutil.Process(self.service.process.pid).children(recursive=True)

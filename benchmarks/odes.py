@@ -10,16 +10,15 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import sweep_service as ss
+from benchmarks.baselines import half_pair_sums, pairwise_flow
 from benchmarks.harness import Row, relative_error, time_interleaved
 from sweep_service.dynamics.compiled_overlap_flow import SmallFlow
 from sweep_service.dynamics.integrators import Integrator, lsoda
-from sweep_service.dynamics.mean_field.pair_sums import closed_pairs
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import OverlapFlow
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import solve
-from sweep_service.model.averages.closed_forms import ERF_CODE
 from sweep_service.model.point import Point
 from sweep_service.numerics.types import Array
 
@@ -97,14 +96,10 @@ def make_right_hand_side(flow: Flow) -> Callable[[float, Array], Array]:
 
 
 def sum_over_pairs(flow: PairwiseFlow, t: float, y: Array) -> Array:
-    """Mean field as a plain loop over all pairs at each node of ξ, and closed forms for teachers."""
+    """Mean field as a compiled loop over half of the pairs at each node of ξ."""
     M, q = flow.unpack(y)
-    norms = flow.norms(M, q)
-    A, pull, dq = closed_pairs(ERF_CODE, M, M @ flow.inverse, q, norms, flow.xi.nodes, flow.xi.weights, True)
-    slopes, curved = flow.system.pairs.mixed.slopes(norms, np.diag(flow.system.P).copy(), M)
-    A = A + curved.mean(1)
-    dq = dq + 2.0 * q * A + flow.system.noise * flow.slope_power(norms)
-    return np.concatenate([(A[:, None] * M + slopes @ flow.system.P / flow.k + pull).ravel(), dq])
+    dM, dq = pairwise_flow(M, q, flow.system.P, flow.xi.nodes, flow.xi.weights, half_pair_sums)
+    return np.concatenate([dM.ravel(), dq + flow.system.noise * flow.slope_power(flow.norms(M, q))])
 
 
 def risks(flow: Any, states: Array) -> Array:

@@ -19,9 +19,7 @@ from sweep_service.dynamics.fluctuations.price import fluctuation_seconds
 from sweep_service.dynamics.fluctuations.requirements import MAX_COVARIANCE_SIZE
 from sweep_service.dynamics.mean_field.mixture import MixtureNodeFlow
 from sweep_service.dynamics.mean_field.nodes import is_smooth, teacher_nodes
-from sweep_service.dynamics.mean_field.pair_series import MIN_SERIES_WIDTH
-from sweep_service.dynamics.mean_field.pair_sums import MIXTURES
-from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.mean_field.pairwise import MIN_SERIES_WIDTH, PairwiseFlow
 from sweep_service.dynamics.mean_field.square import SquareFlow
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, choose_mean_field_form, choose_quadrature
@@ -29,7 +27,7 @@ from sweep_service.dynamics.sampling.compiled_sampling import MAX_COMPILED_SAMPL
 from sweep_service.dynamics.sampling.variance import QMC_POINTS, Method, choose_method
 from sweep_service.dynamics.solve import MAX_COMPILED_JACOBIAN_SIZE, MAX_DIFFERENCED_JACOBIAN_SIZE
 from sweep_service.model.activations import SQUARE, Activation
-from sweep_service.model.averages.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
+from sweep_service.model.averages.closed_forms import ERF_CODE, MIXTURES, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.model.averages.pair_prices import pair_price
 from sweep_service.model.averages.two_point import has_closed_forms
 from sweep_service.model.point import Point
@@ -41,7 +39,7 @@ PER_EVALUATION = 3e-6  # of the integrator, beside the flow, and for each compon
 PER_COMPONENT = 3e-9
 FINITE_D_EVALUATIONS = 3.0  # averages per evaluation, where the factor ‖x‖² needs a radial derivative
 REFINEMENT_EVALUATIONS = 15  # of a mean-field flow, to check its quadrature
-SELF_TERM_SECONDS = {ERF_CODE: 2e-8, TANH_CODE: 3.5e-7}  # of a neuron with itself, at the nodes of ξ
+SELF_TERM_SECONDS = {ERF_CODE: 1.5e-8, TANH_CODE: 3.5e-7}  # of a neuron with itself, at the nodes of ξ
 LU_SECONDS = 2.6e-11  # of a Jacobian, per n³
 # Of a sampling term by quasi-Monte Carlo with QMC_POINTS: per student and per teacher, by their activation.
 STUDENT_SECONDS = {ERF_CODE: 5.8e-5, RELU_CODE: 2.0e-5, TANH_CODE: 2.6e-5}
@@ -50,18 +48,11 @@ OTHER_STUDENT_SECONDS, OTHER_TEACHER_SECONDS = 1.1e-4, 1.2e-5
 # The same for narrow students in compiled calls: per entry of the matrices, and per activation.
 COMPILED_ENTRY_SECONDS = 1.75e-7
 COMPILED_ACTIVATION_SECONDS = {ERF_CODE: 3.5e-6, RELU_CODE: 1e-7, TANH_CODE: 1.8e-6, SQUARE_CODE: 1e-7}
-# Per pair of neurons and node of ξ in a sum over few pairs, by the activation of the student.
-PAIR_NODE_SECONDS = {ERF_CODE: 0.8e-9, RELU_CODE: 1e-9, SQUARE_CODE: 0.0, TANH_CODE: 185e-9}
-
-# The same in a sum over many pairs, and per neuron: those of tanh and of users are series.
-MANY_PAIRS_NODE_SECONDS = {ERF_CODE: 0.6e-9, RELU_CODE: 0.75e-9}
-SERIES_NODE_SECONDS, SERIES_NEURON_SECONDS = 0.8e-9, 2e-6
+# Per pair of neurons and node of ξ, by the activation of the student; those of tanh and of users are series.
+PAIR_NODE_SECONDS = {ERF_CODE: 0.4e-9, RELU_CODE: 0.75e-9}
+SERIES_NODE_SECONDS, SERIES_NEURON_SECONDS = 2e-9, 1e-6
+LEARNED_SHARE = 1.2  # of a sum with E[σσ], relative to one without
 SQUARE_NEURON_SECONDS = 3e-8  # of a square student, whose pairs are summed in closed form
-LEARNED_TANH_NODE_SECONDS = 5.9e-8  # in closed form, because a learned second layer needs E[σσ]
-
-# Of a sum over few pairs with second layers, relative to one without: fixed, learned.
-WEIGHTED_SHARES = {ERF_CODE: (0.8, 0.9), RELU_CODE: (1.0, 1.1), TANH_CODE: (0.2, 0.32)}
-OTHER_WEIGHTED_SHARES = (1.0, 1.5)
 # Per evaluation and neuron squared, beside the averages: of second layers, and again if they are learned.
 LAYER_SECONDS, LAYER_PAIR_SECONDS = 2e-6, 5e-9
 SCHEDULE_SECONDS = 6e-6  # of u(t), per evaluation
@@ -245,33 +236,23 @@ def _count_learned(point: Point, p: int) -> int:
 
 def _price_pairs(point: Point, p: int, nodes: int) -> tuple[float, float]:
     """Seconds of an evaluation and of a risk as sums over pairs of neurons at each node of ξ."""
-    student, teacher, k = point.activation, point.teacher_activation, point.k
-    own, mixed = pair_price(student, student), pair_price(student, teacher)
-    if p >= MIN_SERIES_WIDTH:
-        return _price_many_pairs(point, p, nodes)
-    per_node = PAIR_NODE_SECONDS.get(student.code, own.slopes)  # type: ignore[arg-type]
-    if not point.has_unit_second_layers:
-        shares = WEIGHTED_SHARES.get(student.code, OTHER_WEIGHTED_SHARES)  # type: ignore[arg-type]
-        per_node *= shares[1 if point.second_layer_rate else 0]
-    evaluation = 2.2e-5 + p * p * (3e-9 + 4e-10 * k + nodes * per_node) + p * k * mixed.slopes
-    risk = 1.5e-5 + nodes * p * p * (own.values + 3.5e-9) + p * k * mixed.values
-    calls = (nodes if own.call else 0) * own.call + mixed.call
-    return evaluation + calls, risk + calls
-
-
-def _price_many_pairs(point: Point, p: int, nodes: int) -> tuple[float, float]:
-    """`_price_pairs` of students for which half of the pairs, or a series, are summed."""
     student, k = point.activation, point.k
     own, mixed = pair_price(student, student), pair_price(student, point.teacher_activation)
-    is_learned, neurons = point.second_layer_rate > 0.0, 0.0
-    if student.code in MANY_PAIRS_NODE_SECONDS:
-        per_node = MANY_PAIRS_NODE_SECONDS[student.code] * (1.2 if is_learned else 1.0)
-    elif is_learned:
-        per_node = LEARNED_TANH_NODE_SECONDS if student.code == TANH_CODE else own.slopes + own.values
+    share, seconds = LEARNED_SHARE if point.second_layer_rate else 1.0, 2e-5 + mixed.call
+    if student.code in PAIR_NODE_SECONDS:
+        per_node, risk_node = (
+            share * PAIR_NODE_SECONDS[student.code],
+            LEARNED_SHARE * PAIR_NODE_SECONDS[student.code],
+        )
+    elif p >= MIN_SERIES_WIDTH and not student.kinks:
+        per_node, risk_node = share * SERIES_NODE_SECONDS, LEARNED_SHARE * SERIES_NODE_SECONDS
+        seconds += SERIES_NEURON_SECONDS * p
     else:
-        per_node, neurons = SERIES_NODE_SECONDS, SERIES_NEURON_SECONDS * p
-    pairs = 2.5e-5 + neurons + p * p * (2e-10 * k + nodes * per_node) + mixed.call
-    return pairs + p * k * mixed.slopes, pairs + p * k * mixed.values
+        per_node, risk_node = own.slopes + (own.values if share > 1.0 else 0.0), own.slopes + own.values
+        seconds += nodes * own.call
+    pairs = p * p * 2e-10 * k
+    evaluation = seconds + pairs + nodes * p * p * per_node + p * k * mixed.slopes
+    return evaluation, seconds + pairs + nodes * p * p * risk_node + p * k * mixed.values
 
 
 def _price_mixture(student: Activation, p: int, nodes: int, has_self_terms: bool) -> tuple[float, float]:

@@ -43,7 +43,7 @@ from sweep_service.dynamics.overlap_flow import (
 from sweep_service.dynamics.sampling.variance import choose_variance, sobol_points
 from sweep_service.dynamics.state import State
 from sweep_service.errors import RegimeUndefined
-from sweep_service.model.activations import ERF, SQUARE, TANH, Activation
+from sweep_service.model.activations import ERF, RELU, SQUARE, TANH, Activation
 from sweep_service.model.averages.two_point import make_pairs
 from sweep_service.model.initial import Start
 from sweep_service.model.parameters import FIRST_PARAMETERS, later_parameters
@@ -261,14 +261,15 @@ def choose_mean_field_form(student: Activation, teacher: Activation, p: int, k: 
     if student is SQUARE and teacher is SQUARE:
         return MeanFieldForm(SquareFlow)
     if not is_smooth(student, teacher):  # nodes of λ* err by 1e-3: pairs as long as they can be paid
-        return MeanFieldForm(PairwiseFlow) if p <= 1000 else MeanFieldForm(AnyNodeFlow, 48)
-    if student is ERF and p > {1: 100, 2: 300, 3: 5000}.get(k, np.inf):
+        most = 50_000 if student is RELU or not student.kinks else 1000
+        return MeanFieldForm(PairwiseFlow) if p <= most else MeanFieldForm(AnyNodeFlow, 48)
+    if student is ERF and p > {1: 70, 2: 900, 3: 14_000}.get(k, np.inf):
         return MeanFieldForm(MixtureNodeFlow, 24)
-    if student is TANH and p > {1: 60, 2: 2000}.get(k, np.inf):
+    if student is TANH and p > {1: 60, 2: 600, 3: 10_000}.get(k, np.inf):
         return MeanFieldForm(MixtureNodeFlow, 48 if k == 1 else 36)
     if student is SQUARE:
         return MeanFieldForm(PairwiseFlow)
-    if p > {1: 2000, 2: 5000}.get(k, np.inf):
+    if student not in (ERF, TANH) and p > {1: 1500, 2: 10_000}.get(k, np.inf):
         return MeanFieldForm(AnyNodeFlow, 64 if k == 1 else 48)
     return MeanFieldForm(PairwiseFlow)
 

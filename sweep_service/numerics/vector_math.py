@@ -207,3 +207,37 @@ def asin_unit(x):
     y = root * (even + odd * s)
     y = y if small else 0.5 * math.pi - 2.0 * y
     return y if x >= 0.0 else -y
+
+
+_ROOT_HALF, _EIGHTH_TURN = math.sqrt(0.5), 0.25 * math.pi
+_STEEP = math.tan(0.125 * math.pi)
+_RANGE = math.sin(0.125 * math.pi) ** 2
+
+
+# asin(√z)/√z on [0, sin² π/8], in s = 2z/sin² π/8 - 1.
+def _short_asin_ratio(s: Any) -> Any:
+    r = np.sqrt(np.maximum((np.asarray(s) + 1.0) * (_RANGE / 2.0), 1e-300))
+    return np.arcsin(r) / r
+
+
+_U = _fit(_short_asin_ratio, 11)
+
+
+@kernel(inline=True)
+def unit_angle(sine, cosine):
+    """The angle of a unit vector, in [-π, π].
+
+    It is turned into the first octant, and by π/4 where that makes the smaller component smaller.
+    """
+    a, b = absolute(sine), absolute(cosine)
+    small, large = where_less(a, b, a, b), where_less(a, b, b, a)
+    flat = _STEEP * large
+    x = where_less(small, flat, small, _ROOT_HALF * (small - large))
+    s = fma(2.0 / _RANGE * x, x, -1.0)
+    g = s * s
+    even = fma(fma(fma(fma(fma(_U[10], g, _U[8]), g, _U[6]), g, _U[4]), g, _U[2]), g, _U[0])
+    odd = fma(fma(fma(fma(fma(_U[11], g, _U[9]), g, _U[7]), g, _U[5]), g, _U[3]), g, _U[1])
+    y = x * fma(odd, s, even)
+    y = where_less(small, flat, y, y + _EIGHTH_TURN)
+    y = where_less(a, b, y, 0.5 * math.pi - y)
+    return copysign(where_less(cosine, 0.0, math.pi - y, y), sine)

@@ -228,11 +228,11 @@ SIMULATORS = {
         SimulatorEntry(
             "S1", "step loop: SGD as defined, chains or neurons in the lanes of a vector",
             (StepLoop, StepLoopOfTwo, StepLoopOfFour, StepLoopOfChains), _step_loop_form, _step_loop_cost,
-            _suits_step_loop, _refuse_uncompiled, version=2,
+            _suits_step_loop, _refuse_uncompiled, version=3,
         ),
         SimulatorEntry(
             "S2", "blocked: the same path as S1 in matrix products",
-            (Blocked,), lambda case, chains: Blocked, _blocked_cost, _suits_blocked, version=2,
+            (Blocked,), lambda case, chains: Blocked, _blocked_cost, _suits_blocked, version=3,
         ),
         SimulatorEntry(
             "S3", "overlap process: equal to SGD in law, at a cost independent of d",
@@ -241,12 +241,12 @@ SIMULATORS = {
                 WideLargeBatchProcess,
             ),
             _overlap_process_form, _overlap_process_cost,
-            _suits_overlap_process, rounds_small_risks=True, version=2,
+            _suits_overlap_process, rounds_small_risks=True, version=3,
         ),
         SimulatorEntry(
             "S3-factored", "overlap process that carries a factor of the overlaps: risks down to 1e-17",
             (FactoredOverlapProcess,), lambda case, chains: FactoredOverlapProcess, _factored_cost,
-            version=2,
+            version=3,
         ),
         SimulatorEntry(
             "S4", "square collapse: the path of S1 at a cost independent of p",
@@ -255,7 +255,7 @@ SIMULATORS = {
             lambda case, chains: _choose_pathwise(case.collapsed()).step_nanoseconds(
                 case.collapsed(), chains
             ),
-            _suits_collapse, _refuse_not_square, collapses=True, version=2,
+            _suits_collapse, _refuse_not_square, collapses=True, version=3,
             excludes=("second_layer_rate",),  # neurons with equal a would not stay so
         ),
     )

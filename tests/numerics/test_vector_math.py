@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from sweep_service.numerics.vector_math import ELEMENTWISE, asin_unit, erf_and_gauss, exp_negative
+from sweep_service.numerics.vector_math import ELEMENTWISE, asin_unit, erf_and_gauss, exp_negative, unit_angle
 
 # A few units in the last place: measured 3.3e-16 (exp, gauss), 5.9e-16 (erf), 6.7e-16 (asin).
 FEW_ULP = 1e-15
@@ -108,3 +108,22 @@ def test_scalar_call_agrees_with_loop(x):
     assert erf_and_gauss(x) == pytest.approx(
         (math.erf(x / math.sqrt(2.0)), math.exp(-x * x / 2)), abs=FEW_ULP
     )
+
+
+def test_angle_of_a_unit_vector():
+    @numba.njit(error_model="numpy")
+    def angles(sine, cosine):
+        out = np.empty_like(sine)
+        for i in range(sine.size):
+            out[i] = unit_angle(sine[i], cosine[i])
+        return out
+
+    # both sides of every octant and of its half, and angles near zero
+    turns = np.concatenate(
+        [np.linspace(-1.0, 1.0, 100_001), np.arange(-8, 9) / 8 + 1e-9, 10.0 ** -np.arange(3.0, 300.0)]
+    )
+    angle = np.pi * turns[np.abs(turns) < 1.0]
+    np.testing.assert_allclose(angles(np.sin(angle), np.cos(angle)), angle, rtol=FEW_ULP, atol=FEW_ULP)
+    small = angle[np.abs(angle) < 0.3]
+    np.testing.assert_allclose(angles(np.sin(small), np.cos(small)), small, rtol=2.0 * FEW_ULP)  # 1.3e-15
+    assert np.all(np.isnan(angles(np.full(1, np.nan), np.full(1, np.nan))))

@@ -8,8 +8,10 @@ from scipy import special
 
 from sweep_service.dynamics.compiled_overlap_flow import SmallFlow
 from sweep_service.dynamics.mean_field.flow import MeanFieldSystem
-from sweep_service.dynamics.mean_field.pair_series import MIN_SERIES_WIDTH, Series
+from sweep_service.dynamics.mean_field.half_rule import HalfRule
+from sweep_service.dynamics.mean_field.pair_series import Series
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.mean_field.xi import Xi
 from sweep_service.dynamics.overlap_flow import OverlapFlow, drift, label_noise
 from sweep_service.dynamics.sampling.compiled_sampling import factor_covariance
 from sweep_service.dynamics.sampling.variance import QuasiMonteCarlo, TiltedVariance, choose_variance
@@ -22,7 +24,7 @@ SOFTPLUS = Activation(
     curvature=lambda x: special.expit(x) * special.expit(-x),
 )  # fmt: skip
 OWN_TANH = replace(TANH, name="own tanh", code=None)
-WIDTH = MIN_SERIES_WIDTH + 3  # not a multiple of a vector
+WIDTH = 35  # not a multiple of a vector
 
 
 def pair_flow(act, D, k, self_terms=True, scale=1.0):
@@ -51,7 +53,7 @@ def test_sums_over_many_pairs_agree_with_matrices(act, self_terms):
     for D, k in ((1, 1), (3, 2), (None, 2)):
         flow = pair_flow(act, D, k, self_terms)
         state = *flow.start, flow.norms(*flow.start)
-        compiled, plain = flow.sum_students(*state, None), flow.pair_sums(*state, None)
+        compiled, plain = flow.sum_students(*state, None), flow.sum_matrices(*state, None)
         for actual, expected in zip(compiled[:3], plain[:3], strict=True):
             # a series leaves out terms of 1e-12 of the largest one, of which some ten count
             np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-10)
@@ -59,14 +61,52 @@ def test_sums_over_many_pairs_agree_with_matrices(act, self_terms):
         assert power == pytest.approx(power_by_matrices(flow, *state), rel=1e-10)
 
 
-def test_series_of_tanh_is_used_where_it_converges():
-    small, large = (pair_flow(TANH, 3, 1, scale=scale) for scale in (1.0, 10.0))
-    assert small.series(small.norms(*small.start)) is not None
-    state = *large.start, large.norms(*large.start)
-    assert large.series(state[2]) is None  # at squared norms of 100
-    compiled, plain = large.sum_students(*state, None), large.pair_sums(*state, None)
+@pytest.mark.parametrize("scale", [1.0, 4.0, 10.0])
+def test_series_of_tanh_serves_the_pairs_for_which_it_converges(scale):
+    """At squared norms of 1, 16 and 100; a closed form serves the others, also at some nodes of a pair."""
+    flow = pair_flow(TANH, 3, 1, scale=scale)
+    state = *flow.start, flow.norms(*flow.start)
+    assert flow.series(state[2]).is_complete == (scale == 1.0)
+    compiled, plain = flow.sum_students(*state, None), flow.sum_matrices(*state, None)
     for actual, expected in zip(compiled[:3], plain[:3], strict=True):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("order", [5, 6, 12, 48])
+@pytest.mark.parametrize("D", [2, 3, 10, 60, 1000])
+def test_averages_from_derivatives_are_as_accurate_as_those_of_derivatives(D, order):
+    """The angle asin(r_0 + r_1 ξ) of a pair of error functions, from its derivatives."""
+    rule, xi, fine = HalfRule.make(D, order), Xi.rule(D, order), Xi.rule(D, 120)
+    for r_0, r_1 in ((0.1, 0.4), (0.3, 0.5), (0.1, 0.85)):
+
+        def value(x, r_0=r_0, r_1=r_1):
+            return np.arcsin(r_0 + r_1 * x)
+
+        def slope(x, r_0=r_0, r_1=r_1):
+            return r_1 / np.sqrt(1.0 - (r_0 + r_1 * x) ** 2)
+
+        def bend(x, r_0=r_0, r_1=r_1):
+            return r_1**2 * (r_0 + r_1 * x) / (1.0 - (r_0 + r_1 * x) ** 2) ** 1.5
+
+        x = rule.nodes
+        total = value(rule.anchor) + value(-rule.anchor)
+        total += rule.first @ (slope(x) - slope(-x)) + rule.second @ (bend(x) + bend(-x))
+        error = abs(0.5 * total - fine.weights @ value(fine.nodes))
+        # an odd rule has a node at zero, where it gains nothing
+        bound = (10.0 if order % 2 else 2.0) * abs(
+            (xi.weights @ slope(xi.nodes)) - fine.weights @ slope(fine.nodes)
+        )
+        assert error <= bound + 1e-14  # rounding of sums of order one
+
+
+@pytest.mark.parametrize("D", [None, 0, 1])
+def test_derivatives_are_not_used_where_xi_has_few_values(D):
+    rule = HalfRule.make(D, 8)
+    assert not rule.first.any()
+    assert not rule.second.any()
+    assert 0.5 * (np.exp(rule.anchor) + np.exp(-rule.anchor)) == Xi.rule(D, 8).weights @ np.exp(
+        Xi.rule(D, 8).nodes
+    )
 
 
 def test_series_of_tanh_agrees_with_quadrature():

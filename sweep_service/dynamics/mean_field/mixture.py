@@ -12,23 +12,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, MeanFieldSystem
-from sweep_service.dynamics.mean_field.mixture_sums import (
-    erf_averages,
-    erf_push,
-    erf_self_terms,
-    mixture_self_terms,
-    mixture_self_values,
-)
+from sweep_service.dynamics.mean_field.half_rule import HalfRule
+from sweep_service.dynamics.mean_field.mixture_sums import erf_averages, erf_push, mixture_self_sums
 from sweep_service.dynamics.mean_field.nodes import NodeFlow
-from sweep_service.dynamics.mean_field.pair_sums import MIXTURES, HalfRule
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.mean_field.xi import Xi
-from sweep_service.model.averages.closed_forms import ERF_CODE, TANH_CODE
+from sweep_service.model.averages.closed_forms import ERF_CODE, MIXTURES, TANH_CODE
 from sweep_service.numerics.types import Array
 
 PAIR_NODES = 24  # of ξ, where a sum over pairs replaces nodes of λ*
 # Measured seconds for each node, order, component and neuron, and for each node of ξ and pair of neurons.
-NODE_SECONDS, PAIR_SECONDS = 1.1e-9, {ERF_CODE: 0.8e-9, TANH_CODE: 190e-9}
+NODE_SECONDS, PAIR_SECONDS = 1.1e-9, {ERF_CODE: 0.4e-9, TANH_CODE: 5e-9}
 
 
 class MixtureNodeFlow(NodeFlow):
@@ -42,8 +36,8 @@ class MixtureNodeFlow(NodeFlow):
         self.code = system.student.code
         self.mixture = MIXTURES[self.code]
         nodes = 16 if system.D is None or system.D <= 20 else 8
-        self.xi = Xi.rule(0 if system.is_frozen else system.D, nodes)
-        self.half_xi = HalfRule.of(self.xi)
+        dimensions = 0 if system.is_frozen else system.D
+        self.xi, self.half_xi = Xi.rule(dimensions, nodes), HalfRule.make(dimensions, nodes)
         self.kappa = self.xi.scaled_moments(series)
 
     def refine(self) -> MeanFieldFlow | None:
@@ -86,12 +80,13 @@ class MixtureNodeFlow(NodeFlow):
         dM = np.ascontiguousarray(dMT.T)
         if self.system.self_terms:
             norms = self.norms(M, q)
-            if self.code == ERF_CODE:
-                erf_self_terms(M, q, norms, self.xi.nodes, self.xi.weights, dM, dq, a)
-            else:
-                mixture_self_terms(*self.mixture, M, q, norms, *self.half_xi, dM, dq, a)
-            if a is not None and da is not None:
-                da -= a / self.p * mixture_self_values(*self.mixture, q, norms, *self.half_xi)
+            values = None if da is None else np.zeros(self.p)
+            slope, stretch, curved = mixture_self_sums(*self.mixture, q, norms, self.half_xi, values)
+            own = (1.0 if a is None else a) / self.p
+            dM -= ((curved + slope) * own)[:, None] * M
+            dq -= 2.0 * own * (stretch + q * curved)
+            if da is not None and values is not None:
+                da -= own * values
         return dM, dq, da
 
     def risk(self, y: Array) -> float:
@@ -101,6 +96,7 @@ class MixtureNodeFlow(NodeFlow):
         squares[0] = (self.target - F[0]) ** 2
         total = self.floor + 0.5 * float(np.sum(squares @ self.weights))
         if self.system.self_terms:
-            own = mixture_self_values(*self.mixture, q, self.norms(M, q), *self.half_xi)
+            own = np.zeros(self.p)
+            mixture_self_sums(*self.mixture, q, self.norms(M, q), self.half_xi, own)
             total += 0.5 * float((own if a is None else a * a * own).sum()) / self.p**2
         return total

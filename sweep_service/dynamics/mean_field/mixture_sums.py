@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from sweep_service.dynamics.mean_field.pair_sums import sum_angles
 from sweep_service.model.averages.closed_forms import TWO_OVER_PI
 from sweep_service.numerics.jit import kernel
 from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit, erf_and_gauss, gauss
@@ -157,32 +156,13 @@ def erf_push(MT, shrink, root, y, lam, G, values):
 
 
 @kernel(fastmath=ELEMENTWISE)
-def erf_self_terms(M, q, Qd, nodes, weights, dM, dq, a):
-    """Add the difference, of order 1/p, between a neuron's exact overlap with itself and that through ξ.
+def mixture_self_sums(squares, shares, q, norms, rule, values):
+    """How averages of a neuron with itself differ from those through ξ, a difference of order 1/p.
 
-    dM and dq are those of a neuron divided by a_i, and a is None for ones.
+    Returns that of E[σ'²], of q E[σ'²] with ξ, and of E[σ''σ]; that of E[σ²] is added to `values`, unless
+    it is None.
     """
-    p, k = M.shape
-    slope, stretch = np.zeros(p), np.zeros(p)
-    for x in range(nodes.size):
-        for i in range(p):
-            c = Qd[i] - q[i] + q[i] * nodes[x]
-            v = weights[x] / math.sqrt((1.0 + Qd[i]) * (1.0 + Qd[i]) - c * c)
-            slope[i] += v
-            stretch[i] += v * q[i] * nodes[x]
-    for i in range(p):
-        true = 1.0 / math.sqrt(1.0 + 2.0 * Qd[i])
-        A = (true * Qd[i] - (Qd[i] - q[i]) * slope[i] - stretch[i]) / (1.0 + Qd[i])
-        own = 1.0 if a is None else a[i]
-        for r in range(k):
-            dM[i, r] += TWO_OVER_PI / p * (A - true + slope[i]) * M[i, r] * own
-        dq[i] += 2.0 * TWO_OVER_PI / p * (q[i] * (A - true) + stretch[i]) * own
-
-
-@kernel(fastmath=ELEMENTWISE)
-def mixture_self_terms(squares, shares, M, q, norms, nodes, weights, dM, dq, a):
-    """`erf_self_terms` of a mixture of error functions, on one half of a symmetric rule of ξ."""
-    p, k = M.shape
+    p = q.size
     slope, stretch, curved = np.zeros(p), np.zeros(p), np.zeros(p)
     inside, product, inverse, high, low = norms - q, np.empty(p), np.empty(p), np.empty(p), np.empty(p)
     for left in range(squares.size):
@@ -200,44 +180,34 @@ def mixture_self_terms(squares, shares, M, q, norms, nodes, weights, dM, dq, a):
                 stretch[i] += q[i] * high[i]
             for i in range(p):
                 curved[i] -= norms[i] * high[i] * inverse[i]
-            for x in range(nodes.size):
-                node, weight = nodes[x], share * weights[x]
+            for x in range(rule.nodes.size):
+                node, weight = rule.nodes[x], share * rule.weights[x]
                 for i in range(p):
                     up = inside[i] + node * q[i]
-                    high[i] = weight / math.sqrt(product[i] - up * up)
+                    high[i] = 1.0 / math.sqrt(product[i] - up * up)
                 for i in range(p):
                     down = inside[i] - node * q[i]
-                    low[i] = weight / math.sqrt(product[i] - down * down)
+                    low[i] = 1.0 / math.sqrt(product[i] - down * down)
                 for i in range(p):
-                    slope[i] -= high[i] + low[i]
+                    slope[i] -= weight * (high[i] + low[i])
                 for i in range(p):
-                    stretch[i] -= node * q[i] * (high[i] - low[i])
-                for i in range(p):
-                    up, down = inside[i] + node * q[i], inside[i] - node * q[i]
-                    curved[i] += (up * high[i] + down * low[i]) * inverse[i]
-    for i in range(p):
-        own = 1.0 if a is None else a[i]
-        for r in range(k):
-            dM[i, r] -= (curved[i] + slope[i]) * M[i, r] / p * own
-        dq[i] -= 2.0 * (stretch[i] + q[i] * curved[i]) / p * own
-
-
-@kernel(fastmath=ELEMENTWISE)
-def mixture_self_values(squares, shares, q, norms, nodes, weights):
-    """E[σ²] of each neuron minus its average through ξ, on one half of a symmetric rule of ξ."""
-    p = q.size
-    own, product, inside = np.zeros(p), np.empty(p), norms - q
-    for left in range(squares.size):
-        for right in range(left + 1):
-            share = TWO_OVER_PI * shares[left] * shares[right] * (1.0 if left == right else 2.0)
-            for i in range(p):
-                product[i] = (squares[left] + norms[i]) * (squares[right] + norms[i])
-            for i in range(p):
-                own[i] += share * asin_unit(norms[i] / math.sqrt(product[i]))
-            for x in range(nodes.size):
-                node, weight = nodes[x], share * weights[x]
+                    stretch[i] -= weight * node * q[i] * (high[i] - low[i])
                 for i in range(p):
                     up, down = inside[i] + node * q[i], inside[i] - node * q[i]
-                    high, low = math.sqrt(product[i] - up * up), math.sqrt(product[i] - down * down)
-                    own[i] -= weight * sum_angles(up, high, down, low, product[i])
-    return own
+                    curved[i] += weight * (up * high[i] + down * low[i]) * inverse[i]
+                if values is not None:
+                    first, second = 0.5 * share * rule.first[x], 0.5 * share * rule.second[x]
+                    for i in range(p):
+                        up, down = inside[i] + node * q[i], inside[i] - node * q[i]
+                        bend = up * high[i] * high[i] * high[i] + down * low[i] * low[i] * low[i]
+                        values[i] -= q[i] * (first * (high[i] - low[i]) + second * q[i] * bend)
+            if values is not None:
+                for i in range(p):
+                    values[i] += share * asin_unit(norms[i] / math.sqrt(product[i]))
+                for i in range(p):
+                    up = (inside[i] + rule.anchor * q[i]) / math.sqrt(product[i])
+                    values[i] -= 0.5 * share * asin_unit(up)
+                for i in range(p):
+                    down = (inside[i] - rule.anchor * q[i]) / math.sqrt(product[i])
+                    values[i] -= 0.5 * share * asin_unit(down)
+    return slope, stretch, curved

@@ -3,114 +3,52 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from sweep_service.dynamics.mean_field.pair_series import Series, series_row
-from sweep_service.dynamics.mean_field.xi import Xi
+from sweep_service.dynamics.mean_field.half_rule import HalfRule
+from sweep_service.dynamics.mean_field.pair_series import Series, count_terms, series_averages
 from sweep_service.model.averages.closed_forms import (
     ERF_CODE,
-    ERF_SQUARES,
-    ERF_WEIGHTS,
+    MIXTURES,
     RELU_CODE,
-    TANH_CODE,
-    TANH_SQUARES,
-    TANH_WEIGHTS,
     TWO_OVER_PI,
     slope_pair,
     value_pair,
 )
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import CHAIN_LANES
+from sweep_service.numerics.simd import CHAIN_LANES, fma, load8, square_root, store
 from sweep_service.numerics.types import Array
-from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit
+from sweep_service.numerics.vector_math import ELEMENTWISE, REDUCTION, asin_unit, unit_angle
 
 MIN_PRODUCT, MIN_NORM = 1e-300, 1e-150  # of squared norms, which only avoid 0/0
 NEARLY_ONE = 1.0 - 1e-15  # correlations within rounding of ±1 become ±1: asin turns 1e-16 there into 1e-8
-# σ(x) = Σ_K w_K erf(x/(K√2)): the values K² and w_K by the code of σ
-MIXTURES = {ERF_CODE: (ERF_SQUARES, ERF_WEIGHTS), TANH_CODE: (TANH_SQUARES, TANH_WEIGHTS)}
 
 
-@kernel(fastmath=REDUCTION)
-def closed_pairs(code, M, N, q, a, nodes, weights, self_terms):
-    """`PairwiseFlow.pair_sums` without temporaries, if the averages have a closed form."""
-    p, k = M.shape
-    A, pull, dq, root = np.zeros(p), np.zeros((p, k)), np.zeros(p), np.sqrt(q)
-    for i in range(p):
-        for j in range(p):
-            if i == j and self_terms:
-                slope, curved = slope_pair(code, a[i], a[i], a[i])
-                outside = q[i] * slope
-            else:
-                o = 0.0
-                for r in range(k):
-                    o += N[i, r] * M[j, r]
-                scale = root[i] * root[j]
-                slope = curved = outside = 0.0
-                if code == ERF_CODE:  # its curvature follows from the slope, and the loop becomes SIMD
-                    product = (1.0 + a[i]) * (1.0 + a[j])
-                    for x in range(nodes.size):
-                        c = scale * nodes[x]
-                        s = weights[x] / math.sqrt(product - (o + c) * (o + c))
-                        slope += s
-                        outside += c * s
-                    slope, outside = TWO_OVER_PI * slope, TWO_OVER_PI * outside
-                    curved = -(o * slope + outside) / (1.0 + a[i])
-                else:
-                    for x in range(nodes.size):
-                        c = scale * nodes[x]
-                        s, g = slope_pair(code, a[i], a[j], o + c)
-                        slope += weights[x] * s
-                        curved += weights[x] * g
-                        outside += weights[x] * c * s
-            A[i] -= curved / p
-            dq[i] -= 2.0 * outside / p
-            for r in range(k):
-                pull[i, r] -= slope * M[j, r] / p
-    return A, pull, dq
-
-
-class HalfRule(NamedTuple):
-    """Nodes of one sign of a symmetric rule of ξ; a node at zero has half its weight."""
-
-    nodes: Array
-    weights: Array
-
-    @classmethod
-    def of(cls, xi: Xi) -> HalfRule:
-        size = (len(xi.nodes) + 1) // 2
-        weights = xi.weights[:size].copy()
-        weights[len(xi.nodes) // 2 :] *= 0.5
-        return cls(xi.nodes[:size].copy(), weights)
-
-
-def weighted_pairs(
-    code: int, state: tuple[Array, ...], rule: HalfRule, self_terms: bool, a: Array, da: Array | None
+def sum_pairs(
+    code: int | None,
+    series: Series | None,
+    state: tuple[Array, ...],
+    rule: HalfRule,
+    self_terms: bool,
+    a: Array,
+    da: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """`closed_pairs` with the weights a of neurons; the state is (M, N, q, Qd).
+    """`PairwiseFlow.sum_matrices` without matrices, in closed form or by series; the state is (M, N, q, Qd).
 
     All averages are symmetric, so half of the pairs suffice. The sums for da/dt are added to `da`, or left
     out if it is None.
     """
-    arguments = *state, *rule, self_terms, a, da
-    if code in MIXTURES or code == RELU_CODE:
-        mixture = MIXTURES.get(code, MIXTURES[ERF_CODE])  # not used by relu
-        return symmetric_pairs(code, *mixture, None, *arguments)
-    return other_pairs(code, *arguments)
-
-
-def series_pairs(
-    series: Series, state: tuple[Array, ...], rule: HalfRule, self_terms: bool, a: Array
-) -> tuple[Array, Array, Array]:
-    """`weighted_pairs` by series, without the sums for da/dt."""
-    arguments = *state, *rule, self_terms, a, None
-    return symmetric_pairs(ERF_CODE, *MIXTURES[ERF_CODE], series, *arguments)  # no mixture is used
+    arguments = *state, rule, self_terms, a, da
+    if series is None and code not in MIXTURES and code != RELU_CODE:
+        return other_pairs(code, *arguments)
+    code = ERF_CODE if code is None else code  # not used by a complete series
+    return symmetric_pairs(code, *MIXTURES.get(code, MIXTURES[ERF_CODE]), series, *arguments)
 
 
 @kernel(fastmath=REDUCTION)
-def symmetric_pairs(code, squares, shares, series, M, N, q, norms, nodes, weights, self_terms, a, da):
-    """`weighted_pairs` of erf, tanh and relu, or by a series unless it is None.
+def symmetric_pairs(code, squares, shares, series, M, N, q, norms, rule, self_terms, a, da):
+    """`sum_pairs` of erf, tanh and relu, or by a series unless it is None.
 
     Loops over neurons are SIMD, so each has few arrays.
     """
@@ -118,9 +56,12 @@ def symmetric_pairs(code, squares, shares, series, M, N, q, norms, nodes, weight
     MT, weighted_MT, root, factor = M.T.copy(), M.T * a, np.sqrt(q), TWO_OVER_PI / p
     A, pull, dq = np.zeros(p), np.zeros((k, p)), np.zeros(p)
     wide = p + CHAIN_LANES  # the last vector may reach beyond p
-    o, scale, work = np.zeros(wide), np.zeros(wide), np.empty((5, p))
+    o, scale, work = np.zeros(wide), np.zeros(wide), np.empty((4, p))
     slope, outside, curved, curved_other = np.empty(wide), np.empty(wide), np.empty(wide), np.empty(wide)
-    value = np.empty(p)
+    value, padded_norms, powers = np.empty(wide), np.ones(wide), (np.empty(0), np.empty(0))
+    padded_norms[:p] = norms
+    if series is not None:
+        powers = np.empty(series.reach.size * CHAIN_LANES), np.empty(series.reach.size * CHAIN_LANES)
     for i in range(p):
         size = i if self_terms else i + 1
         for j in range(size):
@@ -130,15 +71,12 @@ def symmetric_pairs(code, squares, shares, series, M, N, q, norms, nodes, weight
             c = N[i, r]
             for j in range(size):
                 o[j] += c * MT[r, j]
-        sums = slope[:size], outside[:size], curved[:size], curved_other[:size]
-        values = None if da is None else value
-        if series is not None:
-            whole = slope, outside, curved, curved_other
-            series_row(series, i, size, o, scale, nodes, weights, whole)
-        elif code == RELU_CODE:
-            _relu_row(norms[i], norms, o, scale, nodes, weights, sums, values, work)
+        sums = slope, outside, curved, curved_other
+        if code == RELU_CODE:
+            _relu_row(norms[i], norms[:size], o, scale, rule, sums, None if da is None else value, work)
         else:
-            _mixture_row(squares, shares, norms[i], norms, o, scale, nodes, weights, sums, values, work)
+            arguments = padded_norms, o, scale, rule, sums, value, da, powers
+            _smooth_row(squares, shares, series, i, size, *arguments)
         own = factor * a[i]
         for j in range(i):
             A[j] += own * curved_other[j]
@@ -156,16 +94,17 @@ def symmetric_pairs(code, squares, shares, series, M, N, q, norms, nodes, weight
                 da[j] -= own * value[j]
             da[i] -= factor * _dot(a, value, size)
         if self_terms:
-            if series is not None:
-                s, g = series.own_slope[i], series.own_curved[i]
+            if series is not None and series.is_complete:
+                s, g, v = series.own_slope[i], series.own_curved[i], series.own_value[i]
             else:
                 s, g = slope_pair(code, norms[i], norms[i], norms[i])
+                v = 0.0 if da is None else value_pair(code, norms[i], norms[i], norms[i])
             A[i] -= a[i] * g / p
             dq[i] -= 2.0 * a[i] * q[i] * s / p
             for r in range(k):
                 pull[r, i] -= a[i] * s * M[i, r] / p
             if da is not None:
-                da[i] -= a[i] * value_pair(code, norms[i], norms[i], norms[i]) / p
+                da[i] -= a[i] * v / p
     return A, pull.T.copy(), dq
 
 
@@ -177,67 +116,100 @@ def _dot(x, y, size):
     return total
 
 
-@kernel(fastmath=ELEMENTWISE)
-def _mixture_row(squares, shares, norm, norms, o, scale, nodes, weights, sums, value, work):
-    """Averages of one neuron, of squared norm `norm`, with the first ones of `norms`, divided by 2/π.
+@kernel()
+def _smooth_row(squares, shares, series, i, size, norms, o, scale, rule, sums, value, da, powers):
+    """Averages of neuron i with the first `size` ones, divided by 2/π.
 
-    Fills E_ξ of E[σ'σ'], of √(q_i q_j) ξ E[σ'σ'], and of -E[σ''σ] in both orders; `value` with E[σσ].
+    Fills E_ξ of E[σ'σ'], of √(q_i q_j) ξ E[σ'σ'], and of -E[σ''σ] in both orders, and unless `da` is None
+    `value` with E[σσ]; a series is used at the nodes of ξ where it has enough terms.
     """
     slope, outside, curved, curved_other = sums
-    product, high, low, part, part_outside = work[0], work[1], work[2], work[3], work[4]
-    size = slope.size
-    slope[:] = 0.0
-    outside[:] = 0.0
-    curved[:] = 0.0
-    curved_other[:] = 0.0
-    if value is not None:
-        value[:size] = 0.0
+    unit, nodes = 1.0 / TWO_OVER_PI, rule.nodes
+    for at in range(0, size, CHAIN_LANES):
+        pairs = norms[i], load8(norms, at), load8(o, at), load8(scale, at)
+        if series is None:
+            s, x, c, d, v = mixture_averages(squares, shares, *pairs, rule, rule.nodes.size, da)
+        else:
+            inside, spread = load8(o, at), load8(scale, at)
+            root = load8(series.roots, at) * series.roots[i]
+            first = 0  # the nodes before it are left to the closed form
+            while first < nodes.size and not count_terms(series, inside, spread, root, nodes[first]):
+                first += 1
+            s, x, c, d, v = series_averages(series, i, at, inside, spread, root, rule, first, da, powers)
+            s, x, c, d, v = s * unit, x * unit, c * unit, d * unit, v * unit
+            if first > 0:
+                more = mixture_averages(squares, shares, *pairs, rule, first, da)
+                s, x, c, d, v = s + more[0], x + more[1], c + more[2], d + more[3], v + more[4]
+        store(slope, at, s)
+        store(outside, at, x)
+        store(curved, at, c)
+        store(curved_other, at, d)
+        store(value, at, v)
+
+
+@kernel(force_inline=True)
+def mixture_averages(squares, shares, norm, norms, inside, spread, rule, count, da):
+    """The averages of `_smooth_row` for a vector of pairs in closed form, at the first `count` nodes of ξ.
+
+    The angles asin(up/√product) + asin(down/√product) come from sine and cosine of their sum.
+    """
+    zero = inside - inside
+    slope, outside, curved, curved_other, value = zero, zero, zero, zero, zero
+    is_whole = count == rule.nodes.size
     for left in range(squares.size):
         own = squares[left] + norm
         for right in range(squares.size):
-            square = squares[right]
-            for j in range(size):
-                product[j] = own * (square + norms[j])
-            part[:size] = 0.0
-            part_outside[:size] = 0.0
-            for x in range(nodes.size):
-                node, weight = nodes[x], shares[left] * shares[right] * weights[x]
-                for j in range(size):
-                    up, down = o[j] + node * scale[j], o[j] - node * scale[j]
-                    high[j] = math.sqrt(product[j] - up * up)
-                    low[j] = math.sqrt(product[j] - down * down)
-                for j in range(size):
-                    inverse = weight / (high[j] * low[j])
-                    part[j] += (low[j] + high[j]) * inverse
-                    part_outside[j] += node * scale[j] * ((low[j] - high[j]) * inverse)
-                if value is not None:
-                    for j in range(size):
-                        up, down = o[j] + node * scale[j], o[j] - node * scale[j]
-                        value[j] += weight * sum_angles(up, high[j], down, low[j], product[j])
-            for j in range(size):
-                slope[j] += part[j]
-                outside[j] += part_outside[j]
-            for j in range(size):
-                part[j] = part_outside[j] + o[j] * part[j]
-            for j in range(size):
-                curved[j] += part[j] / own
-            for j in range(size):
-                curved_other[j] += part[j] / (square + norms[j])
+            share = shares[left] * shares[right]
+            product, part, part_outside, part_value = own * (squares[right] + norms), zero, zero, zero
+            inverse_product = 1.0 / product
+            for x in range(count):
+                step, weight = spread * rule.nodes[x], rule.weights[x]
+                up, down = inside + step, inside - step
+                high = square_root(fma(-1.0 * up, up, product))
+                low = square_root(fma(-1.0 * down, down, product))
+                inverse = 1.0 / (high * low)
+                part = fma((high + low) * inverse, weight, part)
+                difference = (low - high) * inverse
+                part_outside = fma(difference, weight * step, part_outside)
+                if da is not None:
+                    if is_whole:
+                        part_value = fma(difference, rule.first[x], part_value)
+                        if rule.second[x] != 0.0:
+                            steep, flat = low * inverse, high * inverse
+                            bend = fma(up * steep, steep * steep, down * flat * flat * flat)
+                            part_value = fma(spread * rule.second[x], bend, part_value)
+                    else:
+                        sine, cosine = fma(up, low, down * high), fma(high, low, -1.0 * up * down)
+                        angle = unit_angle(sine * inverse_product, cosine * inverse_product)
+                        value = fma(share * weight, angle, value)
+            if da is not None and is_whole:
+                step = spread * rule.anchor
+                up, down = inside + step, inside - step
+                high = square_root(fma(-1.0 * up, up, product))
+                low = high if rule.anchor == 0.0 else square_root(fma(-1.0 * down, down, product))
+                sine, cosine = fma(up, low, down * high), fma(high, low, -1.0 * up * down)
+                angle = unit_angle(sine * inverse_product, cosine * inverse_product)
+                value = fma(0.5 * share, fma(spread, part_value, angle), value)
+            slope, outside = fma(part, share, slope), fma(part_outside, share, outside)
+            part = share * fma(inside, part, part_outside)
+            curved = fma(part, 1.0 / own, curved)
+            curved_other = fma(part, own * inverse_product, curved_other)
+    return slope, outside, curved, curved_other, value
 
 
 @kernel(fastmath=ELEMENTWISE)
-def _relu_row(norm, norms, o, scale, nodes, weights, sums, value, work):
-    """`_mixture_row` of relu: E[σ'σ'] = (π/2 + asin ρ)/2π and E[σ''_i σ_j] = √(b/a) √(1-ρ²)/2π."""
+def _relu_row(norm, norms, o, scale, rule, sums, value, work):
+    """`_smooth_row` of relu: E[σ'σ'] = (π/2 + asin ρ)/2π and E[σ''_i σ_j] = √(b/a) √(1-ρ²)/2π."""
     slope, outside, curved, curved_other = sums
     inverse, high, low, arc = work[0], work[1], work[2], work[3]
-    size = slope.size
+    size = norms.size
     for j in range(size):
         inverse[j] = 1.0 / math.sqrt(max(norm * norms[j], MIN_PRODUCT))
     slope[:] = 0.0
     outside[:] = 0.0
     arc[:size] = 0.0
-    for x in range(nodes.size):
-        node, weight = nodes[x], weights[x]
+    for x in range(rule.nodes.size):
+        node, weight = rule.nodes[x], rule.weights[x]
         for j in range(size):
             up = (o[j] + node * scale[j]) * inverse[j]
             high[j] = up if abs(up) < NEARLY_ONE else math.copysign(1.0, up)
@@ -271,19 +243,9 @@ def _relu_row(norm, norms, o, scale, nodes, weights, sums, value, work):
             value[j] = o[j] * slope[j] + outside[j] - norm * curved[j]
 
 
-@kernel(fastmath=ELEMENTWISE)
-def sum_angles(up, high, down, low, product):
-    """asin(up/√product) + asin(down/√product), where high = √(product - up²) and low = √(product - down²)."""
-    sine, cosine = up * low + down * high, high * low - up * down  # of the sum, times product
-    steep = abs(sine) > abs(cosine)  # near a right angle its cosine is the accurate one
-    angle = asin_unit((cosine if steep else sine) / product)
-    flat = angle if cosine > 0.0 else math.copysign(math.pi, sine) - angle
-    return math.copysign(0.5 * math.pi - angle, sine) if steep else flat
-
-
 @kernel()
 def square_pairs(M, N, q, norms, spread, self_terms, a, da):
-    """`weighted_pairs` of x², whose averages are moments of C_ij: O(p k²). `spread` is E ξ²."""
+    """`sum_pairs` of x², whose averages are moments of C_ij: O(p k²). `spread` is E ξ²."""
     p, k = M.shape
     A, pull, dq = np.zeros(p), np.empty((p, k)), np.empty(p)
     gram, total, power = M.T @ (M.T * a).T, 0.0, 0.0
@@ -307,17 +269,11 @@ def square_pairs(M, N, q, norms, spread, self_terms, a, da):
     return A, pull, dq
 
 
-def square_power(M: Array, N: Array, q: Array, norms: Array, spread: float, own: bool, a: Array) -> float:
-    """Σ_ij a_i a_j E[λ_i² λ_j²]."""
-    da = np.empty(len(a))
-    square_pairs(M, N, q, norms, spread, own, a, da)
-    return -len(a) * float(a @ da)
-
-
 @kernel(fastmath=REDUCTION)
-def other_pairs(code, M, N, q, norms, nodes, weights, self_terms, a, da):
-    """`weighted_pairs` of any closed form."""
+def other_pairs(code, M, N, q, norms, rule, self_terms, a, da):
+    """`sum_pairs` of any closed form."""
     p, k = M.shape
+    nodes, weights = rule.nodes, rule.weights
     A, pull, dq, root = np.zeros(p), np.zeros((p, k)), np.zeros(p), np.sqrt(q)
     for i in range(p):
         for j in range(i + 1):

@@ -5,23 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from sweep_service.dynamics.mean_field.flow import Derivative, MeanFieldFlow, MeanFieldSystem, average, weigh
-from sweep_service.dynamics.mean_field.pair_series import MIN_SERIES_WIDTH, Series, series_power
-from sweep_service.dynamics.mean_field.pair_sums import (
-    HalfRule,
-    add_teachers,
-    closed_pairs,
-    series_pairs,
-    square_pairs,
-    square_power,
-    weighted_pairs,
-)
+from sweep_service.dynamics.mean_field.half_rule import HalfRule
+from sweep_service.dynamics.mean_field.pair_series import Series
+from sweep_service.dynamics.mean_field.pair_sums import add_teachers, square_pairs, sum_pairs
 from sweep_service.dynamics.mean_field.xi import Xi
-from sweep_service.model.activations import TANH
-from sweep_service.model.averages.closed_forms import RELU_CODE, SQUARE_CODE, ClosedForm
+from sweep_service.model.activations import ERF
+from sweep_service.model.averages.closed_forms import SQUARE_CODE, ClosedForm
 from sweep_service.model.risk import teacher_power
 from sweep_service.numerics.types import Array
 
-SYMMETRIC_CODES = (RELU_CODE,)  # of pairs whose sums cost less by half of them, without second layers too
+MIN_SERIES_WIDTH = 8  # fewer pairs do not repay the coefficients
 MAX_BLOCK_ENTRIES = 1 << 20  # entries of the largest matrix held at once
 
 
@@ -31,8 +24,8 @@ class PairwiseFlow(MeanFieldFlow):
     def __init__(self, system: MeanFieldSystem, M: Array, q: Array, nodes: int) -> None:
         super().__init__(system, M, q)
         self.nodes = nodes
-        self.xi = Xi.rule(0 if system.is_frozen else system.D, nodes)
-        self.half_xi = HalfRule.of(self.xi)
+        dimensions = 0 if system.is_frozen else system.D
+        self.xi, self.half_xi = Xi.rule(dimensions, nodes), HalfRule.make(dimensions, nodes)
 
     def blocks(self, M: Array, q: Array) -> list[tuple[slice, Array, Array]]:
         """Blocks of rows with their o and the scale √(q_i q_j) of ξ."""
@@ -53,8 +46,9 @@ class PairwiseFlow(MeanFieldFlow):
         P, pairs, teacher = self.system.P, self.system.pairs, self.system.teacher_second_layer
         norms = self.norms(M, q)
         A, pull, dq, da = self.sum_students(M, q, norms, a)
-        if teacher is not None and isinstance(pairs.mixed, ClosedForm):
-            add_teachers(pairs.mixed.code, M, P, q, norms, teacher / self.k, A, pull, dq, da)
+        if isinstance(pairs.mixed, ClosedForm):
+            weights = np.ones(self.k) if teacher is None else teacher
+            add_teachers(pairs.mixed.code, M, P, q, norms, weights / self.k, A, pull, dq, da)
             return pull, dq, da
         teacher_norms = np.diag(P).copy()
         slopes, curved = pairs.mixed.slopes(norms, teacher_norms, M)
@@ -67,32 +61,34 @@ class PairwiseFlow(MeanFieldFlow):
         self, M: Array, q: Array, norms: Array, a: Array | None
     ) -> tuple[Array, Array, Array, Array | None]:
         """Sums over students: their contributions to A, dM, dq and da."""
-        students, xi, own = self.system.pairs.students, self.xi, self.system.self_terms
-        state, rule = (M, M @ self.inverse, q, norms), self.half_xi
         weights = np.ones(self.p) if a is None else a
-        series = self.series(norms)
-        if series is not None:
-            return *series_pairs(series, state, rule, own, weights), None
-        if not isinstance(students, ClosedForm):
-            return self.pair_sums(M, q, norms, a)
-        if students.code == SQUARE_CODE:
-            da = np.zeros(self.p) if self.system.is_learned else None
-            return *square_pairs(*state, self.spread, own, weights, da), da
-        if a is None and students.code not in SYMMETRIC_CODES and self.p < MIN_SERIES_WIDTH:
-            return *closed_pairs(students.code, *state, xi.nodes, xi.weights, own), None
         da = np.zeros(self.p) if self.system.is_learned else None
-        return *weighted_pairs(students.code, state, rule, own, weights, da), da
+        sums = self.sum_compiled(M, q, norms, weights, da)
+        return self.sum_matrices(M, q, norms, a) if sums is None else (*sums, da)
+
+    def sum_compiled(
+        self, M: Array, q: Array, norms: Array, a: Array, da: Array | None
+    ) -> tuple[Array, Array, Array] | None:
+        """A, dM, dq from students by a compiled sum, or None if there is none; the sums for da are added."""
+        students, own = self.system.pairs.students, self.system.self_terms
+        state = M, M @ self.inverse, q, norms
+        code = students.code if isinstance(students, ClosedForm) else None
+        if code == SQUARE_CODE:
+            return square_pairs(*state, self.spread, own, a, da)
+        series = self.series(norms)
+        if code is None and series is None:
+            return None
+        return sum_pairs(code, series, state, self.half_xi, own, a, da)
 
     def series(self, norms: Array) -> Series | None:
         """The averages of students as a series, where it is accurate and cheaper than other forms."""
         student = self.system.student
-        is_cheaper = student is TANH or student.code is None
         is_smooth = student.curvature is not None and not student.kinks
-        if self.system.is_learned or not (is_cheaper and is_smooth) or self.p < MIN_SERIES_WIDTH:
+        if student is ERF or not is_smooth or self.p < MIN_SERIES_WIDTH:
             return None
         return Series.make(student, norms)
 
-    def pair_sums(
+    def sum_matrices(
         self, M: Array, q: Array, norms: Array, a: Array | None
     ) -> tuple[Array, Array, Array, Array | None]:
         """`sum_students` for averages without a closed form."""
@@ -123,16 +119,8 @@ class PairwiseFlow(MeanFieldFlow):
 
     def student_power(self, M: Array, q: Array, norms: Array, a: Array) -> float:
         """Σ_ij a_i a_j E[σ_i σ_j]."""
-        students, own, rule = self.system.pairs.students, self.system.self_terms, self.half_xi
-        state = M, M @ self.inverse, q, norms
-        series = self.series(norms)
-        if series is not None:
-            return float(series_power(series, *state[:3], *rule, own, a))
-        if isinstance(students, ClosedForm) and students.code == SQUARE_CODE:
-            return float(square_power(*state, self.spread, own, a))
-        if isinstance(students, ClosedForm):
-            da = np.zeros(self.p)
-            weighted_pairs(students.code, state, rule, own, a, da)
+        students, da = self.system.pairs.students, np.zeros(self.p)
+        if self.sum_compiled(M, q, norms, a, da) is not None:
             return float(-self.p * (a @ da))
         total = 0.0
         for cut, o, scale in self.blocks(M, q):

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sweep_service.numerics.jit import kernel
+from sweep_service.numerics.simd import fma, lane, load8, square_root, swap_halves, swap_pairs
 from sweep_service.numerics.types import Array
-from sweep_service.numerics.vector_math import asin_unit
+from sweep_service.numerics.vector_math import unit_angle
 
 TWO_OVER_PI = 2.0 / math.pi
 ROOT_TWO_OVER_PI = math.sqrt(TWO_OVER_PI)
@@ -62,6 +63,8 @@ TANH_WEIGHTS = np.array([
     0.3150195917458708, 0.12556017157648272, 0.017807404837356763, 0.00047754527062288457,
 ])  # fmt: skip
 ERF_SQUARES, ERF_WEIGHTS = np.ones(1), np.ones(1)
+# σ(x) = Σ_K w_K erf(x/(K√2)): the values K² and w_K by the code of σ
+MIXTURES = {ERF_CODE: (ERF_SQUARES, ERF_WEIGHTS), TANH_CODE: (TANH_SQUARES, TANH_WEIGHTS)}
 
 # The sums below have a fixed order: with reassociation their bits would depend on where they are inlined.
 
@@ -73,41 +76,50 @@ def _correlation(c, norm):
     return rho if abs(rho) < 1.0 - 1e-15 else math.copysign(1.0, rho)
 
 
+@kernel(force_inline=True)
+def _sum_lanes(x):
+    """The sum of eight lanes."""
+    y = x + swap_halves(x)
+    y = y + swap_pairs(y)
+    return lane(y, 0) + lane(y, 1)
+
+
 @kernel()
 def _mixture_value(squares, weights, other_squares, other_weights, a, b, c):
-    """E[f(u) g(v)] of two mixtures of error functions."""
-    total = 0.0
-    for i in range(squares.size):
-        row, A = 0.0, squares[i] + a
-        for j in range(other_squares.size):
-            row += other_weights[j] * asin_unit(c / math.sqrt(A * (other_squares[j] + b)))
-        total += weights[i] * row
-    return TWO_OVER_PI * total
+    """E[f(u) g(v)] of two mixtures of error functions, the first of eight."""
+    A = load8(squares, 0) + a
+    rows = A - A
+    for j in range(other_squares.size):
+        product = A * (other_squares[j] + b)
+        inverse = 1.0 / square_root(product)
+        angle = unit_angle(c * inverse, square_root(fma(-c, c, product)) * inverse)
+        rows = fma(other_weights[j], angle, rows)
+    return TWO_OVER_PI * _sum_lanes(rows * load8(weights, 0))
 
 
 @kernel()
 def _mixture_slopes(squares, weights, other_squares, other_weights, a, b, c):
-    """E[f'(u) g'(v)] and E[f''(u) g(v)] of two mixtures of error functions."""
-    slope, curved, square = 0.0, 0.0, c * c
-    for i in range(squares.size):
-        row, A = 0.0, squares[i] + a
-        for j in range(other_squares.size):
-            row += other_weights[j] / math.sqrt(A * (other_squares[j] + b) - square)
-        row *= weights[i]
-        slope += row
-        curved -= row / A
-    return TWO_OVER_PI * slope, TWO_OVER_PI * c * curved
+    """E[f'(u) g'(v)] and E[f''(u) g(v)] of two mixtures of error functions, the first of eight."""
+    A = load8(squares, 0) + a
+    rows = A - A
+    for j in range(other_squares.size):
+        rows = rows + other_weights[j] / square_root(fma(A, other_squares[j] + b, -c * c))
+    rows = rows * load8(weights, 0)
+    return TWO_OVER_PI * _sum_lanes(rows), -TWO_OVER_PI * c * _sum_lanes(rows / A)
 
 
 @kernel()
-def _mean_derivatives(squares, weights, a):
-    """E[f'(u)] and E[f'''(u)] = 2 ∂_a E[f'(u)] of a mixture of error functions."""
-    slope, third = 0.0, 0.0
-    for i in range(squares.size):
-        row = weights[i] / math.sqrt(squares[i] + a)
-        slope += row
-        third -= row / (squares[i] + a)
-    return ROOT_TWO_OVER_PI * slope, ROOT_TWO_OVER_PI * third
+def _mean_derivatives_of_erf(a):
+    """E[f'(u)] and E[f'''(u)] = 2 ∂_a E[f'(u)]."""
+    slope = ROOT_TWO_OVER_PI / math.sqrt(1.0 + a)
+    return slope, -slope / (1.0 + a)
+
+
+@kernel()
+def _mean_derivatives_of_tanh(a):
+    A = load8(TANH_SQUARES, 0) + a
+    rows = load8(TANH_WEIGHTS, 0) / square_root(A)
+    return ROOT_TWO_OVER_PI * _sum_lanes(rows), -ROOT_TWO_OVER_PI * _sum_lanes(rows / A)
 
 
 @kernel()
@@ -137,13 +149,13 @@ def _other_value_pair(code, a, b, c):
     if code == ODD_WITH_SQUARE:
         return 0.0
     if code == ERF_RELU:
-        return 0.5 * c * _mean_derivatives(ERF_SQUARES, ERF_WEIGHTS, a)[0]
+        return 0.5 * c * _mean_derivatives_of_erf(a)[0]
     if code == TANH_RELU:
-        return 0.5 * c * _mean_derivatives(TANH_SQUARES, TANH_WEIGHTS, a)[0]
+        return 0.5 * c * _mean_derivatives_of_tanh(a)[0]
     if code == RELU_ERF:
-        return 0.5 * c * _mean_derivatives(ERF_SQUARES, ERF_WEIGHTS, b)[0]
+        return 0.5 * c * _mean_derivatives_of_erf(b)[0]
     if code == RELU_TANH:
-        return 0.5 * c * _mean_derivatives(TANH_SQUARES, TANH_WEIGHTS, b)[0]
+        return 0.5 * c * _mean_derivatives_of_tanh(b)[0]
     if code == RELU_SQUARE:
         return math.sqrt(a) * (b + _ratio(c * c, a)) / ROOT_TWO_PI
     if code == SQUARE_RELU:
@@ -180,19 +192,20 @@ def _other_slope_pair(code, a, b, c):
     if code == TANH_ERF:
         return _mixture_slopes(TANH_SQUARES, TANH_WEIGHTS, ERF_SQUARES, ERF_WEIGHTS, a, b, c)
     if code == ERF_TANH:
-        return _mixture_slopes(ERF_SQUARES, ERF_WEIGHTS, TANH_SQUARES, TANH_WEIGHTS, a, b, c)
+        slope, _ = _mixture_slopes(TANH_SQUARES, TANH_WEIGHTS, ERF_SQUARES, ERF_WEIGHTS, b, a, c)
+        return slope, -slope * c / (1.0 + a)
     if code == ODD_WITH_SQUARE:
         return 0.0, 0.0
     if code == ERF_RELU:
-        slope, third = _mean_derivatives(ERF_SQUARES, ERF_WEIGHTS, a)
+        slope, third = _mean_derivatives_of_erf(a)
         return 0.5 * slope, 0.5 * c * third
     if code == TANH_RELU:
-        slope, third = _mean_derivatives(TANH_SQUARES, TANH_WEIGHTS, a)
+        slope, third = _mean_derivatives_of_tanh(a)
         return 0.5 * slope, 0.5 * c * third
     if code == RELU_ERF:
-        return 0.5 * _mean_derivatives(ERF_SQUARES, ERF_WEIGHTS, b)[0], 0.0
+        return 0.5 * _mean_derivatives_of_erf(b)[0], 0.0
     if code == RELU_TANH:
-        return 0.5 * _mean_derivatives(TANH_SQUARES, TANH_WEIGHTS, b)[0], 0.0
+        return 0.5 * _mean_derivatives_of_tanh(b)[0], 0.0
     if code == RELU_SQUARE:  # E[2 θ(u) v] and E[δ(u) v²]
         return 2.0 * _ratio(c, math.sqrt(a)) / ROOT_TWO_PI, max(b - _ratio(c * c, a), 0.0) / (
             ROOT_TWO_PI * math.sqrt(a)

@@ -1,7 +1,7 @@
 """Prices of two-point averages: seconds of one pair of neurons on the machine where they were measured.
 
 Recorded risks and right-hand sides of flows are sums over pairs, so that their cost follows from these. Those
-of two tanh neurons cost hundreds of times as much as those of two square ones.
+of two tanh neurons cost tens of times as much as those of two square ones.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ CLOSED_FORMS = {
     ERF_CODE: PairPrice(1.2e-9, 3.1e-9),
     SQUARE_CODE: PairPrice(0.7e-9, 0.5e-9),
     RELU_CODE: PairPrice(4.5e-9, 4.2e-9),
-    TANH_CODE: PairPrice(187e-9, 503e-9),
-    TANH_ERF: PairPrice(28e-9, 70e-9),
-    ERF_TANH: PairPrice(24e-9, 70e-9),
+    TANH_CODE: PairPrice(20e-9, 66e-9),
+    TANH_ERF: PairPrice(4.5e-9, 11e-9),
+    ERF_TANH: PairPrice(4.2e-9, 11e-9),
     ODD_WITH_SQUARE: PairPrice(2.1e-9, 2.0e-9),
     ERF_RELU: PairPrice(4.4e-9, 3.3e-9),
-    TANH_RELU: PairPrice(29e-9, 21e-9),
+    TANH_RELU: PairPrice(5.5e-9, 3.5e-9),
     RELU_ERF: PairPrice(3.9e-9, 3.5e-9),
-    RELU_TANH: PairPrice(21e-9, 22e-9),
+    RELU_TANH: PairPrice(3.5e-9, 3.5e-9),
     RELU_SQUARE: PairPrice(6.2e-9, 4.3e-9),
     SQUARE_RELU: PairPrice(5.0e-9, 4.2e-9),
 }

@@ -26,7 +26,7 @@ DIMENSION = 100  # sets the scale of a start if D is infinite
 
 
 def mean_field(quick: bool) -> Iterator[Row]:
-    sizes = ((300, 1, None), (400, 2, None)) if quick else ((5000, 1, MIN_RATIO), (1000, 2, None))
+    sizes = ((300, 1, None), (1000, 2, None)) if quick else ((5000, 1, MIN_RATIO), (1000, 2, None))
     for p, k, floor in sizes:
         for regime, D in (("MF", 3), ("HDMF", None)):
             yield from compare(
@@ -35,10 +35,13 @@ def mean_field(quick: bool) -> Iterator[Row]:
 
 
 def compare(name: str, flow: MixtureNodeFlow, floor: float | None, repeats: int) -> Iterator[Row]:
-    """Compare with the package's sum over pairs, the loop as printed, and a tuned loop without a bar."""
+    """Compare with the loop as printed, and without bars with a tuned loop and the package's sum over pairs.
+
+    A bar against our own sum over pairs would fall whenever that sum becomes faster.
+    """
     y, nodes = flow.y0, len(Xi.rule(flow.system.D, PAIR_NODES).nodes)
     baselines = {
-        "": (PairwiseFlow(flow.system, *flow.start, PAIR_NODES), "PairwiseFlow", floor),
+        "": (PairwiseFlow(flow.system, *flow.start, PAIR_NODES), "PairwiseFlow", None),
         "-loop": (partial(sum_over_pairs, flow, pair_sums), "a compiled loop over pairs", floor),
         "-half": (partial(sum_over_pairs, flow, half_pair_sums), "a compiled loop over half the pairs", None),
     }

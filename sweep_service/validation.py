@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
 
+MIN_RELATIVE_ERROR, MAX_RELATIVE_ERROR = 1e-9, 1e6
 _ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 
@@ -73,6 +74,11 @@ def read_number(
         limits = {">": above, ">=": least, "<=": most}
         raise InvalidInput(field, value, f"must be {describe_numbers('finite number', limits)}")
     return float(value) + 0.0  # -0.0 is 0.0: equal numbers must have equal keys
+
+
+def read_relative_error(value: Any) -> float:
+    """Read a standard error over the mean, which sets a number of seeds."""
+    return read_number(value, "relative_error", least=MIN_RELATIVE_ERROR, most=MAX_RELATIVE_ERROR)
 
 
 def describe_numbers(kind: str, limits: Mapping[str, float | None]) -> str:

@@ -30,6 +30,7 @@ from sweep_service.store.ledger import Request as KeyedRequest
 from sweep_service.store.ledger import State, SweepRecord
 from sweep_service.store.notes import read_change
 from sweep_service.text import replace_nonfinite
+from sweep_service.validation import MAX_RELATIVE_ERROR, MIN_RELATIVE_ERROR
 
 router = APIRouter(prefix="/v1", tags=["sweeps"], responses=responses())
 
@@ -118,8 +119,8 @@ def seeds(
     relative_error: Annotated[
         float | None,
         Query(
-            gt=0.0,
-            le=1e6,
+            ge=MIN_RELATIVE_ERROR,
+            le=MAX_RELATIVE_ERROR,
             allow_inf_nan=False,
             description="Count the seeds for this standard error over the mean; by default about half of "
             "that of the spec",

@@ -114,8 +114,9 @@ def test_done_runs_without_values_are_found(folder):
         with folder.open_dataset(sweep_id) as stored, pytest.raises(Damaged, match="2 done runs lack values"):
             getattr(stored.sweep, method)()
     with open_conductor(folder.root) as conductor:  # and they are not reused
-        assert conductor.submit(make_spec(**{**FEW, "seeds": 3}))[0].reused == 8
-        conductor.remove(stored_ids(folder)[1])
+        more, _ = conductor.submit(make_spec(**{**FEW, "seeds": 3}))
+        assert more.reused == 8
+        conductor.remove(more.id)
     assert repair(folder) == [State.COMPLETED]
     assert_same_values(values(folder), expected)
 

@@ -24,7 +24,7 @@ from sweep_service.analysis.runs import (
 from sweep_service.analysis.selection import select
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.text import format_percent
-from sweep_service.validation import read_number
+from sweep_service.validation import read_relative_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +94,7 @@ def _read_error(value: float | str) -> float:
         number = float(value) if isinstance(value, str) else value
     except ValueError:
         raise InvalidInput("relative_error", value, "must be a number such as 0.05") from None
-    return read_number(number, "relative_error", above=0.0)
+    return read_relative_error(number)
 
 
 def _name_draws(dataset: xr.Dataset) -> str:

@@ -20,7 +20,7 @@ from sweep_service.analysis.runs import (
 )
 from sweep_service.errors import InvalidInput
 from sweep_service.numerics.types import AnyArray
-from sweep_service.validation import read_number
+from sweep_service.validation import read_relative_error
 
 RISK, FINAL_RISK = "risk", "final_risk"  # the values whose scatter is predicted
 MIN_DRAWS = 5  # the standard deviation of four draws has an error of 40 %, and the number of seeds of 80 %
@@ -57,7 +57,7 @@ def seeds_needed(dataset: xr.Dataset, /, value: str = RISK, relative_error: floa
     InvalidInput
         If the dataset has neither fluctuations nor runs of SGD with this value.
     """
-    relative_error = read_number(relative_error, "relative_error", above=0.0)
+    relative_error = read_relative_error(relative_error)
     dataset = sort_dataset(dataset)
     variables: dict[str, tuple[xr.DataArray, str]] = {}
     is_predicted, is_measured = value in (RISK, FINAL_RISK) and has_prediction(dataset), "sgd_risk" in dataset

@@ -30,7 +30,7 @@ from sweep_service.planning.costs import Calibration
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.outline import Outline
 from sweep_service.text import format_duration, format_number, format_percent
-from sweep_service.validation import read_number
+from sweep_service.validation import read_relative_error
 
 MAX_SECONDS = 2.0  # of processor time by the predicted prices, for all points together
 MAX_ELAPSED_SECONDS = 20.0  # after which the prediction ends, as prices may be wrong and machines busy
@@ -100,10 +100,10 @@ def predict_seeds(
     Raises
     ------
     InvalidInput
-        If `relative_error` is not a positive number, or a point of the spec is invalid.
+        If `relative_error` is not a number from 1e-9 to 1e6, or a point of the spec is invalid.
     """
     if relative_error is not None:
-        relative_error = read_number(relative_error, "relative_error", above=0.0)
+        relative_error = read_relative_error(relative_error)
     draws = Draws(outline.seeds, len(outline.repeats))
     answer: dict[str, Any] = {
         "relative_error": relative_error, "draws": draws.count,

@@ -84,7 +84,7 @@ function renderConnection(isLost) {
   if (isLost) $("#rest").textContent = "the service does not answer";
 }
 
-$(".tabs [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" }); // on a narrow screen
+$(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a narrow screen
 $("#rename").addEventListener("click", () => {
   if (latestSweep) editNotes(latestSweep, renderSweep);
 });

@@ -14,6 +14,7 @@ from sweep_service.model.second_layer import Readout
 from sweep_service.numerics.types import Array
 
 VANISHED_SHARE = 1e-6  # of its squared norm at t = 0, at which a neuron with a kink counts as vanished
+FAR_FROM_VANISHING = 100.0  # at this fraction of it `slow_down` is 1 to the last bit
 
 
 def slow_down(norms: Array, first_norms: Array) -> Array:

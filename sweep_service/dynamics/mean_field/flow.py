@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sweep_service.dynamics.full_model import FullModel, FullModelFlow, slow_down
+from sweep_service.dynamics.full_model import FAR_FROM_VANISHING, FullModel, FullModelFlow, slow_down
 from sweep_service.dynamics.overlap_flow import radial_derivative
 from sweep_service.dynamics.state import State
 from sweep_service.model.activations import Activation
@@ -78,6 +78,7 @@ class MeanFieldFlow(FullModelFlow):
         self.p, self.k = M.shape
         self.inverse = invert_gram(system.P)
         self.first_norms = self.norms(M, q)
+        self.has_kink = system.student.curvature is None
         self.y0 = self._pack(M, q, None if system.readout is None else system.readout.student)
 
     def _pack(self, M: Array, q: Array, a: Array | None) -> Array:
@@ -94,8 +95,9 @@ class MeanFieldFlow(FullModelFlow):
         (M, q), a = self.unpack(y), self.second_layer(y)
         dM, dq, da = self.derivative(M, q, a)
         if a is not None:
-            is_smooth = system.student.curvature is not None
-            own = a if is_smooth else a * slow_down(self.norms(M, q), self.first_norms)
+            own = a
+            if self.has_kink and np.any(FAR_FROM_VANISHING * q < self.first_norms):  # or else it is 1
+                own = a * slow_down(self.norms(M, q), self.first_norms)
             dM, dq = own[:, None] * dM, own * dq
         if u != 1.0:
             dM, dq = u * dM, u * dq

@@ -18,6 +18,7 @@ from benchmarks.mean_field import mean_field
 from benchmarks.odes import odes
 from benchmarks.page import page
 from benchmarks.prices import prices
+from benchmarks.regret import regret
 from benchmarks.sampling import sampling
 from benchmarks.scale import scale
 from benchmarks.service import service
@@ -30,7 +31,7 @@ from benchmarks.wide import wide
 Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
-    euler, odes, cliffs, mean_field, sampling, wide, sgd, full_model, crossover, fluctuations, startup, store,
-    analysis, estimates, prices, time_left, cluster, cheap_points, scale, service, page,
+    euler, odes, cliffs, mean_field, sampling, wide, sgd, full_model, crossover, regret, fluctuations,
+    startup, store, analysis, estimates, prices, time_left, cluster, cheap_points, scale, service, page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

@@ -235,6 +235,31 @@ def where_less(typing_context: Any, x: Any, y: Any, yes: Any, no: Any) -> Any:
     return ty(ty, ty, ty, ty), generate
 
 
+PURE = ("nounwind", "readnone")  # attributes of a call that changes nothing and fails nowhere
+
+
+@intrinsic
+def call_at(typing_context: Any, table: Any, number: Any, x: Any) -> Any:
+    """f(x) of each lane, for the C function whose address is entry `number` of a table at an address."""
+    ty = _common_type((x,))
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        double = ir.DoubleType()
+        function_type = ir.FunctionType(double, [double]).as_pointer()
+        entries = builder.inttoptr(args[0], function_type.as_pointer())
+        function = builder.load(builder.gep(entries, [args[1]]))
+        if not isinstance(ty, Vector):
+            return builder.call(function, [args[2]], attrs=PURE)
+        out = args[2]
+        for at in range(ty.width):
+            number = ir.Constant(ir.IntType(32), at)
+            value = builder.call(function, [builder.extract_element(args[2], number)], attrs=PURE)
+            out = builder.insert_element(out, value, number)
+        return out
+
+    return ty(types.intp, types.intp, ty), generate
+
+
 @intrinsic
 def as_float(typing_context: Any, bits: Any) -> Any:
     """The double with these 64 bits."""

@@ -16,6 +16,7 @@ from sweep_service.model.activations import Activation
 from sweep_service.model.parameters import FIRST_PARAMETERS, Scalar
 from sweep_service.model.point import CONSTANT, STRUCTURED_PARAMETERS, Point
 from sweep_service.model.schedule import Schedule
+from sweep_service.model.user_kernels import explain_uncompiled, has_offset, kernel_code
 from sweep_service.numerics.simd import round_up_to_lanes
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.kernels.coefficients import (
@@ -97,16 +98,29 @@ class Chain:
     def shares(self) -> Array:
         return np.array([1.0 / self.width, 1.0 / self.k])
 
-    @property
+    @cached_property
     def compiled(self) -> bool:
-        """Whether both activations have a branch in `activate`."""
-        return self.activation.code is not None and self.teacher_activation.code is not None
+        """Whether kernels know both activations."""
+        return not explain_uncompiled(self.activation, self.teacher_activation, self.is_learned)
 
     @property
     def codes(self) -> AnyArray:
-        assert self.activation.code is not None
-        assert self.teacher_activation.code is not None
-        return np.array([self.activation.code, self.teacher_activation.code])
+        return np.array([kernel_code(self.activation), kernel_code(self.teacher_activation)], dtype=np.intp)
+
+    @cached_property
+    def has_offset(self) -> bool:
+        """Whether rows of zeros, which pad vectors, have outputs that weights of zero have to remove."""
+        is_offset = has_offset(self.activation) or has_offset(self.teacher_activation)
+        return self.second_layer is None and self.compiled and is_offset
+
+    @property
+    def output_weights(self) -> Array | None:
+        """a, or None for ones that need not be written."""
+        return np.ones(self.rows) if self.has_offset else self.second_layer
+
+    @property
+    def teacher_output_weights(self) -> Array | None:
+        return np.ones(self.k) if self.has_offset else self.teacher_second_layer
 
     @cached_property
     def divergence_limit(self) -> float:
@@ -128,14 +142,14 @@ class Chain:
     def coefficients(self) -> Coefficients:
         """Constants of the kernels in which lanes hold neurons."""
         return Coefficients(
-            self.rate, self.root_noise, self.shares, self.codes, pad(self.teacher_second_layer),
+            self.rate, self.root_noise, self.shares, self.codes, pad(self.teacher_output_weights),
             self.second_layer_rate / self.d if self.is_learned else None,
             self.batch if self.batch > 1 else None,
         )  # fmt: skip
 
     def moving(self) -> Moving:
         """A new state of what moves beside the weights, where lanes hold neurons."""
-        return make_moving(pad(self.second_layer), self.is_learned, self.weight_decay > 0.0)
+        return make_moving(pad(self.output_weights), self.is_learned, self.weight_decay > 0.0)
 
     def step_factors(self, first: int, last: int) -> StepFactors:
         """u of steps first..last-1, and the shares 1 - γuκ_w/(pd) of the weights that they keep."""
@@ -200,7 +214,7 @@ class Simulator(ABC):
     def second_layers(self) -> Array | None:
         """Current a (chains, rows); None for ones that are not learned."""
         (chain,) = self.chains
-        second_layer = self.moving.second_layer
+        second_layer = None if chain.second_layer is None else self.moving.second_layer
         return None if second_layer is None else second_layer[None, : chain.rows]
 
     @abstractmethod

@@ -163,13 +163,15 @@ class StepLoopOfFour(Simulator):
         self.limits = np.array([chain.divergence_limit for chain in members])
         repeats = CHAIN_LANES // self.max_chains
         self.moving = make_moving(
-            self._group_second_layers([chain.second_layer for chain in members]), chains[0].is_learned,
+            self._group_second_layers([chain.output_weights for chain in members]), chains[0].is_learned,
             is_scaled=False,
         )  # fmt: skip
         self.coefficients = chains[0].coefficients._replace(
             rate=np.tile([chain.rate for chain in members], repeats),
             root_noise=np.tile([chain.root_noise for chain in members], repeats),
-            teacher_second_layer=self._group_second_layers([chain.teacher_second_layer for chain in members]),
+            teacher_second_layer=self._group_second_layers(
+                [chain.teacher_output_weights for chain in members]
+            ),
         )
 
     def _group(self, rows: Array) -> Array:

@@ -22,6 +22,7 @@ from sweep_service.model.labels import (
 from sweep_service.model.observables import OBSERVABLES, select_observables
 from sweep_service.model.point import Point
 from sweep_service.model.risk import teacher_power
+from sweep_service.model.user_kernels import explain_uncompiled
 from sweep_service.numerics.blas import one_blas_thread
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain, Simulator
@@ -274,10 +275,9 @@ def _build_dataset(
 def _collect_warnings(point: Point, simulation: Simulation, P: Array) -> list[str]:
     warnings = list(point.init.warnings)
     if not simulation.choice.compiled:
-        slow = {act.name: None for act in (point.activation, point.teacher_activation) if act.code is None}
-        warnings.append(
-            f"{', '.join(slow)} has no compiled kernel: its steps run in Python, tens of times slower"
-        )
+        is_learned = point.second_layer_rate > 0.0
+        reason = explain_uncompiled(point.activation, point.teacher_activation, is_learned)
+        warnings.append(f"{reason}; its steps run in Python, tens of times slower")
     if simulation.choice.entry.rounds_small_risks:
         risk_at_zero = 0.5 * teacher_power(P, simulation.pairs.teachers)
         with np.errstate(invalid="ignore"):

@@ -19,6 +19,7 @@ from tests.simulators.chains import (
     run_with_interruptions,
     times_of,
 )
+from tests.simulators.users import evaluated_in_python
 
 LEARNED = {"second_layer": {"init": "gaussian"}, "second_layer_rate": 2.0}
 EVERYTHING = {**LEARNED, "weight_decay": 0.5, "schedule": {"exponential": {"tau": 3.0}}}
@@ -194,7 +195,7 @@ def test_steps_in_python_follow_the_path_of_kernels(engine, batch, monkeypatch):
     settings = {"times": times_of(point, STEPS), "engine": engine, "observables": OBSERVED}
     monkeypatch.setattr("sweep_service.simulators.selection.MAX_COMPILED_NEURONS", 0)
     compiled = ss.simulate(point, **settings)
-    monkeypatch.setitem(ACTIVATIONS, "erf", replace(ACTIVATIONS["erf"], code=None))
+    monkeypatch.setitem(ACTIVATIONS, "erf", evaluated_in_python(ACTIVATIONS["erf"]))
     slow = ss.simulate(point, **settings)
     assert "no compiled kernel" in slow.attrs["warnings"]
     for name in ("overlap_student", "second_layer"):

@@ -21,6 +21,7 @@ from sweep_service.model.point import Point
 from sweep_service.model.risk import risk
 from sweep_service.simulators.batch_loop import samples_per_draw
 from sweep_service.simulators.selection import SIMULATORS
+from tests.simulators.users import evaluated_in_python
 
 POINT = {"d": 9, "p": 4, "k": 2, "gamma": 0.1, "noise": 1e-3}
 STEPS = (0, 3, 40, 100)
@@ -290,7 +291,7 @@ ARCTAN = Activation(
 @pytest.mark.parametrize("p", [4, 80])
 @pytest.mark.parametrize("role", ["activation", "teacher_activation"])
 def test_activation_without_kernel_runs_with_warning(engine, p, role, monkeypatch):
-    monkeypatch.setitem(ACTIVATIONS, "arctan", ARCTAN)
+    monkeypatch.setitem(ACTIVATIONS, "arctan", evaluated_in_python(ARCTAN))
     result = run(engine, p=p, seed=range(2), **{role: "arctan"})
     assert result.attrs["status"] == ["done"] * 2
     assert np.all(np.isfinite(result.risk))
@@ -299,7 +300,7 @@ def test_activation_without_kernel_runs_with_warning(engine, p, role, monkeypatc
 
 
 def test_compiled_simulator_refuses_activation_without_kernel(monkeypatch):
-    monkeypatch.setitem(ACTIVATIONS, "arctan", ARCTAN)
+    monkeypatch.setitem(ACTIVATIONS, "arctan", evaluated_in_python(ARCTAN))
     for role in ("activation", "teacher_activation"):
         with pytest.raises(InvalidInput) as info:
             run("S1", **{role: "arctan"})
@@ -318,7 +319,7 @@ def test_compiled_simulator_refuses_activation_without_kernel(monkeypatch):
 def test_activation_without_kernel_follows_same_path(activation, engine, p, monkeypatch):
     """The name and therefore the stream are the same; only rounding differs."""
     compiled = run(engine, p=p, activation=activation)
-    monkeypatch.setitem(ACTIVATIONS, activation, replace(ACTIVATIONS[activation], code=None))
+    monkeypatch.setitem(ACTIVATIONS, activation, evaluated_in_python(ACTIVATIONS[activation]))
     plain = run(engine, p=p, activation=activation)
     assert "no compiled kernel" in plain.attrs["warnings"]
     assert compiled.attrs["warnings"] == ""

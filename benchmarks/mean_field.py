@@ -26,7 +26,7 @@ DIMENSION = 100  # sets the scale of a start if D is infinite
 
 
 def mean_field(quick: bool) -> Iterator[Row]:
-    sizes = ((300, 1, None), (1000, 2, None)) if quick else ((5000, 1, MIN_RATIO), (1000, 2, None))
+    sizes = ((300, 1, None), (1500, 2, None)) if quick else ((5000, 1, MIN_RATIO), (2000, 2, None))
     for p, k, floor in sizes:
         for regime, D in (("MF", 3), ("HDMF", None)):
             yield from compare(

@@ -64,7 +64,7 @@ def test_both_euler_forms_take_euler_steps():
 @pytest.mark.parametrize("D", [3, None])
 @pytest.mark.parametrize("k", [1, 2])
 def test_loop_over_pairs_agrees_with_package(k, D, sums):
-    flow = make_node_flow(400 if k == 1 else 1000, k, D)  # widths at which nodes are chosen
+    flow = make_node_flow(400 if k == 1 else 1500, k, D)  # widths at which nodes are chosen
     result = sum_over_pairs(flow, sums, flow.y0, nodes=32)
     np.testing.assert_allclose(result, PairwiseFlow(flow.system, *flow.start, 32)(flow.y0), **ROUNDING)
     # the error of the nodes of λ* is a few 1e-7 at D = 3

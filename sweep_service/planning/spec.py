@@ -351,7 +351,7 @@ def _read_problems(error: ValidationError) -> Iterator[InvalidInput]:
 
 
 def _read_problem(problem: Any, location: Sequence[int | str], path: str) -> InvalidInput:
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] in ("extra_forbidden", "invalid_key"):
         if len(location) == 1:
             return unknown_name("spec (key)", path, SweepSpec.model_fields, FIELD_HINTS)
         section = str(location[0])

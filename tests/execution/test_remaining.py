@@ -27,7 +27,7 @@ MIXED = {
     },
     "fixed": {"k": 2, "noise": 1e-3},
     "init": {"kind": "gaussian", "orthonormal_teacher": True},
-    "seeds": 12,
+    "seeds": 24,
     "time": {"max": 30.0, "samples": 30},
 }  # fmt: skip
 SWEEP = SweepRecord("s", "key", "", State.RUNNING, "2026-01-01", "2026-01-01", None, "", 1, 0)

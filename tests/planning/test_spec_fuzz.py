@@ -4,6 +4,7 @@ import json
 from contextlib import suppress
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,3 +161,11 @@ def test_any_text_is_valid_or_rejected(data):
 def test_any_bytes_are_valid_or_rejected(body):
     with suppress(InvalidInput):
         Grid.of(SweepSpec.read(body))
+
+
+@pytest.mark.parametrize("section", ["time", "fixed", "seeds", "axes"])
+@pytest.mark.parametrize("key", ["null", "1", "true"])
+def test_keys_that_are_no_text_are_refused(section, key):
+    with pytest.raises(InvalidInput) as caught:
+        SweepSpec.read(f"{section}: {{{key}: 3}}")
+    assert f"{section} (key)" in str(caught.value)

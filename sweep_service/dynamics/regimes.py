@@ -263,7 +263,7 @@ def choose_mean_field_form(student: Activation, teacher: Activation, p: int, k: 
     if not is_smooth(student, teacher):  # nodes of λ* err by 1e-3: pairs as long as they can be paid
         most = 50_000 if student is RELU or not student.kinks else 1000
         return MeanFieldForm(PairwiseFlow) if p <= most else MeanFieldForm(AnyNodeFlow, 48)
-    if student is ERF and p > {1: 70, 2: 1200, 3: 14_000}.get(k, np.inf):
+    if student is ERF and p > {1: 70, 2: 900, 3: 14_000}.get(k, np.inf):
         return MeanFieldForm(MixtureNodeFlow, 24)
     if student is TANH and p > {1: 60, 2: 600, 3: 10_000}.get(k, np.inf):
         return MeanFieldForm(MixtureNodeFlow, 48 if k == 1 else 36)

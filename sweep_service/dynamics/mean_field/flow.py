@@ -78,6 +78,7 @@ class MeanFieldFlow(FullModelFlow):
         self.p, self.k = M.shape
         self.inverse = invert_gram(system.P)
         self.first_norms = self.norms(M, q)
+        self.small_norms = self.first_norms / FAR_FROM_VANISHING
         self.has_kink = system.student.curvature is None
         self.y0 = self._pack(M, q, None if system.readout is None else system.readout.student)
 
@@ -96,7 +97,7 @@ class MeanFieldFlow(FullModelFlow):
         dM, dq, da = self.derivative(M, q, a)
         if a is not None:
             own = a
-            if self.has_kink and np.any(FAR_FROM_VANISHING * q < self.first_norms):  # or else it is 1
+            if self.has_kink and (q < self.small_norms).any():  # or else the factor is 1
                 own = a * slow_down(self.norms(M, q), self.first_norms)
             dM, dq = own[:, None] * dM, own * dq
         if u != 1.0:

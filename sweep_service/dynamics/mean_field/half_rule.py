@@ -29,20 +29,17 @@ class HalfRule(NamedTuple):
     second: Array
 
     @classmethod
+    @lru_cache(maxsize=64)
     def make(cls, D: int | None, order: int) -> HalfRule:
-        return _make(D, order)
-
-
-@lru_cache(maxsize=64)
-def _make(D: int | None, order: int) -> HalfRule:
-    xi = Xi.rule(D, order)
-    size = (len(xi.nodes) + 1) // 2
-    nodes, weights = xi.nodes[:size].copy(), xi.weights[:size].copy()
-    weights[len(xi.nodes) // 2 :] *= 0.5
-    if len(xi.nodes) <= 2:  # of one node there is nothing to derive; two may have no derivatives between them
-        return HalfRule(nodes, weights, abs(nodes[0]), np.zeros(size), np.zeros(size))
-    first, second = _derivative_weights(D, nodes, order)
-    return HalfRule(nodes, weights, 0.0, first, second)
+        """The half of `Xi.rule`."""
+        xi = Xi.rule(D, order)
+        size = (len(xi.nodes) + 1) // 2
+        nodes, weights = xi.nodes[:size].copy(), xi.weights[:size].copy()
+        weights[len(xi.nodes) // 2 :] *= 0.5
+        if len(xi.nodes) <= 2:  # ξ may have these values only, and then f none between them
+            return cls(nodes, weights, abs(nodes[0]), np.zeros(size), np.zeros(size))
+        first, second = _derivative_weights(D, nodes, order)
+        return cls(nodes, weights, 0.0, first, second)
 
 
 def _derivative_weights(D: int | None, nodes: Array, order: int) -> tuple[Array, Array]:

@@ -10,7 +10,6 @@ in closed form of tanh, which has 64 square roots.
 from __future__ import annotations
 
 import math
-import os
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ from sweep_service.numerics.simd import CHAIN_LANES, absolute, fma, lane, load8,
 from sweep_service.numerics.types import Array
 from sweep_service.numerics.vector_math import ELEMENTWISE
 
-TT = eval(os.environ.get("TT", "(64,128)"))
 TANH_TERMS = (64, 128)  # of odd order, up to 255
 # Terms below this share of the largest one are left out; a last term above the other means that the series
 # does not converge fast enough. These hold for ρ = 1: for most pairs the last terms are far smaller.
@@ -55,8 +53,9 @@ class Series(NamedTuple):
         """
         C = np.maximum(norms, MIN_VARIANCE)
         if act is TANH:
+            wide = round_up_to_lanes(len(C), CHAIN_LANES)
             for terms in TANH_TERMS:
-                b, a, c = mixture_series(TANH_SQUARES, TANH_WEIGHTS, C, terms)
+                b, a, c = mixture_series(TANH_SQUARES, TANH_WEIGHTS, C, terms, wide)
                 series = cls(*complete_series(b, a, c, C, True))
                 if series.is_complete:
                     break
@@ -80,9 +79,9 @@ def _pad(rows: Array) -> Array:
 
 
 @kernel(fastmath=ELEMENTWISE)
-def mixture_series(squares, weights, C, terms):
-    """b_2n, a_2n+1 and c_2n+1 of a mixture of error functions, shape (terms, p padded to vectors)."""
-    p, wide = C.size, round_up(C.size)
+def mixture_series(squares, weights, C, terms, wide):
+    """b_2n, a_2n+1 and c_2n+1 of a mixture of error functions, shape (terms, wide >= p)."""
+    p = C.size
     a = np.zeros((terms + 1, wide))
     power, share = np.empty(p), np.empty(p)
     for component in range(squares.size):
@@ -110,11 +109,6 @@ def mixture_series(squares, weights, C, terms):
         for j in range(p):
             c[n, j] = second * a[n + 1, j] * share[j] * share[j]
     return b, a[:terms].copy(), c
-
-
-@kernel()
-def round_up(size):
-    return (size + CHAIN_LANES - 1) // CHAIN_LANES * CHAIN_LANES
 
 
 @kernel(fastmath=ELEMENTWISE)

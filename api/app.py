@@ -31,7 +31,7 @@ from sweep_service.api.security import Authenticator, SecurityMiddleware
 from sweep_service.api.settings import Settings
 from sweep_service.execution.extension import CHANGE_FIELDS
 from sweep_service.planning.spec import MAX_NAME_LENGTH, SweepSpec
-from sweep_service.store.notes import MAX_NOTE_LENGTH
+from sweep_service.store.notes import MAX_NOTE_LENGTH, MAX_TAG_LENGTH, MAX_TAGS, TAG_PATTERN
 from sweep_service.version import __version__
 
 DESCRIPTION = """Parameter sweeps of SGD in two-layer networks: simulations and their limiting theories.
@@ -114,9 +114,14 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 def _notes_schema() -> dict[str, Any]:
     name = {"type": "string", "maxLength": MAX_NAME_LENGTH}
     note = {"type": ["string", "null"], "maxLength": MAX_NOTE_LENGTH}
+    tag = {"type": "string", "maxLength": MAX_TAG_LENGTH, "pattern": f"^{TAG_PATTERN.pattern}$"}
     return {
         "type": "object",
         "title": "Notes",
         "additionalProperties": False,
-        "properties": {"name": name, "note": note},
+        "properties": {
+            "name": name,
+            "note": note,
+            "tags": {"type": "array", "items": tag, "maxItems": MAX_TAGS},
+        },
     }

@@ -53,6 +53,7 @@ class SweepOut(BaseModel):
     runs: int
     reused: int = Field(description="Runs copied from earlier sweeps")
     note: str | None = Field(description="A text about the sweep; null if it has none")
+    tags: list[str] = Field(description="Words by which people group sweeps, sorted")
     owner: str | None = Field(description="Name of the token that submitted the sweep; null if it has none")
     stored_bytes: int | None = Field(description="Size of the stored data; null if it is not known yet")
     fixed: dict[str, int | float | str] = Field(

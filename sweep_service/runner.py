@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,13 +99,15 @@ def run(
     return open(folder.dataset_path(sweep.id))
 
 
-def sweeps(data: str | Path | None = None) -> list[dict[str, Any]]:
+def sweeps(data: str | Path | None = None, *, tag: str | Sequence[str] | None = None) -> list[dict[str, Any]]:
     """List the sweeps of a data folder, newest first.
 
     Parameters
     ----------
     data
         Data folder, a path or an `s3://` URL. By default `SWEEP_DATA`, or `sweep-data` in the current folder.
+    tag
+        Only sweeps with this tag or with all of these tags.
 
     Returns
     -------
@@ -114,17 +116,22 @@ def sweeps(data: str | Path | None = None) -> list[dict[str, Any]]:
         of `Client.sweeps`. Empty if the folder does not exist.
     """
     folder = data_folder(data)
-    return [{**sweep, "path": folder.address(sweep["id"])} for sweep in list_sweeps(folder)]
+    return [
+        {**sweep, "path": folder.address(sweep["id"])}
+        for sweep in list_sweeps(folder, [tag] if isinstance(tag, str) else tag or ())
+    ]
 
 
-def list_sweeps(folder: DataFolder) -> list[dict[str, Any]]:
-    """Return the sweeps of a folder as plain data, newest first."""
+def list_sweeps(folder: DataFolder, tags: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the sweeps of a folder that have all of these tags as plain data, newest first."""
     from sweep_service.execution.summary import summarise_sweep
+    from sweep_service.store.notes import read_tags
 
+    tags = read_tags(list(tags), "tag")
     if not folder.has_ledger():
         return []
     with closing(folder.ledger()) as ledger:
-        rows = ledger.sweeps()
+        rows = ledger.sweeps(tags=tags)
         totals = ledger.progress_totals([sweep.id for sweep in rows])
     return [summarise_sweep(sweep, totals[sweep.id]) for sweep in rows]
 

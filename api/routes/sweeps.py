@@ -28,7 +28,7 @@ from sweep_service.planning.spec import SweepSpec
 from sweep_service.planning.spec_text import locating_errors, parse_text
 from sweep_service.store.ledger import Request as KeyedRequest
 from sweep_service.store.ledger import State, SweepRecord
-from sweep_service.store.notes import read_change
+from sweep_service.store.notes import MAX_TAGS, read_change, read_tags
 from sweep_service.text import replace_nonfinite
 from sweep_service.validation import MAX_RELATIVE_ERROR, MIN_RELATIVE_ERROR
 
@@ -94,7 +94,7 @@ EXAMPLE = {
     "seeds": 4,
     "time": {"max": 100.0},
 }
-NOTES = {"name": "critical rates, second try", "note": "compare with Saad and Solla, figure 2"}
+NOTES = {"name": "critical rates", "note": "compare with Saad and Solla, figure 2", "tags": ["saad-solla"]}
 CHANGE = {"axes": {"gamma": [2.0, 4.0]}, "seeds": 16}
 
 
@@ -215,12 +215,16 @@ def sweeps(
     name: Annotated[
         str | None, Query(max_length=200, description="Only sweeps whose name or id contains this text")
     ] = None,
+    tag: Annotated[
+        list[str] | None, Query(max_length=MAX_TAGS, description="Only sweeps with all of these tags")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Annotated[str | None, Query(max_length=200, description="`next` of the previous page")] = None,
 ) -> Page:
     """List sweeps, newest first."""
     before = _decode_cursor(cursor) if cursor is not None else None
-    descriptions = service.describe_all(states=state, name=name, before=before, limit=limit + 1)
+    query = {"states": state, "name": name, "tags": read_tags(tag or [], "tag"), "before": before}
+    descriptions = service.describe_all(**query, limit=limit + 1)
     next_cursor = _encode_cursor(descriptions[limit - 1]) if len(descriptions) > limit else None
     return Page(sweeps=[SweepOut.of(description) for description in descriptions[:limit]], next=next_cursor)
 
@@ -332,7 +336,10 @@ def extend(
     responses=responses(404, 415),
 )
 def annotate(service: Service, id: Id, body: Body) -> SweepOut:
-    """Change the name or the note of a sweep; a note that is null or blank is removed."""
+    """Change the name, the note or the tags of a sweep.
+
+    A note that is null or blank is removed. `tags` replaces all tags; they are stored in lower case.
+    """
     with locating_errors(body):
         change = read_change(parse_text(body, "change"))
     service.ledger.sweep(id)

@@ -49,6 +49,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of --help
     "pause": manage.pause,
     "rename": manage.rename,
     "note": manage.note,
+    "tag": manage.tag,
     "rm": manage.rm,
     "doctor": doctor.doctor,
     "certificates": doctor.certificates,

@@ -65,6 +65,7 @@ def format_sweep(sweep: Mapping[str, Any]) -> str:
             "id": sweep["id"],
             "name": sweep["name"],
             "note": " ".join((sweep.get("note") or "").split()),
+            "tags": ", ".join(sweep.get("tags", ())),
             "state": sweep["state"] + (f": {sweep['reason']}" if sweep["reason"] else ""),
             "runs": f"{sweep['runs']}: {_format_counts(sweep)}",
             "core time": format_duration(sweep["core_seconds"]) + prediction,
@@ -193,8 +194,8 @@ def _format_counts(sweep: Mapping[str, Any]) -> str:
 def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
     """Format a table of sweeps, and below it why some of them wait.
 
-    An id contains the time of creation, so there is no column for it. Owners and fixed parameters have a
-    column only if a sweep has them: owners need a service with named tokens.
+    An id contains the time of creation, so there is no column for it. Owners, fixed parameters and tags
+    have a column only if a sweep has them: owners need a service with named tokens.
     """
     sweeps = list(sweeps)
     columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -205,9 +206,10 @@ def format_sweeps(sweeps: Iterable[Mapping[str, Any]]) -> str:
         "size": _format_stored_bytes,
         "owner": lambda sweep: sweep.get("owner") or "",
         "fixed": _format_fixed,
+        "tags": lambda sweep: ", ".join(sweep.get("tags", ())),
         "name": lambda sweep: sweep["name"],
     }
-    for name in ("owner", "fixed"):
+    for name in ("owner", "fixed", "tags"):
         if not any(sweep.get(name) for sweep in sweeps):
             del columns[name]
     rows = [tuple(column(sweep) for column in columns.values()) for sweep in sweeps]

@@ -28,9 +28,17 @@ from sweep_service.text import format_table
 MAX_FAILURES_SHOWN = 5  # in text; JSON has all of them
 
 
-def list_sweeps(data: Data = None, url: Url = None, as_json: Json = False) -> None:
+def list_sweeps(
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Only sweeps with this tag; may be repeated."),
+    ] = None,
+    data: Data = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
     """List the sweeps of a data folder or a service, newest first."""
-    sweeps = choose_target(data, url).list_sweeps()
+    sweeps = choose_target(data, url).list_sweeps(tags or ())
     print_answer(as_json, sweeps, format_sweeps(sweeps))
 
 

@@ -1,4 +1,4 @@
-"""`sweep cancel`, `pause`, `rename`, `note`, `rm`: commands that change a sweep without computing."""
+"""`sweep cancel`, `pause`, `rename`, `note`, `tag`, `rm`: commands that change a sweep without computing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from sweep_service.cli.answers import print_answer
 from sweep_service.cli.arguments import choose_target
 from sweep_service.cli.options import Data, Id, Json, Url
+from sweep_service.errors import InvalidInput
 
 
 def cancel(sweep_id: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:
@@ -45,6 +46,23 @@ def note(
     """Attach a note to a sweep, in place of the one it has."""
     sweep = choose_target(data, url).update(sweep_id, note=text)
     print_answer(as_json, sweep, f"{sweep['id']}  {sweep['note'] or 'no note'}")
+
+
+def tag(
+    sweep_id: Id,
+    tags: Annotated[list[str] | None, typer.Argument(help="Tags to add.")] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="TAG", help="A tag to remove; may be repeated.")
+    ] = None,
+    data: Data = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Add tags to a sweep, by which `sweep list --tag` finds it, or remove some."""
+    if not tags and not remove:
+        raise InvalidInput("tags", tags, "name tags to add, or tags to remove with --remove")
+    sweep = choose_target(data, url).tag(sweep_id, tags or (), remove or ())
+    print_answer(as_json, sweep, f"{sweep['id']}  {', '.join(sweep['tags']) or 'no tags'}")
 
 
 def rm(sweep_id: Id, data: Data = None, url: Url = None, as_json: Json = False) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -63,9 +63,9 @@ class LocalTarget:
 
     # ---- read
 
-    def list_sweeps(self) -> list[SweepSummary]:
-        """List all sweeps, newest first."""
-        return list_sweeps(self.folder)
+    def list_sweeps(self, tags: Sequence[str] = ()) -> list[SweepSummary]:
+        """List the sweeps that have all of these tags, newest first."""
+        return list_sweeps(self.folder, tags)
 
     def describe(self, prefix: str, max_failures: int | None = None) -> SweepSummary:
         """Describe a sweep with its first failures, by default with all of them."""
@@ -223,12 +223,22 @@ class LocalTarget:
         """Stop computing a sweep until it is resumed."""
         return self._change_state(prefix, lambda conductor, sweep_id: conductor.pause(sweep_id))
 
-    def update(self, prefix: str, **change: str) -> SweepSummary:
-        """Change the name or the note of a sweep."""
+    def update(self, prefix: str, **change: Any) -> SweepSummary:
+        """Change the name, the note or the tags of a sweep."""
         from sweep_service.store.notes import read_change
 
         notes = read_change(change)
         return self._change_state(prefix, lambda conductor, sweep_id: conductor.annotate(sweep_id, notes))
+
+    def tag(self, prefix: str, added: Sequence[str], removed: Sequence[str]) -> SweepSummary:
+        """Add tags to a sweep, and remove some."""
+        from sweep_service.store.notes import add_and_remove_tags, read_change
+
+        def change(conductor: Conductor, sweep_id: str) -> SweepRecord:
+            tags = add_and_remove_tags(conductor.ledger.sweep(sweep_id).tags, added, removed)
+            return conductor.annotate(sweep_id, read_change({"tags": tags}))
+
+        return self._change_state(prefix, change)
 
     def remove(self, prefix: str) -> str:
         """Delete a sweep and its data; returns its id."""
@@ -302,8 +312,8 @@ class RemoteTarget:
         is_default = os.environ.get("SWEEP_URL", "").rstrip("/") == client.url
         self.option = "" if is_default else f" --url {shlex.quote(client.url)}"
 
-    def list_sweeps(self) -> list[SweepSummary]:
-        return list(self.client.sweeps())
+    def list_sweeps(self, tags: Sequence[str] = ()) -> list[SweepSummary]:
+        return list(self.client.sweeps(tag=tags))
 
     def describe(self, prefix: str, max_failures: int | None = None) -> SweepSummary:
         sweep = self.client.sweep(self.find_id(prefix))
@@ -352,7 +362,13 @@ class RemoteTarget:
     def pause(self, prefix: str) -> SweepSummary:
         return self.client.pause(self.find_id(prefix))
 
-    def update(self, prefix: str, **change: str) -> SweepSummary:
+    def tag(self, prefix: str, added: Sequence[str], removed: Sequence[str]) -> SweepSummary:
+        from sweep_service.store.notes import add_and_remove_tags
+
+        sweep = self.client.sweep(self.find_id(prefix))
+        return self.update(sweep["id"], tags=add_and_remove_tags(sweep["tags"], added, removed))
+
+    def update(self, prefix: str, **change: Any) -> SweepSummary:
         return self.client.update(self.find_id(prefix), **change)
 
     def remove(self, prefix: str) -> str:

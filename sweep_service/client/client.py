@@ -163,7 +163,12 @@ class Client:
         """
         return self._request_sweep("GET", _path(id))
 
-    def sweeps(self, state: str | Sequence[str] | None = None, name: str | None = None) -> Iterator[Json]:
+    def sweeps(
+        self,
+        state: str | Sequence[str] | None = None,
+        name: str | None = None,
+        tag: str | Sequence[str] | None = None,
+    ) -> Iterator[Json]:
         """Iterate over the sweeps of the service, newest first.
 
         Parameters
@@ -172,6 +177,8 @@ class Client:
             Only sweeps in this state or in one of these states.
         name
             Only sweeps whose name or id contains this text.
+        tag
+            Only sweeps with this tag or with all of these tags.
 
         Yields
         ------
@@ -179,7 +186,8 @@ class Client:
             A sweep.
         """
         states = [state] if isinstance(state, str) else list(state or ())
-        query = {"name": name} if name else {}
+        tags = [tag] if isinstance(tag, str) else list(tag or ())
+        query = {**({"name": name} if name else {}), **({"tag": tags} if tags else {})}
         return map(self._with_full_links, self._iter_pages("/v1/sweeps", "sweeps", state=states, **query))
 
     def failures(self, id: str) -> Iterator[Json]:
@@ -368,8 +376,15 @@ class Client:
         params = {"dry_run": "true"}
         return self._connection.request_json("POST", _path(id, "extend"), params=params, **_body(change))
 
-    def update(self, id: str, *, name: str | None = None, note: str | None = None) -> Json:
-        """Change the name or the note of a sweep.
+    def update(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        note: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> Json:
+        """Change the name, the note or the tags of a sweep.
 
         The dataset keeps the name that it was computed under as its title.
 
@@ -381,6 +396,8 @@ class Client:
             The new name. By default it stays.
         note
             A text about the sweep, of any number of lines. By default it stays; an empty text removes it.
+        tags
+            Words by which sweeps are grouped, in place of those that it has. By default they stay.
 
         Returns
         -------
@@ -390,11 +407,12 @@ class Client:
         Raises
         ------
         InvalidInput
-            If the name or the note is too long or not printable.
+            If the name, the note or a tag is too long or not printable, or there are too many tags.
         NotFound
             If there is no such sweep.
         """
-        given = {field: text for field, text in (("name", name), ("note", note)) if text is not None}
+        change = {"name": name, "note": note, "tags": None if tags is None else list(tags)}
+        given = {field: value for field, value in change.items() if value is not None}
         return self._request_sweep("PATCH", _path(id), **_body(given))
 
     def remove(self, id: str) -> None:

@@ -230,6 +230,7 @@ class Conductor:
             package=attributes.get("sweep_service_version", "") if "versions" in attributes else "",
             note=notes.note,
             fixed=plan.grid.single_values(),
+            tags=notes.tags,
         )
         self.ledger.add(sweep, [])
         with self._failing_only(sweep_id):
@@ -512,9 +513,9 @@ class Conductor:
         return self.ledger.sweep(sweep_id)
 
     def annotate(self, sweep_id: str, change: Mapping[str, Any]) -> SweepRecord:
-        """Change the name or the note of a sweep in any state, by what `notes.read_change` returned."""
+        """Change the name, the note or the tags of a sweep, by what `notes.read_change` returned."""
         sweep = self.ledger.sweep(sweep_id)
-        notes = Notes(sweep.name, sweep.note).change(change)
+        notes = Notes(sweep.name, sweep.note, sweep.tags).change(change)
         # First, because the ledger can be rebuilt from it. If only this is written, the request failed.
         self.folder.put_notes(sweep_id, notes)
         self.ledger.set_notes(sweep_id, notes)

@@ -153,7 +153,7 @@ def _restore_notes(folder: DataFolder, sweep: SweepRecord) -> None:
     try:
         folder.notes(sweep.id)
     except Damaged:
-        folder.put_notes(sweep.id, Notes(sweep.name, sweep.note))
+        folder.put_notes(sweep.id, Notes(sweep.name, sweep.note, sweep.tags))
 
 
 def _restore_metadata(folder: DataFolder, sweep: SweepRecord) -> None:

@@ -68,7 +68,7 @@ def _describe_activity(sweep: SweepRecord, totals: Mapping[str, Any]) -> Activit
 
 
 def record_to_dict(sweep: SweepRecord) -> dict[str, Any]:
-    return {**asdict(sweep), "state": sweep.state.value}
+    return {**asdict(sweep), "state": sweep.state.value, "tags": list(sweep.tags)}
 
 
 def read_failures(folder: DataFolder, sweep_id: str, after: str | None = None) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 <data>/lock                     held by the one process that writes
 <data>/sweeps/<id>.json         the spec as it was submitted
-<data>/sweeps/<id>.notes.json   its current name and a note, once they have been changed
+<data>/sweeps/<id>.notes.json   its current name, a note and tags, once they have been changed
 <data>/sweeps/<id>.keys         the run keys, by which later sweeps find runs to reuse
 <data>/sweeps/<id>.zarr/        the dataset
 <data>/sweeps/<id>.parts/       parts that are not merged yet, checkpoints and crash markers

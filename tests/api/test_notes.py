@@ -53,6 +53,8 @@ def test_each_field_is_optional_and_null_clears_the_note(service, sweep_id):
         ({"note": "x" * (MAX_NOTE_LENGTH + 1)}, "note"),
         ({"note": 5}, "note"),
         ({"note": "escape \x1b[2J"}, "note"),
+        ({"tags": "colt"}, "tags"),
+        ({"tags": ["colt", "a/b"]}, "tags[1]"),
         ({"title": "x"}, "change (key) title"),
         ([], "change"),
     ],
@@ -95,6 +97,25 @@ def test_followers_are_told(tmp_path):
         assert kinds.count("notes") == 1  # only the latest is kept
         client.cancel(sweep_id)
         until(lambda: service.sweep(sweep_id)["state"] == "cancelled")
+
+
+def test_tags_select_sweeps(service, sweep_id):
+    assert patch(service, sweep_id, tags=["Colt", "noise floor"]).json()["tags"] == ["colt", "noise floor"]
+    other = service.complete(distinct_spec(3))
+    patch(service, other, tags=["colt"])
+
+    def listed(*tags):
+        answer = service.get("/v1/sweeps", params={"tag": list(tags)})
+        return {sweep["id"] for sweep in answer.json()["sweeps"]}
+
+    assert listed("COLT") == {sweep_id, other}
+    assert listed("colt", "noise floor") == {sweep_id}
+    assert listed("noise") == set()
+    assert_problem(service.get("/v1/sweeps", params={"tag": "a,b"}), 422)
+    with ss.Client(service.url) as client:
+        assert {sweep["id"] for sweep in client.sweeps(tag=["colt"])} == {sweep_id, other}
+        assert client.update(other, tags=[])["tags"] == []
+        assert [sweep["id"] for sweep in client.sweeps(tag="colt")] == [sweep_id]
 
 
 def test_client_changes_and_clears_notes(service, sweep_id):

@@ -8,6 +8,7 @@ from sweep_service.doctor.verify import verify_sweep
 from sweep_service.errors import Damaged, NotFound
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.notes import Notes, read_change
+from sweep_service.store.sealed import pack_json
 from tests.execution.conducting import delete_ledger, open_conductor
 from tests.specs import TINY_SPEC
 
@@ -23,7 +24,7 @@ def folder(tmp_path):
         with pytest.raises(NotFound):  # there is no object until something is changed
             Notes.load(conductor.folder.objects, sweep_id)
         assert conductor.folder.notes(sweep_id) == Notes("of the spec")
-        conductor.annotate(sweep_id, read_change({"name": "kept", "note": "also kept"}))
+        conductor.annotate(sweep_id, read_change({"name": "kept", "note": "also kept", "tags": ["b", "a"]}))
         return conductor.folder
 
 
@@ -43,7 +44,8 @@ def test_notes_survive_a_lost_ledger_and_go_with_the_sweep(folder):
     with open_conductor(folder.root) as conductor:
         (sweep_id,) = conductor.rebuild()
         sweep = conductor.ledger.sweep(sweep_id)
-        assert (sweep.name, sweep.note) == ("kept", "also kept")
+        assert (sweep.name, sweep.note, sweep.tags) == ("kept", "also kept", ("a", "b"))
+        assert [sweep.id for sweep in conductor.ledger.sweeps(tags=["b"])] == [sweep_id]
         assert [sweep.id for sweep in conductor.ledger.sweeps(name="KEPT")] == [sweep_id]
         conductor.remove(sweep_id)
     assert [name for name in folder.objects.list_top() if name.startswith(sweep_id)] == []
@@ -69,5 +71,12 @@ def test_damaged_notes_are_found_and_restored_from_the_ledger(folder):
     assert [problem.split()[0] for problem in findings.problems] == [f"{sweep_id}.notes.json"]
     findings.request.save(folder, sweep_id)
     with open_conductor(folder.root):
-        assert folder.notes(sweep_id) == Notes("kept", "also kept")
+        assert folder.notes(sweep_id) == Notes("kept", "also kept", ("a", "b"))
     assert verify_sweep(folder, sweep_id).problems == []
+
+
+def test_notes_of_earlier_versions_have_no_tags(folder):
+    with open_conductor(folder.root) as conductor:
+        sweep_id = find_id(conductor)
+    folder.objects.put(f"{sweep_id}.notes.json", pack_json({"name": "earlier", "note": None}))
+    assert folder.notes(sweep_id) == Notes("earlier")

@@ -7,6 +7,7 @@ import {
 } from "./common/format.js";
 import { notify } from "./common/notifications.js";
 import { getJson } from "./common/rest.js";
+import { createTagLinks } from "./common/tags.js";
 import { debounce, poll } from "./common/timing.js";
 import { preventSubmit } from "./common/view-controls.js";
 import { renderActions } from "./sweep/actions.js";
@@ -47,11 +48,20 @@ async function loadSweeps() {
 
 function renderSweeps({ sweeps, cursor }) {
   moreButton.hidden = !cursor;
+  renderKnownTags(sweeps);
   removeOtherItems(sweeps);
   $("#nothing")?.remove();
   sweeps.forEach(renderItem);
   if (sweeps.length) $("#welcome").hidden = true;
   else renderEmptyList();
+}
+
+/** Suggest the tags of the sweeps that are shown, unless a tag is already selected. */
+function renderKnownTags(sweeps) {
+  if (readFilter().tag) return;
+  const tags = [...new Set(sweeps.flatMap((sweep) => sweep.tags))].sort();
+  const options = tags.map((tag) => createElement("option", { value: tag }));
+  $("#known-tags").replaceChildren(...options);
 }
 
 function removeOtherItems(sweeps) {
@@ -87,6 +97,7 @@ function createItem(sweep) {
     name: createElement("a", { className: "name", href: `/sweeps/${sweep.id}` }),
     note: createElement("div", { className: "how note-line" }),
     facts: createElement("div", { className: "how" }),
+    tags: createElement("div", { className: "tags" }),
     actions: createElement("div", { className: "actions" }),
   };
   const element = createElement("article", { className: "item", dataset: { id: sweep.id } },
@@ -94,6 +105,7 @@ function createItem(sweep) {
     createElement("div", {},
       parts.name,
       parts.facts,
+      parts.tags,
       parts.note),
     createElement("div", { className: "how-far" }, parts.bar, parts.progressText),
     parts.actions);
@@ -105,12 +117,25 @@ function updateItem(item, sweep) {
   item.state.className = `badge ${sweep.state}`;
   item.name.textContent = sweep.name || sweep.id;
   item.note.textContent = sweep.note ?? "";
+  renderTags(item.tags, sweep.tags);
   item.bar.ariaLabel = `Progress of ${sweep.name || sweep.id}`;
   item.bar.value = sweep.progress;
   item.facts.textContent = formatFacts(sweep).join(" · ");
   const rate = item.runRate.measure(sweep);
   item.progressText.textContent = sweep.reason || formatProgress(sweep, rate).join(" · ");
   renderActions(item.actions, sweep, (action, answer) => handleAction(sweep, action, answer));
+}
+
+function renderTags(container, tags) {
+  if (container.dataset.tags === tags.join()) return; // a link that stays keeps the focus
+  container.dataset.tags = tags.join();
+  container.replaceChildren(...createTagLinks(tags, selectTag));
+}
+
+function selectTag(event, tag) {
+  event.preventDefault();
+  form.elements.tag.value = tag;
+  form.dispatchEvent(new Event("input"));
 }
 
 function formatFacts({ runs, created, owner, fixed, stored_bytes: storedBytes }) {

@@ -134,6 +134,7 @@ class Ledger:
         key: str | None = None,
         states: Sequence[State] | None = None,
         name: str | None = None,
+        tags: Sequence[str] = (),
         before: tuple[str, str] | None = None,
         limit: int | None = None,
     ) -> list[SweepRecord]:
@@ -147,6 +148,8 @@ class Ledger:
             Only sweeps in one of these states.
         name
             Text that the name (ignoring case) or the id contains.
+        tags
+            Only sweeps that have all of these tags.
         before
             (created, id) of a sweep: only older ones.
         limit
@@ -166,6 +169,10 @@ class Ledger:
                 tables.sweeps.c.name.icontains(name, autoescape=True)
                 | tables.sweeps.c.id.contains(name, autoescape=True)
             )
+        for (
+            tag
+        ) in tags:  # which contains no quote, so that the text of the list contains it as a whole or not
+            query = query.where(tables.sweeps.c.tags.contains(_to_json(tag), autoescape=True))
         if states is not None:
             query = query.where(tables.sweeps.c.state.in_([state.value for state in states]))
         with self.engine.connect() as connection:
@@ -186,11 +193,13 @@ class Ledger:
         _log_state(sweep_id, state, reason)
 
     def set_notes(self, sweep_id: str, notes: Notes) -> None:
-        """Set the name and the note, and replace the last event about them."""
+        """Set the name, the note and the tags, and replace the last event about them."""
         is_sweep = tables.sweeps.c.id == sweep_id
         with self._transaction(sweep_id) as connection:
             connection.execute(
-                tables.sweeps.update().where(is_sweep).values(name=notes.name, note=notes.note)
+                tables.sweeps.update()
+                .where(is_sweep)
+                .values(name=notes.name, note=notes.note, tags=_to_json(notes.tags))
             )
             row = connection.execute(
                 sa.select(tables.sweeps.c.state, tables.sweeps.c.reason).where(is_sweep)
@@ -528,9 +537,13 @@ def _log_state(sweep_id: str, state: State, reason: str) -> None:
     log.info("sweep %s is %s%s", sweep_id, state, f": {reason}" if reason else "", extra=extra)
 
 
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _to_row(sweep: SweepRecord) -> dict[str, Any]:
     values = {name: getattr(sweep, name) for name in SweepRecord.__annotations__}
-    texts = {name: json.dumps(values[name]) for name in ("versions", "fixed")}
+    texts = {name: _to_json(values[name]) for name in ("versions", "fixed", "tags")}
     return {**values, "state": sweep.state.value, **texts}
 
 
@@ -548,4 +561,5 @@ def _to_record(row: Any) -> SweepRecord:
         **{name: row[name] for name in SweepRecord.__annotations__}
         | {"state": State(row["state"])}
         | {name: json.loads(row[name] or "{}") for name in ("versions", "fixed")}
+        | {"tags": tuple(json.loads(row["tags"] or "[]"))}
     )

@@ -51,6 +51,7 @@ class SweepRecord:
     stored_bytes: int | None = None  # size of its files when they were last measured
     note: str | None = None  # a text about it
     fixed: dict[str, Scalar] = field(default_factory=dict)  # parameters with one value; empty if unknown
+    tags: tuple[str, ...] = ()  # sorted
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sweep_service.status import Status
 from sweep_service.store.ledger.records import Progress, utc_now
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 STORED_KEY = "stored"  # key of the row, among bundles, that counts runs stored before any bundle was merged
 # The statuses that are counted, each in a column of `bundles`.
 COUNTED_STATUSES = tuple(status for status in Status if status is not Status.PENDING)
@@ -38,6 +38,7 @@ sweeps = sa.Table(
     sa.Column("stored_bytes", sa.Integer),  # since schema 3
     sa.Column("note", sa.Text),  # since schema 4
     sa.Column("fixed", sa.Text),  # as JSON, since schema 4
+    sa.Column("tags", sa.Text),  # as JSON, since schema 6
 )
 bundles = sa.Table(
     "bundles",

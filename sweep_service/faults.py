@@ -24,6 +24,7 @@ FAULT_POINTS = (
     "finish:state", "cancel:status", "cancel:counts", "retry:status", "remove:disown", "remove:ledger",
     "restart:marked", "restart:parts", "restart:values", "restart:keys", "restart:attributes",
     "restart:ledger",
+    "import:marked", "import:spec", "import:keys", "import:dataset", "import:values", "import:ledger",
 )  # fmt: skip
 HOLD_INTERVAL_SECONDS = 0.02  # between two looks for the file that ends a hold
 

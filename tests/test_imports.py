@@ -15,7 +15,7 @@ NAME = "sweep_service"
 # As in docs/architecture.md: a package may import itself and those before it.
 ORDER = (
     "numerics", "model", "dynamics", "simulators", "planning", "store", "execution", "analysis", "presets",
-    "figures", "client", "doctor", "runner", "cli", "workers", "api",
+    "figures", "client", "doctor", "archives", "runner", "cli", "workers", "api",
 )  # fmt: skip
 SERVICE_PACKAGES = ("workers", "api")  # their folders are at the top level of the repository
 MAY_IMPORT_SERVICE = ("cli", "runner")  # inside functions only

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from sweep_service.cli import compute, doctor, inspect, manage, service
+from sweep_service.cli import archive, compute, doctor, inspect, manage, service
 from sweep_service.cli.answers import REFUSED
 from sweep_service.errors import InvalidSpec, SweepError
 from sweep_service.signals import INTERRUPTED, Interrupt, end_process, stop
@@ -51,6 +51,8 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of --help
     "note": manage.note,
     "tag": manage.tag,
     "rm": manage.rm,
+    "archive": archive.archive,
+    "import": archive.import_sweeps,
     "doctor": doctor.doctor,
     "certificates": doctor.certificates,
 }

@@ -236,7 +236,7 @@ class Conductor:
         with self._failing_only(sweep_id):
             self.merger.merge(sweep_id)
             self._recount(sweep_id)
-            self.ledger.set_stored_cost(sweep_id, *self._stored_cost(sweep_id))
+            self.ledger.set_stored_cost(sweep_id, *self.stored_cost(sweep_id))
             self._requeue(sweep_id)
             self._finish(sweep_id)
             if not self.ledger.sweep(sweep_id).state.has_ended:
@@ -250,7 +250,7 @@ class Conductor:
             log.warning("%s", error)
             return Notes(self.folder.spec(sweep_id).name)
 
-    def _stored_cost(self, sweep_id: str) -> tuple[float, float]:
+    def stored_cost(self, sweep_id: str) -> tuple[float, float]:
         """Return the predicted and the measured seconds of the runs that are stored."""
         dataset, numbers = self.folder.dataset(sweep_id), self.merger.distinct_runs(sweep_id, pending=False)
         bundles = make_bundles(dataset.plan, numbers, self.folder.calibration(), self.settings.bundles)
@@ -437,9 +437,8 @@ class Conductor:
             return
         self.merger.update_calibration()
         fault_point("finish:state")
-        states = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
-        state = next((state for status, state in states if status in counts), State.COMPLETED)
-        self.ledger.set_state(sweep_id, state, stored_bytes=self.folder.stored_bytes(sweep_id))
+        size = self.folder.stored_bytes(sweep_id)
+        self.ledger.set_state(sweep_id, final_state(counts), stored_bytes=size)
         self.folder.clear_parts(sweep_id)
         self.merger.forget(sweep_id)
         self.pending.forget(sweep_id)
@@ -568,3 +567,9 @@ class Conductor:
             numbers = np.flatnonzero(np.isin(dataset.status(kind), (old, new)))
             if len(numbers):
                 dataset.write(kind, numbers, {"status": np.full(len(numbers), new, dtype=np.int8)})
+
+
+def final_state(counts: Mapping[Status, int]) -> State:
+    """Return the state of a sweep of which no run is left to compute."""
+    states = ((Status.CANCELLED, State.CANCELLED), (Status.FAILED, State.INCOMPLETE))
+    return next((state for status, state in states if counts.get(status)), State.COMPLETED)

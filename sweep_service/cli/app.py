@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from sweep_service.cli import archive, compute, doctor, inspect, manage, service
+from sweep_service.cli import archive, compute, doctor, inspect, manage, service, slurm
 from sweep_service.cli.answers import REFUSED
 from sweep_service.errors import InvalidSpec, SweepError
 from sweep_service.signals import INTERRUPTED, Interrupt, end_process, stop
@@ -55,6 +55,7 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of --help
     "import": archive.import_sweeps,
     "doctor": doctor.doctor,
     "certificates": doctor.certificates,
+    "slurm": slurm.slurm,
 }
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=HELP)
 for _name, _function in COMMANDS.items():

@@ -1,6 +1,5 @@
 """Workers as SLURM jobs: the job script, and its execution."""
 
-import importlib.util
 import json
 import re
 import signal
@@ -14,14 +13,18 @@ from pathlib import Path
 import dask
 import pytest
 import xarray as xr
+from typer.testing import CliRunner
 
+from sweep_service.cli.app import app
 from sweep_service.doctor.certificates import dask_settings, write_certificates
+from sweep_service.errors import InvalidInput
 from sweep_service.execution.task import Task
 from sweep_service.planning.bundles import Bundle
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.ledger import State
 from sweep_service.workers.cluster import DASK_SETTINGS, Remote
 from sweep_service.workers.executor import DaskExecutor
+from sweep_service.workers.slurm import THREADS, worker_lifetime
 from sweep_service.workers.worker_side import pickle_by_value
 from tests.clusters.slurm import Queue
 from tests.workers.processes import free_port
@@ -30,15 +33,6 @@ from tests.workers.test_executor import conducting, ran, results, until
 
 ROOT = Path(__file__).parents[2]
 SLURM = ROOT / "deploy" / "slurm"
-
-
-@pytest.fixture(scope="module")
-def script():
-    """deploy/slurm/cluster.py as a module."""
-    result = importlib.util.spec_from_file_location("slurm_cluster", SLURM / "cluster.py")
-    module = importlib.util.module_from_spec(result)
-    result.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -70,22 +64,22 @@ def seen_by_dask(exports):
     return json.loads(result.stdout)
 
 
-def test_job_script(script, certificates, tmp_path):
-    arguments = ["--partition", "short", "--account", "physics", "--cores", "4", "--memory", "8GB",
-             "--walltime", "1-02:00:00", "--directive=--constraint=avx2", "--host", "127.0.0.1",
-             "--port", "0", "--logs", str(tmp_path / "logs")]  # fmt: skip
-    with dask.config.set(DASK_SETTINGS), script.cluster(script.arguments().parse_args(arguments)) as cluster:
-        text, address = cluster.job_script(), cluster.scheduler_address
+def test_job_script(certificates, tmp_path):
+    arguments = ["slurm", "--show", "--partition", "short", "--account", "physics", "--cores", "4",
+                 "--memory", "8GB", "--walltime", "1-02:00:00", "--directive=--constraint=avx2",
+                 "--host", "127.0.0.1", "--port", "0", "--logs", str(tmp_path / "logs")]  # fmt: skip
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    text = result.stdout
     assert is_shell(text).stderr == ""
     lines = text.splitlines()
     assert {"#SBATCH -p short", "#SBATCH -A physics", "#SBATCH --cpus-per-task=4", "#SBATCH --mem=8G",
             "#SBATCH -t 1-02:00:00", "#SBATCH --constraint=avx2"} <= set(lines)  # fmt: skip
-    assert {f"export {name}=1" for name in script.THREADS} <= set(lines)
+    assert {f"export {name}=1" for name in THREADS} <= set(lines)
     assert f"export DASK_CONFIG={certificates}" in lines
-    command = lines[-1]
-    assert address.startswith("tls://127.0.0.1:")
+    (command,) = [line for line in lines if "dask worker" in line or "distributed.cli.dask_worker" in line]
     for option in (
-        f" {address} ",
+        " tls://127.0.0.1:",
         "--nthreads 1 ",
         "--nworkers 4 ",
         "--lifetime 93300s",
@@ -102,16 +96,19 @@ def test_job_script(script, certificates, tmp_path):
 @pytest.mark.parametrize(
     ("walltime", "seconds"), [("04:00:00", 14100), ("1-00:00:00", 86100), ("00:08:00", 240)]
 )
-def test_worker_closes_before_its_job_ends(script, walltime, seconds):
-    assert script.lifetime(walltime) == seconds
+def test_worker_closes_before_its_job_ends(walltime, seconds):
+    assert worker_lifetime(walltime) == seconds
 
 
-def test_scheduler_without_certificates_is_rejected(script, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["cluster.py", "--port", "0"])
-    with pytest.raises(SystemExit) as end:
-        script.main()
-    assert end.value.code == 2
-    assert "sweep certificates FOLDER" in capsys.readouterr().err
+@pytest.mark.parametrize("walltime", ["4h", "00:00:30", "90", "1-2", "00:61:00"])
+def test_malformed_walltime_is_refused(walltime):
+    with pytest.raises(InvalidInput, match="walltime"):
+        worker_lifetime(walltime)
+
+
+def test_scheduler_without_certificates_is_refused():
+    with pytest.raises(InvalidInput, match="sweep certificates FOLDER"):
+        CliRunner().invoke(app, ["slurm", "--port", "0"], catch_exceptions=False)
 
 
 def test_sbatch_script_is_shell_and_needs_an_address():
@@ -141,8 +138,8 @@ def test_jobs_start_for_a_sweep_and_stop_after_it(tmp_path, certificates, queue,
     address = f"tls://127.0.0.1:{free_port()}"
     log = open(tmp_path / "cluster.log", "w+")  # noqa: SIM115
     process = subprocess.Popen(
-        [sys.executable, SLURM / "cluster.py", "--maximum", "2", "--cores", "1", "--memory", "1GB",
-         "--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--idle", "4",
+        [sys.executable, "-m", "sweep_service.cli", "slurm", "--maximum", "2", "--cores", "1",
+         "--memory", "1GB", "--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--idle", "4",
          "--logs", tmp_path / "logs"],
         stdout=log, stderr=log, cwd=tmp_path,
     )  # fmt: skip

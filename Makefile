@@ -16,7 +16,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOB
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all serve bench validation lint format check audit lock vendor clean setup
+.PHONY: help demo test test-all serve bench validation docs lint format check audit lock vendor clean setup
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,10 @@ bench: $(READY) ## measure speed and accuracy on one thread
 validation: $(READY) ## compare numbers with independent ones and write docs/validation.md
 	$(ONE_THREAD) $(BIN)/python -m validation
 
+docs: $(READY) ## build the documentation site in build/site; a broken link ends it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
+
 lint: $(READY) ## run ruff (rules and format) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -65,15 +69,24 @@ lock: $(READY) ## resolve pyproject.toml into requirements.lock; UPGRADE=--upgra
 PLOTLY := 4.1.1
 SWAGGER := 5.34.1
 VENDOR := api/static/vendor
-vendor: ## download the JavaScript libraries of the page (needs npm)
-	rm -rf $(VENDOR) .vendor && mkdir -p $(VENDOR) .vendor
-	cd .vendor && npm pack --silent plotly.js-cartesian-dist-min@$(PLOTLY) swagger-ui-dist@$(SWAGGER)
+# The site's: diagrams, and search in a site that is opened as files.
+MERMAID := 11.17.2
+IFRAME_WORKER := 1.0.4
+SITE_VENDOR := docs/assets/vendor
+vendor: ## download the JavaScript libraries of the page and of the site (needs npm)
+	rm -rf $(VENDOR) $(SITE_VENDOR) .vendor && mkdir -p $(VENDOR) $(SITE_VENDOR) .vendor
+	cd .vendor && npm pack --silent plotly.js-cartesian-dist-min@$(PLOTLY) swagger-ui-dist@$(SWAGGER) \
+		@mermaid-js/tiny@$(MERMAID) iframe-worker@$(IFRAME_WORKER)
 	cd .vendor && for file in *.tgz; do tar xzf $$file --one-top-level; done
 	cp .vendor/plotly*/package/plotly-cartesian.min.js $(VENDOR)/plotly.min.js
 	cp .vendor/plotly*/package/LICENSE $(VENDOR)/plotly.LICENSE.txt
 	cp .vendor/swagger*/package/swagger-ui-bundle.js .vendor/swagger*/package/swagger-ui.css $(VENDOR)
 	cp .vendor/swagger*/package/swagger-ui-bundle.js.LICENSE.txt $(VENDOR)
 	cp .vendor/swagger*/package/LICENSE $(VENDOR)/swagger-ui.LICENSE.txt
+	cp .vendor/mermaid*/package/dist/mermaid.tiny.js $(SITE_VENDOR)/mermaid.js
+	cp .vendor/mermaid*/package/LICENSE $(SITE_VENDOR)/mermaid.LICENSE.txt
+	cp .vendor/iframe-worker*/package/shim/index.js $(SITE_VENDOR)/iframe-worker.js
+	cp .vendor/iframe-worker*/package/LICENSE $(SITE_VENDOR)/iframe-worker.LICENSE.txt
 	rm -rf .vendor
 
 clean: ## remove .venv, caches and outputs

@@ -1,12 +1,15 @@
 """Every Python block of the README and of docs/ runs, and every shell block with curl.
 
 The blocks of a page share a namespace. Those that need a service get one. The cookbook has its own tests.
+Of the tutorial and the how-to guides all shell blocks run; blocks of `text` need what a test does not have.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,10 +24,15 @@ from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS
 from sweep_service.simulators.selection import SIMULATORS
 from tests.service import start_service
+from tests.store.weed import weed
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GUIDES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+ROOT_PAGES = ("CONTRIBUTING.md", "SUPPORT.md", "CODE_OF_CONDUCT.md")
+BUCKET_GUIDE = "s3.md"  # its examples need a server, and call the doctor, who measures the machine
+GUIDE_TIMEOUT_SECONDS = 280.0  # of one block, on a busy machine
 EXAMPLE_URL = "http://127.0.0.1:8000"  # the service in all examples
 
 
@@ -49,7 +57,7 @@ def service(tmp_path_factory):
 
 
 def find_examples(page):
-    if page.name == "cookbook.md":
+    if page.name == "cookbook.md" or page in GUIDES:
         return []
     text = page.read_text("utf-8")
     return [block for block in BLOCK.finditer(text) if block[1] == "python" or "curl" in block[2]]
@@ -78,6 +86,49 @@ def test_examples_run(page, request, monkeypatch):
             assert all("status" not in response for response in responses), responses  # a problem has one
         else:  # later blocks need the sweep that curl would submit
             pytest.skip("curl is not installed")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name == BUCKET_GUIDE))
+        for page in GUIDES
+        if BLOCK.search(page.read_text("utf-8"))
+    ],
+)
+@pytest.mark.usefixtures("registries")
+@pytest.mark.timeout(300)
+def test_guides_run(page, request, tmp_path, monkeypatch):
+    """As a reader would type them: in one folder, in the order of the page."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setenv("SWEEP_STATE", str(tmp_path / "state"))
+    if page.name == BUCKET_GUIDE:
+        for name, value in request.getfixturevalue("bucket").items():
+            monkeypatch.setenv(name, value)
+    namespace = {"__name__": page.stem}
+    text = page.read_text("utf-8")
+    for block in BLOCK.finditer(text):
+        with monkeypatch.context() as patch:
+            if "Client(" in block[2] or "sweep submit" in block[2]:  # other commands look at the data folder
+                patch.setenv("SWEEP_URL", request.getfixturevalue("service").url)
+            if block[1] == "python":
+                line = text.count("\n", 0, block.start(2))
+                exec(compile("\n" * line + block[2], str(page), "exec"), namespace)
+            else:
+                result = subprocess.run(
+                    ["bash", "-euo", "pipefail", "-c", block[2]],
+                    capture_output=True, text=True, timeout=GUIDE_TIMEOUT_SECONDS, check=False,
+                )  # fmt: skip
+                assert result.returncode == 0, f"{block[2]}\n{result.stdout}\n{result.stderr}"
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    """Return the environment of an S3 server with the bucket `sweeps`."""
+    with weed(tmp_path / "weed") as server:
+        yield server.environment
 
 
 def test_theory_page_names_every_regime():
@@ -110,7 +161,10 @@ def test_analysis_page_names_every_value_and_view():
 def test_relative_links_exist():
     broken = [
         f"{page.name}: {target}"
-        for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
+        for page in [
+            *PAGES,
+            *map(ROOT.joinpath, ROOT_PAGES),
+        ]
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8"))
         if "://" not in target and not (page.parent / target).exists()
     ]

@@ -20,6 +20,7 @@ RUN /tools/bin/uv pip install --quiet --no-cache --compile-bytecode --python /ve
     && /tools/bin/uv pip install --quiet --no-cache --python /tools/bin/python \
         --constraint requirements.lock hatchling
 COPY README.md LICENSE ./
+COPY tools/package_readme.py tools/package_readme.py
 COPY sweep_service sweep_service
 COPY workers workers
 COPY api api

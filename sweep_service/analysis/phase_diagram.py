@@ -17,12 +17,12 @@ from sweep_service.analysis.runs import (
     average_with_deviations,
     error_from_deviations,
     fixed_parameters,
-    late_samples,
     select_last_half,
     sort_dataset,
 )
 from sweep_service.analysis.selection import format_values, require_axis, select
 from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.numerics.time_average import late_samples
 from sweep_service.planning.axes import POINT
 from sweep_service.planning.runs import KINDS
 

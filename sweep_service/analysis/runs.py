@@ -28,7 +28,8 @@ from sweep_service.model.structures import (
     split_name,
     split_teacher,
 )
-from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.numerics.time_average import time_weights
+from sweep_service.numerics.types import Array
 from sweep_service.planning.axes import axis_sort_key
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
@@ -134,31 +135,6 @@ def average_over_time(array: xr.DataArray, start: float | None = None) -> xr.Dat
     return (array * weights).sum("time", skipna=False)
 
 
-def time_weights(times: Array, start: float | None = None) -> Array:
-    """Weights, of sum one, of samples at ascending times in the average over [start, t_max].
-
-    The average is ∫ dt over the lines between the samples, divided by the length: samples that are dense in
-    one part, such as the early part of logarithmic times, do not count more. `start` may be between samples.
-    The weights of samples that do not contribute are zero.
-    """
-    first, last = times[0] if start is None else max(start, times[0]), times[-1]
-    weights = np.zeros(len(times))
-    if last <= first:
-        weights[-1] = 1.0
-        return weights
-    left = np.maximum(times[:-1], first)
-    lengths = np.maximum(times[1:] - left, 0.0)
-    share = (left - times[:-1]) / np.diff(times)  # position of the left end between its two samples
-    weights[:-1] += lengths * (1.0 - share) / 2
-    weights[1:] += lengths * (1.0 + share) / 2
-    return weights / (last - first)
-
-
-def late_samples(times: Array, share: float) -> AnyArray:
-    """Mask of the samples at t >= `share` * t_max, with a tolerance for the rounding of spaced times."""
-    return np.asarray(times >= share * times[-1] * (1 - 1e-9))
-
-
 def has_diverged(dataset: xr.Dataset, source: str) -> xr.DataArray:
     """Whether each run of a source diverged."""
     kind, regime = parse_source(dataset, source)
@@ -211,7 +187,7 @@ def average_with_deviations(array: xr.DataArray) -> tuple[xr.DataArray, xr.DataA
         mean = array.sum([*independent, *shared], skipna=True) / count.where(count > 0)
         draws = count_draws(array)
         scale = (draws / (draws - 1).where(draws > 1)) ** 0.5 / count
-        deviations = (array - mean).sum(shared, skipna=True) * scale
+        deviations = (array - mean).where(available, 0.0).sum(shared) * scale
     return mean, deviations, count
 
 

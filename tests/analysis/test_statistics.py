@@ -13,13 +13,14 @@ from sweep_service.analysis.quantities.final_risk import final_risk
 from sweep_service.analysis.quantities.noise import noise_floor
 from sweep_service.analysis.quantities.plateaus import plateaus
 from sweep_service.analysis.quantities.specialisation import specialisation_time
-from sweep_service.analysis.runs import average_over_runs, late_samples
+from sweep_service.analysis.runs import average_over_runs
 from sweep_service.analysis.statistics import (
     align_to_points,
     average,
     average_over_draws,
     group_by_draw,
 )
+from sweep_service.numerics.time_average import late_samples
 from tests.analysis.synthetic import TIMES, assert_described, make_dataset
 
 DEFINITIONS = {

@@ -9,7 +9,7 @@ import xarray as xr
 
 from sweep_service.analysis.curves import DERIVED_COORDINATES
 from sweep_service.analysis.floor_law.coefficient import noise_coefficient
-from sweep_service.analysis.quantities.final_risk import final_risk, mean_of_last_half
+from sweep_service.analysis.quantities.final_risk import final_risk
 from sweep_service.analysis.quantities.line_fit import fit_lines
 from sweep_service.analysis.runs import (
     late_means,
@@ -27,6 +27,7 @@ from sweep_service.analysis.statistics import (
 )
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.errors import InvalidInput
+from sweep_service.numerics.time_average import mean_of_last_half
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.planning.axes import POINT
 from sweep_service.status import Status

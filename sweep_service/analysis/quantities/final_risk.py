@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.quantities.line_fit import t_quantile
-from sweep_service.analysis.runs import MIN_RELATIVE_RISK, late_samples, null_risk, read_runs, time_weights
+from sweep_service.analysis.runs import MIN_RELATIVE_RISK, null_risk, read_runs
 from sweep_service.analysis.statistics import (
     align_to_points,
     average_over_draws,
@@ -14,6 +14,7 @@ from sweep_service.analysis.statistics import (
     group_by_draw,
     point_dims,
 )
+from sweep_service.numerics.time_average import late_samples, mean_of_last_half
 from sweep_service.numerics.types import AnyArray, Array
 
 MIN_FIT_SAMPLES = 3  # in time
@@ -77,15 +78,6 @@ def final_risk(
             "runs": (count, "runs that reached the end"),
         },
     )
-
-
-def mean_of_last_half(values: Array, times: Array) -> Array:
-    """Time average over [t_max/2, t_max] along the last axis; NaN if one of the samples is missing."""
-    weights = time_weights(times, times[-1] / 2)
-    used = weights > 0
-    with np.errstate(all="ignore"):  # sums overflow just before a divergence
-        mean = np.sum(values[..., used] * weights[used], axis=-1)
-    return np.where(np.isfinite(mean), mean, np.nan)
 
 
 def _fit_final_slope(values: Array, times: Array, smallest: AnyArray) -> tuple[Array, Array]:

@@ -6,11 +6,10 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.floor_law.coefficient import explain_missing_law, noise_coefficient
-from sweep_service.analysis.quantities.final_risk import MIN_FIT_SAMPLES, mean_of_last_half
+from sweep_service.analysis.quantities.final_risk import MIN_FIT_SAMPLES
 from sweep_service.analysis.quantities.line_fit import t_quantile
 from sweep_service.analysis.runs import (
     MIN_RELATIVE_RISK,
-    late_samples,
     null_risk,
     parameter,
     read_runs,
@@ -24,6 +23,7 @@ from sweep_service.analysis.statistics import (
     group_by_draw,
     point_dims,
 )
+from sweep_service.numerics.time_average import late_samples, mean_of_last_half
 from sweep_service.numerics.types import Array
 
 REWEIGHTINGS = 2  # fits that determine the weights

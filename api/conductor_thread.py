@@ -26,7 +26,7 @@ from sweep_service.api.rate_limit import ClientSlots
 from sweep_service.api.settings import Settings
 from sweep_service.api.status_cache import StatusCache, Totals
 from sweep_service.errors import InUse, NotFound, Stopped
-from sweep_service.execution.conductor import Conductor
+from sweep_service.execution.conductor import FINAL_STATES, Conductor, ConductorSettings
 from sweep_service.execution.executors import Executor
 from sweep_service.execution.hooks import ExecutionHooks
 from sweep_service.execution.summary import summarise_sweep
@@ -44,6 +44,9 @@ WAIT_LOG_DELAY_SECONDS = 5.0  # shorter waits are not logged
 MAX_SLOW_REQUESTS = 16  # at once, out of the 40 threads that serve requests
 MAX_SLOW_REQUESTS_PER_CLIENT = 4  # at once; a client is a token, or an address without one
 CLIENT_CLOSED_REQUEST = 499  # seen in logs and metrics only, where it is no error of the service
+# A service that stops does not wait for indexes: the next start makes those that are missing.
+SETTINGS = ConductorSettings(index_wait_seconds=1.0)
+INDEXED_STATES = (*FINAL_STATES, State.PAUSED)
 ACTION_TIMEOUT_SECONDS = 120.0  # for an action to be executed; the conductor may be merging
 
 
@@ -180,6 +183,11 @@ class ConductorThread:
                 raise Stopped("the service is stopping")
         return result.result(timeout=0.0)
 
+    def request_index(self, sweep_id: str) -> None:
+        """Have the index of a sweep written, unless it is still being computed."""
+        if self.ledger.sweep(sweep_id).state in INDEXED_STATES:
+            self._index_writer.request(sweep_id)
+
     def describe(self, sweep_id: str) -> dict[str, Any]:
         """Return the public description of a sweep."""
         return self._describe(*self.status_cache.read(sweep_id))
@@ -250,12 +258,13 @@ class ConductorThread:
     def _run(self) -> None:
         try:
             conductor = Conductor(
-                self.folder, self.executor, self.settings.limits, self.settings.url, self.hooks
+                self.folder, self.executor, self.settings.limits, self.settings.url, self.hooks, SETTINGS
             )
             with conductor:
                 self.ledger = self.folder.ledger()
                 self.status_cache = StatusCache(self.ledger)
                 conductor.ledger.on_change = self._on_change
+                self._index_writer = conductor.index_writer
                 self.executor.on_compiling = self.notifier.notify
                 self._started.set_result(None)
                 self._run_steps(conductor)

@@ -28,7 +28,7 @@ def doctor(
     ] = None,
     data: Data = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Rebuild the ledger from the stored data.")
+        bool, typer.Option("--rebuild", help="Rebuild the ledger and the indexes of runs from the data.")
     ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all stored data instead, and list what is damaged.")

@@ -26,6 +26,7 @@ import sqlalchemy as sa
 from sweep_service.errors import DISK_FULL_ERRNOS, UNREADABLE_SWEEP, Damaged, StoreGone, TooNew, is_temporary
 from sweep_service.execution.executors import Executor, Receipt
 from sweep_service.execution.hooks import ExecutionHooks
+from sweep_service.execution.index_writer import IndexWriter
 from sweep_service.execution.merger import Merger
 from sweep_service.execution.pending import PendingBundles
 from sweep_service.execution.remaining import predict_remaining
@@ -38,7 +39,7 @@ from sweep_service.planning.bundles import DEFAULT_LIMITS, Bundle, BundleLimits,
 from sweep_service.planning.estimate import Limits
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.folder import INCOMPLETE_SUFFIX, RESTART_SUFFIX, DataFolder
+from sweep_service.store.folder import INCOMPLETE_SUFFIX, INDEX_SUFFIX, RESTART_SUFFIX, DataFolder
 from sweep_service.store.ledger import Request, State, SweepRecord, utc_now
 from sweep_service.store.notes import Notes
 from sweep_service.store.parts import Part
@@ -61,6 +62,7 @@ class ConductorSettings:
     tidy_interval_seconds: float = 60.0
     max_attempts: int = 3  # at a bundle whose task fails
     min_free_bytes: int = 4 << 20  # with less free space, no work is started
+    index_wait_seconds: float = 30.0  # for indexes that are being written when the conductor is closed
     clock: Callable[[], float] = clock.monotonic  # seconds, from which the intervals are measured
 
 
@@ -100,6 +102,8 @@ class Conductor:
             stack.callback(self.ledger.close)
             self.pending = PendingBundles(self.ledger)
             self.merger = Merger(self.folder, self.ledger, self.hooks)
+            writer = IndexWriter(self.folder, self.settings.index_wait_seconds)
+            self.index_writer = stack.enter_context(writer)
             self.recover()
             stack.callback(lambda: self.executor.close())  # the one of that time
             self._resources = stack.pop_all()
@@ -133,6 +137,12 @@ class Conductor:
                     self._check_versions(sweep)
                 elif f"{sweep.id}.parts" in names:
                     self.folder.clear_parts(sweep.id)
+        missing = [
+            sweep.id
+            for sweep in self.ledger.sweeps()
+            if sweep.state in FINAL_STATES and f"{sweep.id}{INDEX_SUFFIX}" not in names
+        ]
+        self.index_writer.catch_up(missing)
         self._measure_sizes()
 
     def _check_versions(self, sweep: SweepRecord) -> None:
@@ -202,7 +212,10 @@ class Conductor:
         return [name for name in unknown if any(self.folder.objects.list(f"{name}."))]
 
     def rebuild(self) -> list[str]:
-        """Add stored sweeps that are not in the ledger: merge their parts, and queue their pending runs."""
+        """Add stored sweeps that are not in the ledger: merge their parts, and queue their pending runs.
+
+        The indexes of all sweeps are written anew.
+        """
         added = []
         for sweep_id in self.unknown_sweeps():
             try:
@@ -210,6 +223,8 @@ class Conductor:
                 added.append(sweep_id)
             except UNREADABLE_SWEEP as error:  # unreadable files stay where they are
                 log.warning("%s cannot be added to the ledger: %s", sweep_id, error)
+        for sweep in self.ledger.sweeps(states=FINAL_STATES):
+            self.index_writer.request(sweep.id)
         return added
 
     def _adopt(self, sweep_id: str) -> None:
@@ -442,6 +457,7 @@ class Conductor:
         self.folder.clear_parts(sweep_id)
         self.merger.forget(sweep_id)
         self.pending.forget(sweep_id)
+        self.index_writer.request(sweep_id)
 
     def counts(self, sweep_id: str) -> Counter[Status]:
         """Count the stored runs by status."""
@@ -467,12 +483,14 @@ class Conductor:
             self.ledger.set_state(sweep_id, State.CANCELLED, stored_bytes=self.folder.stored_bytes(sweep_id))
             self.folder.clear_parts(sweep_id)
             self.merger.forget(sweep_id)
+            self.index_writer.request(sweep_id)
         return self.ledger.sweep(sweep_id)
 
     def pause(self, sweep_id: str) -> SweepRecord:
         if self.ledger.sweep(sweep_id).state in (State.QUEUED, State.RUNNING):
             self._withdraw(sweep_id)
             self.ledger.set_state(sweep_id, State.PAUSED)
+            self.index_writer.request(sweep_id)
         return self.ledger.sweep(sweep_id)
 
     def needs_restart(self, sweep_id: str) -> bool:
@@ -524,6 +542,7 @@ class Conductor:
         """Remove a sweep and its data in any state."""
         self.ledger.sweep(sweep_id)  # raises NotFound
         self._withdraw(sweep_id)
+        self.index_writer.remove(sweep_id)
         self.folder.mark_incomplete(sweep_id)
         fault_point("remove:disown")
         self.ledger.remove(sweep_id)

@@ -5,6 +5,7 @@
 <data>/sweeps/<id>.notes.json   its current name, a note and tags, once they have been changed
 <data>/sweeps/<id>.keys         the run keys, by which later sweeps find runs to reuse
 <data>/sweeps/<id>.zarr/        the dataset
+<data>/sweeps/<id>.index.parquet  its runs with their parameters and summaries, for the atlas; derived data
 <data>/sweeps/<id>.parts/       parts that are not merged yet, checkpoints and crash markers
 <data>/sweeps/<id>.failures/    one failure record for each failed run, with its copies
 <data>/sweeps/<id>.restart      marks a sweep whose runs are being reset to be computed by other versions
@@ -64,6 +65,7 @@ LEDGER = "ledger.sqlite"
 KEYS_DIGEST = "keys_sha256"  # attribute of a dataset: the run keys that its values belong to
 REPAIR_SUFFIX = ".repair"  # a request to compute damaged runs again
 INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
+INDEX_SUFFIX = ".index.parquet"  # the index of runs
 RESTART_SUFFIX = ".restart"  # marks a sweep whose runs are being reset
 LOCK = "lock"
 SWEEPS = "sweeps"
@@ -257,7 +259,7 @@ class DataFolder:
         """Remove all files of a sweep, the dataset first and the mark last."""
         self.key_index.forget(sweep_id)
         self.objects.clear(f"{sweep_id}.zarr")
-        names = (".json", NOTES_SUFFIX, ".keys", RESTART_SUFFIX)
+        names = (".json", NOTES_SUFFIX, ".keys", INDEX_SUFFIX, RESTART_SUFFIX)
         self.objects.delete(*(f"{sweep_id}{name}" for name in names))
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
             self.objects.clear(folder)

@@ -18,6 +18,7 @@ from sweep_service.api.serve import uvicorn_config
 from sweep_service.api.settings import Settings
 from sweep_service.execution import compute
 from sweep_service.execution.executors import SerialExecutor
+from sweep_service.store.folder import INDEX_SUFFIX
 
 JSON, YAML = {"Content-Type": "application/json"}, {"Content-Type": "application/yaml"}
 ENDED = ("completed", "incomplete", "cancelled", "failed")
@@ -118,11 +119,13 @@ def gated(folder, stopped):
 
 
 def snapshot_files(folder):
-    """All that a service has on its disk, but for what readers of the ledger leave."""
+    """All that a service has on its disk, but for what readers of the ledger leave, and indexes."""
     return {
         str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")
-        if path.is_file() and path.name not in ("ledger.sqlite-shm", "ledger.sqlite-wal")
+        if path.is_file()
+        and path.name not in ("ledger.sqlite-shm", "ledger.sqlite-wal")
+        and not path.name.endswith(INDEX_SUFFIX)
     }
 
 

@@ -20,6 +20,7 @@ from sweep_service.runner import list_sweeps
 from sweep_service.simulators import checkpoint
 from sweep_service.store.folder import DataFolder
 from sweep_service.store.parts import Part
+from sweep_service.store.run_index.files import load_index
 from tests.chaos.flips import flip_bit, kind_of_file, random_bit, read_values, stored_files
 
 SPEC = {
@@ -61,6 +62,9 @@ def read_file(folder, sweep_id, path):
         return {"failures": part.failures, **part.numbers, **part.values["sgd"]}
     if name.endswith(".checkpoint"):
         return checkpoint.unpack("this chain", folder.objects.get(name))
+    if name.endswith(".parquet"):
+        table = load_index(folder, sweep_id)
+        return table.to_pandas().to_dict() if table is not None else detected()
     if name.endswith(".keys"):
         return folder.keys(sweep_id)
     if name.endswith(".crumb"):
@@ -78,7 +82,7 @@ def read_file(folder, sweep_id, path):
 
 
 def detected():
-    raise SweepError("a damaged marker is ignored")
+    raise SweepError("a damaged marker or index is ignored")
 
 
 def assert_detected_or_harmless(folder, sweep_id, path, bit, expected):
@@ -115,7 +119,17 @@ def flip_files(stored, flips, seed):
 
 def test_flips(stored):
     counts = flip_files(stored, 26, seed=0)
-    assert set(counts) >= {".json", ".keys", ".npz", ".checkpoint", ".crumb", "risk", "status", "label"}
+    assert set(counts) >= {
+        ".json",
+        ".keys",
+        ".parquet",
+        ".npz",
+        ".checkpoint",
+        ".crumb",
+        "risk",
+        "status",
+        "label",
+    }
     assert sum(counts.values()) > 13
 
 

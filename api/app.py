@@ -12,13 +12,16 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from sweep_service.api import error_responses
+from sweep_service.api.atlas_cache import AtlasCache
 from sweep_service.api.conductor_thread import ConductorThread, MakeExecutor
 from sweep_service.api.error_responses import Problem, SafeJsonResponse
 from sweep_service.api.metrics import Metrics
 from sweep_service.api.rate_limit import ClientLimits
 from sweep_service.api.routes import (
+    atlas,
     catalogue,
     cluster,
+    compare,
     contents,
     dashboard,
     data,
@@ -70,8 +73,9 @@ def create_app(
     app.state.authenticator = Authenticator(settings.secrets)
     app.state.metrics = Metrics(conductor_thread)
     app.state.figure_renderer = figures.FigureRenderer(conductor_thread)
+    app.state.atlas_cache = AtlasCache(conductor_thread)
     error_responses.install(app)
-    for module in (service, sweeps, contents, data, figures, catalogue, cluster, dashboard):
+    for module in (service, sweeps, contents, data, figures, atlas, compare, catalogue, cluster, dashboard):
         app.include_router(module.router)
     pages.install(app)
     app.add_middleware(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -78,6 +78,51 @@ class SweepOut(BaseModel):
 class Page(BaseModel):
     sweeps: list[SweepOut]
     next: str | None = Field(description="Cursor of the next page; null on the last one")
+
+
+class FacetValue(BaseModel):
+    value: float | int | str
+    runs: int
+    selected: bool = Field(description="Whether the selection names this value")
+
+
+class Facet(BaseModel):
+    name: str
+    long_name: str
+    symbol: str
+    type: Literal["number", "text"]
+    distinct: int = Field(description="How many values there are")
+    missing: int = Field(description="Runs without a value")
+    range: list[float | int] | None = Field(description="The smallest and the largest number")
+    values: list[FacetValue] | None = Field(description="Null if there are more than a hundred")
+
+
+class Facets(BaseModel):
+    runs: int = Field(description="Selected runs, each of which counts once")
+    with_values: int = Field(description="Those that are done or have diverged")
+    points: int
+    sweeps: int
+    parameters: list[Facet]
+    unreadable: dict[str, str] = Field(description="Sweeps that cannot be read, with the reason")
+
+
+class RunPage(BaseModel):
+    runs: list[dict[str, Any]] = Field(description="Columns of the index of runs, without missing values")
+    total: int
+    next: str | None = Field(description="Cursor of the next page; null on the last one")
+
+
+class Comparison(BaseModel):
+    a: str
+    b: str
+    value: str
+    how: str
+    labels: list[str] = Field(description="Names of the parameters that match points of both sweeps")
+    fixed: dict[str, Any] = Field(description="Parameters with one value that both sweeps share")
+    differs: dict[str, list[Any]] = Field(description="Parameters with another value in each sweep")
+    points: list[dict[str, Any]] = Field(
+        description="Labels, `a`, `b`, ratio or difference, `standard_error`, `paired`, `runs_a`, `runs_b`"
+    )
 
 
 class MethodCost(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from benchmarks.analysis import analysis
+from benchmarks.atlas import atlas
 from benchmarks.cheap_points import cheap_points
 from benchmarks.cliffs import cliffs
 from benchmarks.cluster import cluster
@@ -32,6 +33,7 @@ Case = Callable[[bool], Iterator[Row]]  # quick -> rows
 
 _CASES: tuple[Case, ...] = (
     euler, odes, cliffs, mean_field, sampling, wide, sgd, full_model, crossover, regret, fluctuations,
-    startup, store, analysis, estimates, prices, time_left, cluster, cheap_points, scale, service, page,
+    startup, store, analysis, atlas, estimates, prices, time_left, cluster, cheap_points, scale, service,
+    page,
 )  # fmt: skip
 CASES: dict[str, Case] = {case.__name__: case for case in _CASES}

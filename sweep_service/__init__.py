@@ -11,7 +11,9 @@ from sweep_service.analysis.registration import register
 from sweep_service.version import __version__
 
 if TYPE_CHECKING:
+    from sweep_service.client.atlas import atlas
     from sweep_service.client.client import Client, open
+    from sweep_service.client.compare import compare
     from sweep_service.dynamics.integrate import integrate
     from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
     from sweep_service.runner import run, sweeps
@@ -23,6 +25,8 @@ __all__ = [
     "RegimeUndefined",
     "Stopped",
     "__version__",
+    "atlas",
+    "compare",
     "integrate",
     "open",
     "run",
@@ -35,6 +39,8 @@ _MODULES = {
     "InvalidInput": "sweep_service.errors",
     "RegimeUndefined": "sweep_service.errors",
     "Stopped": "sweep_service.errors",
+    "atlas": "sweep_service.client.atlas",
+    "compare": "sweep_service.client.compare",
     "integrate": "sweep_service.dynamics.integrate",
     "open": "sweep_service.client.client",
     "run": "sweep_service.runner",

@@ -8,8 +8,9 @@ import io
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import xarray as xr
@@ -62,10 +63,22 @@ class FigureRenderer:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def respond(self, request: Request, id: str, view: str) -> Response:
-        """Return a rendered view, or 304; equal queries of equal data give equal bytes."""
+        """Return a rendered view of a sweep, or 304; equal queries of equal data give equal bytes."""
         options = query_options(request)
         format = options.pop("format", "json")
         tag = await run_in_threadpool(compute_etag, self.service, id, view, format, sorted(options.items()))
+        render = partial(self.render, id, view, format, options)
+        return await self.respond_with(request, tag, format, f"{id}-{view}", render)
+
+    def render(self, id: str, view: str, format: str, options: Mapping[str, str]) -> bytes:
+        """Compute a view of a sweep as JSON, or draw it."""
+        with self.service.open_dataset(id) as dataset:
+            return _render(dataset, id, view, format, options)
+
+    async def respond_with(
+        self, request: Request, tag: str, format: str, name: str, render: Callable[[], bytes]
+    ) -> Response:
+        """Return what `render` makes, or 304; `tag` stands for its content, `name` is that of the file."""
         headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache"}
         if matches_etag(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
@@ -76,22 +89,19 @@ class FigureRenderer:
             self._queued += 1
             try:
                 loop = asyncio.get_running_loop()
-                content = await loop.run_in_executor(
-                    self._thread, self._render_cached, tag, id, view, format, options
-                )
+                content = await loop.run_in_executor(self._thread, self._render_cached, tag, render)
             finally:
                 self._queued -= 1
         if format != "json":
-            headers["Content-Disposition"] = f'inline; filename="{id}-{view}.{format}"'
+            headers["Content-Disposition"] = f'inline; filename="{name}.{format}"'
         return Response(content, headers=headers, media_type=MEDIA_TYPES[format])
 
-    def _render_cached(self, tag: str, id: str, view: str, format: str, options: Mapping[str, str]) -> bytes:
+    def _render_cached(self, tag: str, render: Callable[[], bytes]) -> bytes:
         with self._lock:
             if tag in self._cache:  # rendered for an earlier request while this one was queued
                 self._cache.move_to_end(tag)
                 return self._cache[tag]
-        with self.service.open_dataset(id) as dataset:
-            content = _render(dataset, id, view, format, options)
+        content = render()
         with self._lock:
             self._cache[tag] = content
             self._cached_bytes += len(content)

@@ -35,7 +35,7 @@ def select(dataset: T, where: Mapping[str, Any]) -> T:
     masks: dict[str, AnyArray] = {}
     for name, wanted in where.items():
         dim, stored = _find_coordinate(dataset, name, wanted)
-        mask = _make_mask(name, stored, wanted)  # raises an error if the only value of a scalar is another
+        mask = match_values(name, stored, wanted)  # raises an error if the only value of a scalar is another
         if dim is not None:
             masks[dim] = masks[dim] & mask if dim in masks else mask
     for dim, mask in masks.items():
@@ -43,7 +43,7 @@ def select(dataset: T, where: Mapping[str, Any]) -> T:
             names = [name for name in where if dim in dataset[name].dims]
             wanted = [where[name] for name in names]
             raise InvalidInput(", ".join(names), wanted, "no point has all of these values")
-    return dataset.isel({dim: _compact_index(np.flatnonzero(mask)) for dim, mask in masks.items()})
+    return dataset.isel({dim: compact_index(np.flatnonzero(mask)) for dim, mask in masks.items()})
 
 
 def select_variables(dataset: xr.Dataset, names: str | Sequence[str]) -> xr.Dataset:
@@ -98,7 +98,8 @@ def _find_coordinate(
     return str(coordinate.dims[0]), coordinate.values
 
 
-def _make_mask(name: str, stored: AnyArray, wanted: Any) -> AnyArray:
+def match_values(name: str, stored: AnyArray, wanted: Any) -> AnyArray:
+    """Whether each stored value is one of those that a selection wants."""
     mask = np.zeros(len(stored), dtype=bool)
     match = _match_number if stored.dtype.kind in "iuf" else _match_text
     for item in _split_items(name, wanted):
@@ -176,7 +177,7 @@ def format_values(stored: AnyArray) -> str:
     return f"{len(texts)} values from {texts[0]} to {texts[-1]}"
 
 
-def _compact_index(indices: AnyArray) -> slice | AnyArray:
+def compact_index(indices: AnyArray) -> slice | AnyArray:
     """A slice if possible, which Zarr reads faster."""
     first, last = int(indices[0]), int(indices[-1])
     return slice(first, last + 1) if last - first + 1 == len(indices) else indices

@@ -130,6 +130,7 @@ def _install(conductor: Conductor, sweeps: Sequence[ArchivedSweep]) -> list[Swee
             fault_point("import:ledger")
             folder.mark_complete(sweep.id)
             conductor.ledger.set_stored_cost(sweep.id, *conductor.stored_cost(sweep.id))
+            conductor.index_writer.request(sweep.id)
     except Exception:
         for sweep_id in written:
             with suppress(SweepError, OSError):  # otherwise it is removed at the next start

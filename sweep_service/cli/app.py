@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from sweep_service.cli import archive, compute, doctor, inspect, manage, service, slurm
+from sweep_service.cli import archive, atlas, compute, doctor, inspect, manage, service, slurm
 from sweep_service.cli.answers import REFUSED
 from sweep_service.errors import InvalidSpec, SweepError
 from sweep_service.signals import INTERRUPTED, Interrupt, end_process, stop
@@ -43,6 +43,8 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of --help
     "seeds": inspect.seeds,
     "export": inspect.export,
     "plot": inspect.plot,
+    "atlas": atlas.atlas,
+    "compare": atlas.compare,
     "rerun": inspect.rerun,
     "presets": inspect.presets,
     "cancel": manage.cancel,

@@ -16,6 +16,8 @@ from sweep_service.text import (
     make_printable,
 )
 
+MAX_FACET_VALUES = 12  # in one line of text
+
 
 def format_accepted(sweep: Mapping[str, Any], options: str = "") -> str:
     """Format a sweep that a service has accepted: its links and the next command."""
@@ -235,3 +237,46 @@ def _format_stored_bytes(sweep: Mapping[str, Any]) -> str:
 def _format_time(timestamp: str) -> str:
     """Format a time: 2026-11-16 12:59:54 UTC."""
     return f"{timestamp[:19].replace('T', ' ')} UTC"
+
+
+def format_facets(facets: Mapping[str, Any]) -> str:
+    """Format the labels of the runs of an atlas: each with its values and the number of runs."""
+    head = f"{facets['runs']} runs at {facets['points']} points of {facets['sweeps']} sweeps"
+    rows = [
+        (facet["name"], _format_facet(facet)) for facet in facets["parameters"] if facet["name"] != "sweep"
+    ]
+    unreadable = [f"{sweep_id} cannot be read: {reason}" for sweep_id, reason in facets["unreadable"].items()]
+    table = format_table(("label", "values (runs)"), rows) if rows else ""
+    return "\n".join(filter(None, [head, table, *unreadable]))
+
+
+def _format_facet(facet: Mapping[str, Any]) -> str:
+    values, ends = facet["values"], facet["range"]
+    if values is None or len(values) > MAX_FACET_VALUES:
+        span = f" from {format_number(ends[0])} to {format_number(ends[1])}" if ends else ""
+        return f"{facet['distinct']} values{span}"
+    return ", ".join(f"{format_number(entry['value'])} ({entry['runs']})" for entry in values)
+
+
+def format_comparison(result: Mapping[str, Any]) -> str:
+    """Format a comparison of two sweeps as a table of their common points."""
+    differs = [
+        f"{name}: {format_number(a)} and {format_number(b)}" for name, (a, b) in result["differs"].items()
+    ]
+    labels, how = result["labels"], result["how"]
+    rows = [
+        (
+            *(format_number(point[name]) for name in labels),
+            *(format_number(point[name]) for name in ("a", "b", how)),
+            "?" if _is_unknown(point["standard_error"]) else format_number(point["standard_error"], 2),
+            "yes" if point["paired"] else "no",
+        )
+        for point in result["points"]
+    ]
+    title = f"{result['value']} of {result['a']} and {result['b']}"
+    table = format_table((*labels, "a", "b", how, "error", "paired"), rows)
+    return "\n".join([title, *(["differ in " + "; ".join(differs)] if differs else []), table])
+
+
+def _is_unknown(number: float | None) -> bool:
+    return number is None or number != number

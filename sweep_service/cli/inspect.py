@@ -153,12 +153,12 @@ def plot(
     from sweep_service.figures.gallery import draw_view
 
     with choose_target(data, url).open_dataset(sweep_id) as (drawn_id, dataset):
-        view, options = draw_view(dataset, drawn_id, output, *_parse_view(arguments or []))
+        view, options = draw_view(dataset, drawn_id, output, *parse_view(arguments or []))
     answer = {"id": drawn_id, "path": str(output), "view": view, "words": options}
     print_answer(as_json, answer, str(output))
 
 
-def _parse_view(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
+def parse_view(arguments: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Parse the name of a view and its options; a repeated option adds to its values, as in a URL."""
     view = arguments[0] if arguments and "=" not in arguments[0] else ""
     return view, _parse_options(arguments[1:] if view else arguments)

@@ -21,7 +21,9 @@ from sweep_service.signals import announce_stop, stop
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sweep_service.analysis.atlas.atlas import Atlas
     from sweep_service.client.client import Client
+    from sweep_service.client.remote_atlas import RemoteAtlas
     from sweep_service.execution.conductor import Conductor
     from sweep_service.execution.executors import Executor
     from sweep_service.execution.submission import Submission
@@ -130,6 +132,42 @@ class LocalTarget:
         sweep_id = self.find_id(prefix)
         with open(self.folder.dataset_path(sweep_id)) as dataset:
             yield sweep_id, dataset
+
+    # ---- the atlas
+
+    def _open_atlas(self) -> Atlas:
+        from sweep_service.analysis.atlas.folder import open_folder_atlas
+
+        return open_folder_atlas(self.folder)
+
+    def count_atlas_runs(self, where: Mapping[str, Any]) -> dict[str, Any]:
+        """Count the runs of all sweeps by the values of each parameter."""
+        return self._open_atlas().select(**where).facets()
+
+    def write_atlas_runs(self, where: Mapping[str, Any], output: Path, format: str) -> int:
+        """Write the selected runs of all sweeps as a table; returns their number."""
+        atlas = self._open_atlas().select(**where)
+        atlas.write_table(output, format)
+        return len(atlas)
+
+    def compute_atlas_view(self, view: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Compute the numbers of a view of the atlas."""
+        from sweep_service.analysis.atlas.views import view_as_json
+
+        return view_as_json(self._open_atlas(), view, options)
+
+    def draw_atlas(self, view: str, options: Mapping[str, Any], output: Path) -> None:
+        """Draw a view of the atlas to a file."""
+        from sweep_service.analysis.atlas.views import draw_view
+
+        output.write_bytes(draw_view(self._open_atlas(), view, options, output.suffix.removeprefix(".")))
+
+    def compare(self, a: str, b: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Compare a value of two sweeps at their common points."""
+        from sweep_service.analysis.comparison.compare import compare, comparison_to_json
+
+        with self.open_dataset(a) as (first, one), self.open_dataset(b) as (second, other):
+            return {"a": first, "b": second, **comparison_to_json(compare(one, other, **options))}
 
     # ---- draw
 
@@ -339,6 +377,28 @@ class RemoteTarget:
         sweep_id = self.find_id(prefix)
         with self.client.open(sweep_id) as dataset:
             yield sweep_id, dataset
+
+    def count_atlas_runs(self, where: Mapping[str, Any]) -> dict[str, Any]:
+        return self._open_atlas().select(**where).facets()
+
+    def write_atlas_runs(self, where: Mapping[str, Any], output: Path, format: str) -> int:
+        atlas = self._open_atlas().select(**where)
+        atlas.write_table(output, format)
+        return len(atlas)
+
+    def compute_atlas_view(self, view: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        return self._open_atlas().compute_view(view, options)
+
+    def draw_atlas(self, view: str, options: Mapping[str, Any], output: Path) -> None:
+        self._open_atlas().figure(output, view, **options)
+
+    def _open_atlas(self) -> RemoteAtlas:
+        from sweep_service.client.remote_atlas import RemoteAtlas
+
+        return RemoteAtlas(self.client)
+
+    def compare(self, a: str, b: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        return self.client.compare(self.find_id(a), self.find_id(b), **options)
 
     def submit(self, spec: bytes, priority: int = 0) -> SweepSummary:
         return self.client.submit(spec, priority=priority)

@@ -140,7 +140,7 @@ class Client:
         InvalidInput
             If the spec or the error is invalid.
         """
-        params = _query({"relative_error": relative_error})
+        params = to_query({"relative_error": relative_error})
         return self._connection.request_json("POST", "/v1/seeds", params=params, **_body(spec))
 
     def sweep(self, id: str) -> Json:
@@ -350,7 +350,7 @@ class Client:
             If the change is invalid.
         """
         return self._request_sweep(
-            "POST", _path(id, "extend"), params=_query({"name": name}), **_body(change)
+            "POST", _path(id, "extend"), params=to_query({"name": name}), **_body(change)
         )
 
     def estimate_extension(self, id: str, change: Spec) -> Json:
@@ -590,7 +590,7 @@ class Client:
 
         output = Path(path)
         with open_output(output, format) as (format_name, temporary):
-            query = _query({"format": format_name, **where})
+            query = to_query({"format": format_name, **where})
             self._connection.download(_path(id, "data"), query, temporary)
         return output
 
@@ -646,7 +646,7 @@ class Client:
         InvalidInput
             If the observable or the selection is invalid.
         """
-        params = _query({"observable": observable, **where})
+        params = to_query({"observable": observable, **where})
         return self._connection.request_json("GET", _path(id, "curves"), params=params)
 
     def seeds(self, id: str, value: str = "risk", relative_error: float = 0.05, **where: Any) -> Json:
@@ -674,7 +674,7 @@ class Client:
         InvalidInput
             If the value, the error or the selection is invalid, or nothing is known about the scatter.
         """
-        params = _query({"value": value, "relative_error": relative_error, **where})
+        params = to_query({"value": value, "relative_error": relative_error, **where})
         return self._connection.request_json("GET", _path(id, "seeds"), params=params)
 
     def phase_diagram(self, id: str, x: str, y: str, value: str = "sgd_risk", **where: Any) -> Json:
@@ -701,8 +701,35 @@ class Client:
         InvalidInput
             If an axis, the value or the selection is invalid.
         """
-        params = _query({"x": x, "y": y, "value": value, **where})
+        params = to_query({"x": x, "y": y, "value": value, **where})
         return self._connection.request_json("GET", _path(id, "phase-diagram"), params=params)
+
+    def compare(self, a: str, b: str, /, value: str = "sgd_risk", how: str = "ratio", **where: Any) -> Json:
+        """Compare a value of two sweeps at the points that both have.
+
+        Parameters
+        ----------
+        a, b
+            Ids of the sweeps.
+        value
+            Name of a value of phase diagrams.
+        how
+            `ratio`, a over b, or `difference`, a minus b.
+        **where
+            The selection, as in `export`.
+
+        Returns
+        -------
+        dict
+            The `points` with their numbers and errors, as `ss.compare` computes them, and what `differs`.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is unknown, or the sweeps have no point in common.
+        """
+        params = to_query({"a": a, "b": b, "value": value, "how": how, **where})
+        return self.get_json("/v1/compare", params)
 
     def figure(self, id: str, path: str | Path, view: str = "curves", **options: Any) -> Path:
         """Download a view of a sweep as a figure, which the service draws.
@@ -730,7 +757,7 @@ class Client:
         """
         output = Path(path)
         temporary = output.with_name(f".{output.name}.part")
-        params = _query({"format": output.suffix.removeprefix(".").lower(), **options})
+        params = to_query({"format": output.suffix.removeprefix(".").lower(), **options})
         try:
             self._connection.download(_path(id, f"figures/{quote(view, safe='')}"), params, temporary)
             temporary.replace(output)
@@ -739,6 +766,14 @@ class Client:
         return output
 
     # ---- requests
+
+    def get_json(self, path: str, params: Mapping[str, str]) -> Json:
+        """Send a GET request to a route that has no method here, and return its JSON."""
+        return self._connection.request_json("GET", path, params=params)
+
+    def download(self, path: str, params: Mapping[str, str], file: Path) -> None:
+        """Write the response of a route to a file."""
+        self._connection.download(path, params, file)
 
     def _request_sweep(self, method: str, path: str, **options: Any) -> Json:
         return self._with_full_links(self._connection.request_json(method, path, **options))
@@ -851,7 +886,7 @@ def _to_plain(value: Any) -> Any:
     raise InvalidInput("spec", value, "must contain only numbers, texts, lists and mappings, as JSON does")
 
 
-def _query(params: Mapping[str, Any]) -> dict[str, str]:
+def to_query(params: Mapping[str, Any]) -> dict[str, str]:
     """Return query parameters; a value is a number, a text such as a range, or a sequence of them."""
     return {name: _query_value(value) for name, value in params.items() if value is not None}
 

@@ -29,7 +29,7 @@ from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS
 from sweep_service.status import Status
 from sweep_service.store.dataset import SweepDataset
-from sweep_service.store.folder import DataFolder
+from sweep_service.store.folder import INDEX_SUFFIX, DataFolder
 from sweep_service.store.ledger import Ledger, State
 from sweep_service.store.metadata import StoredArray
 from sweep_service.store.notes import NOTES_SUFFIX, Notes
@@ -116,6 +116,7 @@ def verify_sweep(folder: DataFolder, sweep_id: str) -> Findings:
     findings.has_checksums = dataset.metadata.has_checksums
     _verify_keys(folder, dataset, findings)
     _verify_notes(folder, findings)
+    _verify_index(folder, findings)
     _verify_arrays(folder, dataset, findings)
     _verify_objects(folder, dataset, findings)
     if not findings.problems:
@@ -140,6 +141,19 @@ def _verify_notes(folder: DataFolder, findings: Findings) -> None:
         return
     except Damaged as error:
         findings.add(f"{findings.sweep_id}{NOTES_SUFFIX}", error)
+
+
+def _verify_index(folder: DataFolder, findings: Findings) -> None:
+    """Check the index against its own digest; one of another state of the dataset is not damaged."""
+    from sweep_service.store.run_index.files import check_seal
+
+    name = f"{findings.sweep_id}{INDEX_SUFFIX}"
+    with suppress(NotFound):
+        content = folder.objects.get(name)
+        try:
+            check_seal(content)
+        except ValueError as error:
+            findings.add(name, str(error))
 
 
 def _verify_arrays(folder: DataFolder, dataset: SweepDataset, findings: Findings) -> None:

@@ -306,7 +306,10 @@ class Conductor:
         self.limits.check_active(len(unfinished))
         if not submission.is_up_to_date(self.ledger):
             submission.prepare(self.folder, self.ledger, self.limits)
-        return submission.create_sweep(self.merger, extends, priority, self.settings.bundles), True
+        sweep = submission.create_sweep(self.merger, extends, priority, self.settings.bundles)
+        if sweep.state.has_ended:  # all of its runs are reused
+            self.index_writer.request(sweep.id)
+        return sweep, True
 
     def tick(self, only: str | None = None) -> bool:
         """Dispatch, collect and merge once, for all sweeps or only one; return False if there is no work."""

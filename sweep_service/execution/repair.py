@@ -23,7 +23,7 @@ from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.status import Status
 from sweep_service.store.dataset import STATUS, SweepDataset
-from sweep_service.store.folder import KEYS_DIGEST, REPAIR_SUFFIX, DataFolder, digest_keys
+from sweep_service.store.folder import INDEX_SUFFIX, KEYS_DIGEST, REPAIR_SUFFIX, DataFolder, digest_keys
 from sweep_service.store.ledger import Ledger, State, SweepRecord
 from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.notes import Notes
@@ -91,6 +91,7 @@ def repair(conductor: Conductor, sweep_id: str, request: RepairRequest) -> None:
     """Restore the files of a sweep, mark damaged runs pending, and queue them."""
     folder, sweep = conductor.folder, conductor.ledger.sweep(sweep_id)
     conductor._withdraw(sweep_id)
+    folder.objects.delete(f"{sweep_id}{INDEX_SUFFIX}")  # derived data: it is made anew when the sweep ends
     _restore_spec(folder, sweep_id)
     _restore_notes(folder, sweep)
     _restore_metadata(folder, sweep)

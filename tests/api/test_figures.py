@@ -3,6 +3,7 @@
 import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -233,7 +234,7 @@ def test_url_is_a_permalink(get, tmp_path, service, sweep_id):
     renderer = figures.FigureRenderer(service.conductor_thread)  # with an empty cache, as after a restart
     tag = compute_etag(renderer.service, sweep_id, "curves", "svg", [("d", "5")])
     assert f'"{tag}"' == first.headers["etag"]
-    assert renderer._render_cached(tag, sweep_id, "curves", "svg", {"d": "5"}) == first.content
+    assert renderer.render(sweep_id, "curves", "svg", {"d": "5"}) == first.content
     renderer.close()
 
 
@@ -254,7 +255,7 @@ def test_figure_cache_is_bounded(service, sweep_id):
         for repeat in range(2):
             options = {"seed": str(seed), "repeat": str(repeat)}
             tag = compute_etag(renderer.service, sweep_id, "curves", "json", sorted(options.items()))
-            renderer._render_cached(tag, sweep_id, "curves", "json", options)
+            renderer._render_cached(tag, partial(renderer.render, sweep_id, "curves", "json", options))
             assert renderer._cached_bytes == sum(map(len, renderer._cache.values())) <= 30_000
     assert renderer._cache
     renderer.close()

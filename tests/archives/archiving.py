@@ -9,7 +9,7 @@ from sweep_service.archives.contents import MANIFEST, digest, format_manifest
 from sweep_service.archives.import_archive import import_archive
 from sweep_service.archives.write_archive import write_archive
 from sweep_service.planning.spec import SweepSpec
-from sweep_service.store.folder import DataFolder
+from sweep_service.store.folder import INDEX_SUFFIX, DataFolder
 from tests.execution.conducting import open_conductor
 from tests.specs import SMALL_SPEC
 
@@ -37,9 +37,10 @@ def import_into(root, path, limits=None):
 
 
 def list_files(root):
-    """Return what a data folder holds, apart from its lock and its ledger."""
+    """Return what a data folder holds, apart from its lock, its ledger and indexes, which are derived."""
     sweeps = root / "sweeps"
-    return sorted(path.relative_to(sweeps).as_posix() for path in sweeps.rglob("*") if path.is_file())
+    files = (path for path in sweeps.rglob("*") if path.is_file() and not path.name.endswith(INDEX_SUFFIX))
+    return sorted(path.relative_to(sweeps).as_posix() for path in files)
 
 
 def read_entries(path):

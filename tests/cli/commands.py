@@ -223,6 +223,8 @@ COMMANDS = {
     "run": ["run", "-"],
     "list": ["list"],
     "show": ["show", "ID"],
+    "atlas": ["atlas"],
+    "compare": ["compare", "ID", "ID"],
     "cancel": ["cancel", "ID"],
     "extend": ["extend", "ID", "-"],
     "rename": ["rename", "ID", "a name"],

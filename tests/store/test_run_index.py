@@ -162,3 +162,12 @@ def test_summaries_of_known_curves():
     assert np.isnan(result["order_parameter"]).all()
     zero = np.zeros((1, len(times)))
     assert np.isnan(fit_final_slopes(zero, times))
+
+
+def test_sweep_of_reused_runs_has_an_index(stored, content):
+    folder, _ = stored
+    with Conductor(folder, SerialExecutor()) as conductor:
+        spec = {**SMALL_SPEC, "axes": {**SMALL_SPEC["axes"], "d": 8}}
+        sweep, _ = conductor.submit(SweepSpec.parse(spec))
+        assert sweep.state.has_ended
+    assert files.load_index(folder, sweep.id).num_rows == 12

@@ -108,7 +108,7 @@ def _low_cardinality(names: Sequence[str]) -> list[str]:
 def check_index(content: bytes, source: str) -> None:
     """Raise Damaged unless an index is as it was written, from this state of a dataset."""
     with reading("the index"):
-        _check_seal(content)  # first, because damaged bytes may raise any error
+        check_seal(content)  # first, because damaged bytes may raise any error
         metadata = pq.ParquetFile(pa.BufferReader(content)).metadata.metadata
         if metadata.get(VERSION) != str(INDEX_VERSION).encode():
             raise ValueError("it has another layout")
@@ -123,7 +123,7 @@ def decode_index(content: bytes) -> pa.Table:
     return _fit_columns(pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False))
 
 
-def _check_seal(content: bytes) -> None:
+def check_seal(content: bytes) -> None:
     """Raise ValueError unless the digest in the metadata is that of the rest of the file."""
     seals = [*_SEAL_PATTERN.finditer(content, max(0, len(content) - MAX_METADATA_BYTES))]
     if not seals:

@@ -1,0 +1,1 @@
+"""Comparison of two sweeps at the points that both have."""

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from sweep_service.analysis.selection import RELATIVE_TOLERANCE
 from sweep_service.numerics.types import AnyArray
@@ -23,7 +24,14 @@ class Column:
 
     @classmethod
     def of(cls, array: pa.ChunkedArray) -> Column:
-        """Encode a column of a table."""
+        """Encode a column of a table. One without values, or with a single one, needs no encoding."""
+        if array.null_count == len(array):
+            empty = np.empty(0, object if pa.types.is_dictionary(array.type) else float)
+            return cls(empty, np.full(len(array), MISSING, np.int8))
+        if not pa.types.is_dictionary(array.type) and array.null_count == 0:
+            ends = pc.min_max(array)
+            if ends["min"] == ends["max"]:
+                return cls(np.array([ends["min"].as_py()]), np.zeros(len(array), np.int8))
         array = array.combine_chunks()
         if not pa.types.is_dictionary(array.type):
             array = array.dictionary_encode()

@@ -102,13 +102,14 @@ def _describe(name: str) -> str:
 
 
 def index_schema() -> pa.Schema:
-    return _make_schema(tuple(index_columns().items()))
+    return _make_schema(tuple(PARAMETERS), tuple(number_names()))
 
 
-@cache
-def _make_schema(columns: tuple[tuple[str, IndexColumn], ...]) -> pa.Schema:
+@cache  # for each state of the registries
+def _make_schema(parameters: tuple[str, ...], numbers: tuple[str, ...]) -> pa.Schema:
     fields = [
-        pa.field(name, column.type, metadata={"long_name": column.long_name}) for name, column in columns
+        pa.field(name, column.type, metadata={"long_name": column.long_name})
+        for name, column in index_columns().items()
     ]
     return pa.schema(fields)
 

@@ -102,6 +102,16 @@ def sweeps() -> Response:
     return page("sweeps")
 
 
+@router.get("/atlas")
+def atlas() -> Response:
+    return page("atlas")
+
+
+@router.get("/compare")
+def compare() -> Response:
+    return page("compare")
+
+
 @router.get("/compose")
 def compose() -> Response:
     return page("compose")

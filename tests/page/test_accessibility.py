@@ -13,17 +13,19 @@ PAGES = [
     "/",
     "/compose",
     "/compose?preset=veiga-phase-plane",
+    "/atlas",
+    "/compare?sweeps=GRID,CORNERS",
     "/cluster",
     "/nowhere",
     "/sweeps/20200101-000000-00000000",
     *(f"/sweeps/GRID{page}" for page in SWEEP_PAGES),
     "/sweeps/CORNERS/triangle",
 ]
-FAST_PAGES = ("/", "/compose", "/sweeps/GRID", "/sweeps/GRID/phase-diagram")  # not slow
+FAST_PAGES = ("/", "/compose", "/atlas", "/sweeps/GRID", "/sweeps/GRID/phase-diagram")  # not slow
 every_page = pytest.mark.parametrize(
     "path", [pytest.param(path, marks=[] if path in FAST_PAGES else [pytest.mark.slow]) for path in PAGES]
 )
-CHARTS = ("/curves", "/phase-diagram", "/triangle")
+CHARTS = ("/curves", "/phase-diagram", "/triangle", "/atlas", "CORNERS")
 MAX_BYTES = 1_500_000  # without the plotting library, which only charts load
 LAYOUT_SHIFT = """new Promise((resolve) => {
   let total = 0;
@@ -53,6 +55,8 @@ def with_ids(path, sweep_ids):
 def wait_until_loaded(page, path):
     if path.endswith(CHARTS):
         wait_for_chart(page, "#chart")
+    if path == "/atlas":
+        wait_for_chart(page, "#curves")
     if path == "/":
         expect(page.locator(".item")).to_have_count(3)
     if path.startswith("/compose"):

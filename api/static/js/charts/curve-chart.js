@@ -22,7 +22,8 @@ const PREDICTED = { key: "predicted", label: "predicted mean and 95 % of the run
  * `colourAxis` is the axis along which curves are coloured, or null; `isLogTime` and `isLogValue` choose the
  * axes; `hasBands` shows the spread of the runs. `titles` replace those of the value axis and of SGD, and
  * `levels` are values at which horizontal lines are drawn. An answer with a `band` of its own, which says
- * where most values are expected, has values of both signs: its axis is linear.
+ * where most values are expected, has values of both signs: its axis is linear. Curves of several sweeps have
+ * their own `time` each.
  */
 export function buildCurveChart(answer, options = {}) {
   const { colourAxis = null, isLogTime = true, hasBands = true, titles = {}, levels = [] } = options;
@@ -30,7 +31,7 @@ export function buildCurveChart(answer, options = {}) {
   const style = createStyle(answer, colourAxis);
   const curves = answer.curves.map((curve) => ({
     curve,
-    ...selectSamples(answer.time, curve, isLogTime, isLogValue),
+    ...selectSamples(curve.time ?? answer.time, curve, isLogTime, isLogValue),
   }));
   const drawn = curves.filter(({ x }) => x.length);
   if (!drawn.length) return createEmptyChart();

@@ -204,6 +204,22 @@ function findFreePlace(left, right, points) {
   return best.place;
 }
 
+/**
+ * Return how close a rectangle of the chart comes to each corner at least, as a share: the largest part of
+ * the triangle that lies within the sides through the rectangle's lower left, lower right and upper ends.
+ */
+export function getShares(xRange, yRange) {
+  const corners = xRange.flatMap((x) => yRange.map((y) => getBarycentric(x, y)));
+  const least = (name) => Math.max(0, Math.min(...corners.map((shares) => shares[name])));
+  return Object.fromEntries(TRIANGLE_PARAMETERS.map((name) => [`u_${name}`, least(name)]));
+}
+
+function getBarycentric(x, y) {
+  const d = y / HEIGHT;
+  const gamma = x - d / 2;
+  return { d, gamma, p: 1 - d - gamma };
+}
+
 function getPlace(point) {
   return [0, 1].map((index) => TRIANGLE_PARAMETERS.reduce(
     (sum, name) => sum + point[`u_${name}`] * CORNERS[name][index], 0));

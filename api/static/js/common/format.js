@@ -26,6 +26,11 @@ export function formatDistinct(values) {
   return new Set(texts).size === texts.length ? texts : values.map(formatExact);
 }
 
+/** Format a number of things with their noun, such as `1 sweep` or `1,200 sweeps`. */
+export function formatCount(count, noun) {
+  return `${formatNumber(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Format a number of seconds in its largest unit. */
 export function formatDuration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";

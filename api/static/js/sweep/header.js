@@ -3,6 +3,7 @@ import { $ } from "../common/dom.js";
 import { formatDuration, formatNumber, formatRemaining } from "../common/format.js";
 import { notify } from "../common/notifications.js";
 import { renderActions } from "./actions.js";
+import { connectCarryButton } from "./carry-view.js";
 import { followSweep, hasEnded } from "./events.js";
 import { editNotes, renderNotes } from "./notes.js";
 import { RunRate } from "./run-rate.js";
@@ -88,4 +89,6 @@ $(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" 
 $("#rename").addEventListener("click", () => {
   if (latestSweep) editNotes(latestSweep, renderSweep);
 });
+const carryButton = $("#carry");
+if (carryButton) connectCarryButton(carryButton, sweepId, carryButton.dataset.tab);
 const reconnect = followSweep(sweepId, renderSweep, renderConnection);

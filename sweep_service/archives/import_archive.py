@@ -129,6 +129,7 @@ def _install(conductor: Conductor, sweeps: Sequence[ArchivedSweep]) -> list[Swee
             written.remove(sweep.id)
             fault_point("import:ledger")
             folder.mark_complete(sweep.id)
+            conductor.index_writer.request(sweep.id)  # computed from the new dataset, never read
             conductor.ledger.set_stored_cost(sweep.id, *conductor.stored_cost(sweep.id))
             conductor.index_writer.request(sweep.id)
     except Exception:

@@ -13,10 +13,10 @@ RUN python3 -m venv /tools \
     && /tools/bin/pip install --quiet --no-cache-dir --disable-pip-version-check uv==0.13.7 \
     && python3 -m venv --without-pip /venv
 WORKDIR /source
-# The dependencies of pyproject.toml, without extras, with the versions and hashes of the lock file.
+# The dependencies of everything but development, with the versions and hashes of the lock file.
 COPY pyproject.toml requirements.lock ./
 RUN /tools/bin/uv pip install --quiet --no-cache --compile-bytecode --python /venv/bin/python \
-        --require-hashes --constraint requirements.lock --requirement pyproject.toml \
+        --require-hashes --constraint requirements.lock --requirement pyproject.toml --extra all \
     && /tools/bin/uv pip install --quiet --no-cache --python /tools/bin/python \
         --constraint requirements.lock hatchling
 COPY README.md LICENSE ./

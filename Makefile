@@ -16,10 +16,10 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/python -m pytest -n $(JOB
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all serve bench validation docs lint format check audit lock vendor clean setup
+.PHONY: help demo test test-all test-matrix serve bench validation docs lint format check audit lock vendor clean setup
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile
 	@echo "  Variables: PYTHON=python3.12 (interpreter of .venv), JOBS=2 (test processes), ARGS='-k risk' (for pytest)."
 
 setup: $(READY) ## create .venv from requirements.lock (done by the other targets when needed)
@@ -32,6 +32,9 @@ test: $(READY) ## run the tests except the slow ones
 
 test-all: $(READY) ## run all tests
 	$(PYTEST)
+
+test-matrix: $(READY) ## run the core of the tests on every Python and on the lowest versions
+	$(BIN)/python tools/test_matrix.py $(ARGS)
 
 serve: $(READY) ## start the service on this machine; stop it with Ctrl-C
 	$(BIN)/sweep serve

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
@@ -58,7 +58,7 @@ def create_app(
         await run_in_threadpool(conductor_thread.start)
         try:
             # For the dashboard, which is reached directly, whatever HTTP_PROXY says.
-            async with httpx.AsyncClient(timeout=10.0, trust_env=False) as app.state.http:
+            async with httpx2.AsyncClient(timeout=10.0, trust_env=False) as app.state.http:
                 yield
         finally:
             app.state.figure_renderer.close()

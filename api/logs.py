@@ -13,7 +13,7 @@ from sweep_service.text import make_printable
 LogFormat = Literal["json", "text"]
 STANDARD_FIELDS = {*vars(logging.makeLogRecord({})), "color_message"}  # of every record
 ACCESS_LOGGER = "sweep.access"  # of requests
-VERBOSE_LOGGERS = ("distributed", "httpx", "uvicorn")  # they log every connection
+VERBOSE_LOGGERS = ("distributed", "httpx2", "uvicorn")  # they log every connection
 SILENT_AT_EXIT = (*VERBOSE_LOGGERS, "asyncio", "bokeh", "tornado")
 
 

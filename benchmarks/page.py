@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.harness import Row
@@ -46,7 +46,7 @@ def page(quick: bool) -> Iterator[Row]:
 def wait_for_workers(url: str) -> None:
     """Wait until workers have started."""
     for _ in range(600):
-        if httpx.get(f"{url}/readyz").json()["threads"]:
+        if httpx2.get(f"{url}/readyz").json()["threads"]:
             return
         time.sleep(0.1)
 
@@ -58,7 +58,7 @@ def submit_sweep(url: str, side: int) -> str:
                  "regime": "classical_noise"},
         "fixed": {"k": 2}, "init": {"kind": "informed"}, "time": {"max": 20.0, "samples": 40},
     }  # fmt: skip
-    return str(httpx.post(f"{url}/v1/sweeps", json=spec, timeout=60.0).raise_for_status().json()["id"])
+    return str(httpx2.post(f"{url}/v1/sweeps", json=spec, timeout=60.0).raise_for_status().json()["id"])
 
 
 def measure_stalls(browser: Browser, url: str, sweep_id: str, side: int, quick: bool) -> Row:
@@ -141,7 +141,7 @@ def measure_diagram(browser: Browser, url: str, sweep_id: str, side: int, quick:
         elapsed.append(time.perf_counter() - began)
     parts: dict[str, Any] = {"x": "noise", "y": "gamma", "value": "ode_seconds"}
     began = time.perf_counter()
-    httpx.get(f"{url}/v1/sweeps/{sweep_id}/phase-diagram", params=parts, timeout=60.0).raise_for_status()
+    httpx2.get(f"{url}/v1/sweeps/{sweep_id}/phase-diagram", params=parts, timeout=60.0).raise_for_status()
     alone = time.perf_counter() - began
     drawing = window.evaluate("Number(document.querySelector('#chart').dataset.milliseconds)")
     window.close()

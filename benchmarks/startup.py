@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from benchmarks.harness import Row, time_interleaved
 from sweep_service.cli.demo import service as serving
@@ -108,7 +108,7 @@ def measure_first_point() -> Row:
     with (
         tempfile.TemporaryDirectory() as root,
         serving(Path(root), Path(root) / "log") as url,
-        httpx.Client(base_url=url, timeout=60.0) as client,
+        httpx2.Client(base_url=url, timeout=60.0) as client,
     ):
         while client.get("/readyz").json().get("threads", 0) < (os.cpu_count() or 1):
             time.sleep(POLL_SECONDS)
@@ -121,7 +121,7 @@ def measure_first_point() -> Row:
     )  # fmt: skip
 
 
-def measure_submission(client: httpx.Client, spec: dict[str, Any]) -> float:
+def measure_submission(client: httpx2.Client, spec: dict[str, Any]) -> float:
     began = time.perf_counter()
     sweep_id = client.post("/v1/sweeps", json=spec).raise_for_status().json()["id"]
     while not client.get(f"/v1/sweeps/{sweep_id}").raise_for_status().json()["counts"].get("done"):

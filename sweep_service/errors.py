@@ -16,6 +16,7 @@ SweepError
 ├── Denied                  use a token, or one with more rights
 ├── Unreachable             start the service, or correct its address
 ├── OutOfRange              use smaller norms; averages of the activation are not accurate at these
+├── MissingPackage          install the extra of this distribution that it names
 ├── IntegrationFailed       report it: the integrator failed on a finite solution
 └── Stopped                 nothing: the caller requested the stop
 
@@ -202,6 +203,10 @@ class Unreachable(SweepError):
 
 class OutOfRange(SweepError):
     """A state lies outside the range in which averages of its activation can be computed."""
+
+
+class MissingPackage(SweepError, ImportError):
+    """An optional package is not installed."""
 
 
 class IntegrationFailed(SweepError):

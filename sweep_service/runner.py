@@ -183,6 +183,7 @@ def executor_factory(
     The work is in predicted processor seconds. If the user chose neither workers nor a scheduler, little work
     is done in this process.
     """
+    from sweep_service.extras import require_package
     from sweep_service.validation import read_integer, read_scheduler_address
 
     if workers is not None and scheduler is not None:
@@ -193,6 +194,8 @@ def executor_factory(
         scheduler = default_scheduler()
     if scheduler is not None:
         read_scheduler_address(scheduler)
+    if workers != 0:  # even if the work turns out to be little, so that the same command fails or works
+        require_package("distributed", "computing in other processes", "or use --serial, in Python workers=0")
 
     def make(folder: DataFolder, stopped: Callable[[], bool], work: float) -> Executor:
         is_chosen = workers is not None or scheduler is not None

@@ -1,5 +1,6 @@
-"""The wheel: one import name with all files, built from a checkout or from an sdist."""
+"""The wheel: one import name with all files, built from a checkout or from an sdist, and installed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sweep_service.version import __version__
+
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "sweep_service"
 EXPECTED_FILES = (
@@ -17,6 +20,7 @@ EXPECTED_FILES = (
     "sweep_service/api/static/vendor/plotly.min.js",
     "sweep_service/api/templates/base.html",
     "sweep_service/presets/fig2-left.yaml",
+    "sweep_service/py.typed",
     "sweep_service/workers/executor.py",
 )
 
@@ -39,9 +43,15 @@ def wheels(tmp_path_factory):
         archive.extractall(folder / "source", filter="data")
     (source,) = (folder / "source").iterdir()
     return {
+        "source": source,
         "checkout": build("wheel", ROOT, folder / "checkout"),
         "sdist": build("wheel", source, folder / "through-sdist"),
     }
+
+
+def test_sdist_has_what_an_operator_needs(wheels):
+    for name in ("deploy/systemd/sweep.service", "deploy/kubernetes/api.yaml", "Makefile"):
+        assert (wheels["source"] / name).is_file()
 
 
 def read_package(wheel):
@@ -74,24 +84,107 @@ def test_every_tracked_file_of_the_package_is_in_the_wheel(wheels):
     assert expected - set(read_package(wheels["checkout"])[0]) == set()
 
 
-def test_installed_wheel_works_beside_folders_of_a_user(wheels, tmp_path):
-    """Folders `api` and `workers` of a user come first on the path, but must not be imported."""
-    with zipfile.ZipFile(wheels["sdist"]) as archive:
-        archive.extractall(tmp_path / "installed")
+SPEC = """
+axes: {d: [6, 12], p: 2, gamma: [0.1, 0.5], regime: classical}
+fixed: {k: 2}
+time: {max: 0.5, samples: 5}
+"""
+UV = Path(sys.executable).with_name("uv")
+NETWORK_ERRORS = ("dns error", "client error (Connect)", "operation timed out", "error sending request")
+
+
+@pytest.fixture(scope="module")
+def folder_of_user(tmp_path_factory):
+    """A folder with its own `api` and `workers`, which come first on the path but must not be imported."""
+    folder = tmp_path_factory.mktemp("user")
     for name in ("api", "workers"):
-        (tmp_path / "user" / name).mkdir(parents=True)
-        (tmp_path / "user" / name / "__init__.py").write_text("raise ImportError('of a user')\n")
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text("raise ImportError('of a user')\n")
+    (folder / "spec.yaml").write_text(SPEC)
+    return folder
+
+
+class Installed:
+    """An empty environment in which the wheel was installed, and commands in the folder of a user."""
+
+    def __init__(self, environment, wheel, extra, folder):
+        self.bin, self.folder = environment / "bin", folder
+        subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, environment], check=True)
+        self.install(f"sweep-service{extra} @ {wheel.as_uri()}")
+
+    def install(self, *requirements):
+        """Install from the cache that `make setup` has filled, or else from the index."""
+        lock = ("--constraint", ROOT / "requirements.lock")
+        command = [UV, "pip", "install", "--quiet", "--python", self.bin / "python", *lock, *requirements]
+        for options in (["--offline"], []):
+            result = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+            if result.returncode == 0:
+                return
+        if any(text in result.stderr for text in NETWORK_ERRORS):
+            pytest.skip("no packages: neither in the cache of uv nor from an index")
+        pytest.fail(result.stderr)
+
+    def run(self, *command, timeout=110):
+        hidden = ("PYTHON", "SWEEP", "DASK", "VIRTUAL_ENV")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+        environment["PATH"] = f"{self.bin}{os.pathsep}{environment['PATH']}"
+        return subprocess.run(
+            [self.bin / command[0], *command[1:]], cwd=self.folder, env=environment, capture_output=True,
+            text=True, timeout=timeout, check=False,
+        )  # fmt: skip
+
+
+def test_core_of_the_wheel_in_an_empty_environment(wheels, folder_of_user, tmp_path):
+    installed = Installed(tmp_path / "core", wheels["sdist"], "", folder_of_user)
+    assert installed.run("sweep", "--version").stdout == f"sweep-service {__version__}\n"
+    refused = installed.run("sweep", "run", "spec.yaml")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "pip install 'sweep-service[run]'" in refused.stderr
+    assert not (folder_of_user / "sweep-data").exists()
+    answer = installed.run("python", "-m", "sweep_service", "run", "spec.yaml", "--serial", "--json")
+    assert answer.returncode == 0, answer.stderr
+    sweep = json.loads(answer.stdout)
+    assert (sweep["state"], sweep["runs"], len(sweep["figures"])) == ("completed", 8, 1)
     code = (
-        "import sweep_service, sweep_service.api.app, sweep_service.workers.executor\n"
-        "from sweep_service.presets import PRESETS\n"
-        "print(sweep_service.api.app.__file__, len(PRESETS))"
+        "import sweep_service as ss\n"
+        "ds = ss.open(ss.sweeps()[0]['path'])\n"
+        "print(ss.__file__, float(abs(ds.sgd_risk - ds.ode_risk).max()) < 1, ds.sweep.final_risk().size > 0)"
     )
-    path = os.pathsep.join([str(tmp_path / "user"), str(tmp_path / "installed")])
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path / "user", capture_output=True, text=True, timeout=100,
-        check=False, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    module, presets = result.stdout.split()
-    assert Path(module).is_relative_to(tmp_path / "installed")
-    assert int(presets) > 10
+    module, *truths = installed.run("python", "-c", code).stdout.split()
+    assert Path(module).is_relative_to(tmp_path / "core")
+    assert truths == ["True", "True"]
+
+
+NOTEBOOK = """
+import sweep_service as ss
+ds = ss.run("spec.yaml", data="notebook-data", workers=1)
+assert ss.__file__.startswith(PREFIX), ss.__file__
+print(ds.sizes["d"], "dimensions")
+"""
+
+
+@pytest.mark.slow
+def test_everything_of_the_wheel_in_an_empty_environment(wheels, folder_of_user, tmp_path):
+    """`sweep run` with workers, a service, and a notebook."""
+    installed = Installed(tmp_path / "all", wheels["sdist"], "[all]", folder_of_user)
+    installed.install("nbclient", "ipykernel")
+    ran = installed.run("sweep", "run", "phase-diagram", "--workers", "2", "--json", timeout=600)
+    assert json.loads(ran.stdout)["state"] == "completed", ran.stderr
+    serve = [installed.bin / "python", "-m", "sweep_service", "serve", "--port", "0", "--data", "served"]
+    with subprocess.Popen(serve, cwd=folder_of_user, stdout=subprocess.PIPE, text=True) as service:
+        try:
+            url = service.stdout.readline().split()[3].rstrip(",")
+            submitted = installed.run("sweep", "submit", "spec.yaml", "--watch", "--json", "--url", url)
+            assert json.loads(submitted.stdout)["state"] == "completed", submitted.stderr
+        finally:
+            service.terminate()
+    assert service.returncode == 0
+    cell = f"PREFIX = {str(tmp_path)!r}{NOTEBOOK}"
+    execute = (
+        "import nbformat, nbclient\n"
+        f"book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell({cell!r})])\n"
+        "nbclient.NotebookClient(book, timeout=300, kernel_name='python3').execute()\n"
+        "print(*(output.get('text', '') for output in book.cells[0].outputs))"
+    )
+    executed = installed.run("python", "-c", execute, timeout=400)
+    assert "2 dimensions" in executed.stdout, executed.stderr

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
 from starlette.responses import RedirectResponse, Response, StreamingResponse
@@ -54,11 +54,11 @@ def _split_socket(url: str) -> tuple[str, str | None]:
     return (f"http://{SOCKET_HOST}", parts.path) if parts.scheme == UNIX_SCHEME else (url, None)
 
 
-def _socket_client(unix_socket: str) -> httpx.AsyncClient:
+def _socket_client(unix_socket: str) -> httpx2.AsyncClient:
     """Return a client that need not be closed, because it keeps no connection."""
-    limits = httpx.Limits(max_keepalive_connections=0)
-    transport = httpx.AsyncHTTPTransport(uds=unix_socket, verify=False, limits=limits)
-    return httpx.AsyncClient(transport=transport, timeout=TIMEOUT_SECONDS, trust_env=False)
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    transport = httpx2.AsyncHTTPTransport(uds=unix_socket, verify=False, limits=limits)
+    return httpx2.AsyncClient(transport=transport, timeout=TIMEOUT_SECONDS, trust_env=False)
 
 
 @router.get("/dask", response_model=None)
@@ -76,10 +76,10 @@ async def page(request: Request, path: str) -> Response:
         raise NotFound("no such page of the dashboard")
     base, unix_socket = _split_socket(_dashboard_url(service))
     try:
-        url = httpx.URL(base).copy_with(path=target, query=request.url.query.encode())
+        url = httpx2.URL(base).copy_with(path=target, query=request.url.query.encode())
         client = request.app.state.http if unix_socket is None else _socket_client(unix_socket)
         answer = await client.send(client.build_request("GET", url, headers=headers), stream=True)
-    except (httpx.HTTPError, httpx.InvalidURL):  # an invalid URL comes from a redirect
+    except (httpx2.HTTPError, httpx2.InvalidURL):  # an invalid URL comes from a redirect
         raise Stopped("the dashboard does not respond") from None
     response_headers = {name: value for name, value in answer.headers.items() if name not in DROPPED_HEADERS}
     if "location" in response_headers:  # relative to the dashboard's root, which is /dask here

@@ -13,7 +13,8 @@ import numpy as np
 import xarray as xr
 
 from sweep_service.analysis.selection import iterate_blocks, run_dims
-from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
+from sweep_service.errors import InvalidInput, unknown_name
+from sweep_service.extras import explain_missing_package
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.runs import KINDS
 from sweep_service.text import replace_nonfinite
@@ -23,7 +24,6 @@ NUMBERS_PER_WRITE = 10_000  # of JSON text
 RUN_COORDINATES = ("regime", "seed", "repeat")
 RUN_RESULTS = ("steps", "seconds", "diverged_quantity", "status")
 CHOSEN_REGIME = "regime_chosen"  # chosen by auto: stored as ode_regime, while `regime` is the requested one
-MAX_NETCDF_BYTES = (1 << 31) - 4  # of one variable, in the netCDF 3 that SciPy writes
 
 
 @dataclass(frozen=True)
@@ -78,22 +78,16 @@ def export_bytes(dataset: xr.Dataset) -> int:
 
 
 def _write_netcdf(dataset: xr.Dataset, path: Path) -> None:
-    """netCDF 3 has text of fixed width, and no 64-bit integers: they become floats."""
+    """netCDF 4, in which integers keep their type and texts have any length."""
+    with explain_missing_package("a netCDF file"):
+        import h5netcdf  # type: ignore[import-untyped] # noqa: F401 (xarray names no package of ours)
+
+    plain = dataset.compute().drop_encoding()
     for name, variable in dataset.variables.items():
-        if variable.nbytes > MAX_NETCDF_BYTES:
-            raise LimitExceeded(
-                "variables",
-                name,
-                f"has {variable.nbytes} bytes, and netCDF 3 holds at most {MAX_NETCDF_BYTES}: select less",
-            )
-    plain = dataset.compute()
-    for name, variable in dataset.variables.items():
-        if variable.dtype.kind in "OT":
-            texts = np.array([str(text) for text in plain[name].values.reshape(-1)]).reshape(variable.shape)
-            plain = plain.assign_coords({name: (variable.dims, texts, variable.attrs)})
-        elif variable.dtype == np.int64:
-            plain[name] = plain[name].astype("float64", keep_attrs=True)
-    plain.to_netcdf(path, engine="scipy", format="NETCDF3_64BIT")
+        if variable.dtype.kind in "OT":  # of which HDF5 stores only those of Python's own type
+            texts = np.array([str(text) for text in variable.values.reshape(-1)], dtype=object)
+            plain[name] = variable.dims, texts.reshape(variable.shape), variable.attrs
+    plain.to_netcdf(path, engine="h5netcdf", format="NETCDF4")
 
 
 def _write_csv(dataset: xr.Dataset, path: Path) -> None:
@@ -105,8 +99,9 @@ def _write_csv(dataset: xr.Dataset, path: Path) -> None:
 
 def _write_parquet(dataset: xr.Dataset, path: Path) -> None:
     """The same table as CSV, with nulls for missing values, dictionaries for text, and metadata."""
-    import pyarrow as pa  # type: ignore[import-untyped]
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    with explain_missing_package("a Parquet file"):
+        import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     text_type = pa.dictionary(pa.int32(), pa.string())
     fields = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -16,6 +17,7 @@ from sweep_service.cli.answers import REFUSED
 from sweep_service.errors import InvalidSpec, SweepError
 from sweep_service.signals import INTERRUPTED, Interrupt, end_process, stop
 from sweep_service.text import make_printable
+from sweep_service.version import __version__
 
 HELP = (  # one line per paragraph, because the terminal wraps it
     "Parameter sweeps of SGD in two-layer networks: exact simulations and their limiting theories.\n\n"
@@ -60,6 +62,24 @@ COMMANDS: dict[str, Callable[..., None]] = {  # in the order of --help
     "slurm": slurm.slurm,
 }
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=HELP)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"sweep-service {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _read_common_options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Read the options that come before a command. (The help is that of `app`.)"""
+
+
 for _name, _function in COMMANDS.items():
     app.command(_name)(_function)
 

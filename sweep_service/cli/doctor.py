@@ -12,6 +12,7 @@ from sweep_service.cli.answers import DONE, FAILED, print_answer
 from sweep_service.cli.options import Data, Json, Scheduler
 from sweep_service.cli.targets import LocalTarget, match_prefix
 from sweep_service.errors import InUse, InvalidInput
+from sweep_service.extras import explain_missing_package
 from sweep_service.runner import data_folder, default_scheduler
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def doctor(
     checks, answer = run_checks(folder), {}
     if scheduler is not None:
         from sweep_service.validation import read_scheduler_address
-        from sweep_service.workers.report import report
+
+        with explain_missing_package("a report on a cluster"):
+            from sweep_service.workers.report import report
 
         answer = report(read_scheduler_address(scheduler, "--scheduler"), folder)
         checks += answer.pop("checks")
@@ -142,7 +145,8 @@ def certificates(
 
     Set DASK_CONFIG=FOLDER for the scheduler, the workers and the service to use them.
     """
-    from sweep_service.doctor.certificates import write_certificates
+    with explain_missing_package("creating certificates"):
+        from sweep_service.doctor.certificates import write_certificates
 
     expiry, path = write_certificates(folder, days, force), folder.absolute()
     text = f"valid until {expiry:%Y-%m-%d}; for every process of the cluster:\nexport DASK_CONFIG={path}"

@@ -11,6 +11,7 @@ from sweep_service.cli.answers import exit_with_outcome, print_answer
 from sweep_service.cli.arguments import read_spec, reject_conflicting_options, remote_target
 from sweep_service.cli.options import Data, Id, Json, Priority, Scheduler, Spec, Url, Workers
 from sweep_service.cli.targets import RemoteTarget, SweepSummary
+from sweep_service.extras import explain_missing_package
 from sweep_service.signals import INTERRUPTED, Interrupt, announce_stop, stop
 
 
@@ -56,7 +57,8 @@ def serve(
     stop.computing = True  # a signal then sets the flag, and the service shuts down by itself
     stop.exit_code = 0
     stop.describe_awaited, stop.announce = lambda: "the service to start", announce_stop
-    from sweep_service.api.serve import serve as run_service
+    with explain_missing_package("a service"):
+        from sweep_service.api.serve import serve as run_service
 
     run_service(**options)
 

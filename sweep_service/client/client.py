@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
-from sweep_service.client.connection import DEFAULT_URL, Connection, Event
+from sweep_service.client import DEFAULT_URL
 from sweep_service.errors import InvalidInput, NotFound, reading
+from sweep_service.extras import explain_missing_package
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sweep_service.client.connection import Event
     from sweep_service.planning.spec import SweepSpec
 
 FINAL_STATES = ("completed", "incomplete", "cancelled", "failed")
@@ -52,6 +54,9 @@ class Client:
     page_size = 500  # sweeps or failures per request
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
+        with explain_missing_package("a client of a service"):
+            from sweep_service.client.connection import Connection
+
         self._connection = Connection(
             url or os.environ.get("SWEEP_URL") or DEFAULT_URL, token or os.environ.get("SWEEP_TOKEN")
         )
@@ -843,7 +848,9 @@ def open(url_or_path: str | Path, token: str | None = None, chunks: Any = None) 
 
 def _open_in_bucket(url: str, chunks: Any) -> xr.Dataset:
     from sweep_service.store.objects import ROOT
-    from sweep_service.store.s3 import Bucket, S3Chunks
+
+    with explain_missing_package("a bucket"):
+        from sweep_service.store.s3 import Bucket, S3Chunks
 
     bucket = Bucket(url)
     if not bucket.exists(ROOT):

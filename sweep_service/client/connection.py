@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 
+from sweep_service.client import DEFAULT_URL
 from sweep_service.errors import (
     Conflict,
     Denied,
@@ -27,7 +28,6 @@ from sweep_service.errors import (
     Unreachable,
 )
 
-DEFAULT_URL = "http://127.0.0.1:8000"  # of `sweep serve`
 UNAVAILABLE = (502, 503, 504)  # the service starts or stops, or a proxy does not reach it
 TOO_MANY_REQUESTS = 429  # with a field in the problem: too many sweeps
 RETRY_SECONDS = 10.0  # for which a request is retried
@@ -86,14 +86,14 @@ class Connection:
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             if not re.match(r"https?://[^/]", url):
-                raise httpx.InvalidURL("")
-            self._http = httpx.Client(
+                raise httpx2.InvalidURL("")
+            self._http = httpx2.Client(
                 base_url=self.url,
                 headers=self.headers,
-                timeout=httpx.Timeout(RESPONSE_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
+                timeout=httpx2.Timeout(RESPONSE_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
                 mounts=WITHOUT_PROXY,
             )
-        except httpx.InvalidURL:
+        except httpx2.InvalidURL:
             raise InvalidInput("url", url, f"must have the form {DEFAULT_URL}") from None
         weakref.finalize(self, self._http.close)  # if the caller does not close it
 
@@ -104,7 +104,7 @@ class Connection:
         """Send a request and return the JSON of its response."""
         return self._parse_json(self.request(method, path, **options))
 
-    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Send a request, with retries."""
         return self._retry(lambda: self._send(method, path, **options))
 
@@ -167,22 +167,22 @@ class Connection:
                     raise Unreachable(str(error)) from None
             pause = _sleep(pause, end, requested_pause)
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _send(self, method: str, path: str, **options: Any) -> httpx2.Response:
         with _transport_errors(self.url):
             return self._raise_for_status(self._http.request(method, path, **options))
 
-    def _parse_json(self, response: httpx.Response) -> Any:
+    def _parse_json(self, response: httpx2.Response) -> Any:
         try:
             return response.json()
         except ValueError:
             raise Unreachable(f"{self.url} is not a sweep service: its response is not JSON") from None
 
     @contextmanager
-    def _stream(self, path: str, **options: Any) -> Iterator[httpx.Response]:
+    def _stream(self, path: str, **options: Any) -> Iterator[httpx2.Response]:
         with _transport_errors(self.url), self._http.stream("GET", path, **options) as response:
             yield self._raise_for_status(response)
 
-    def _raise_for_status(self, response: httpx.Response) -> httpx.Response:
+    def _raise_for_status(self, response: httpx2.Response) -> httpx2.Response:
         """Raise the error of this package that corresponds to an error response."""
         status = response.status_code
         if response.is_success:
@@ -226,14 +226,14 @@ def _transport_errors(url: str) -> Iterator[None]:
     """Turn errors of the connection into `_Unavailable`."""
     try:
         yield
-    except httpx.TransportError as error:
+    except httpx2.TransportError as error:
         raise _Unavailable(f"no service answers at {url}: {str(error) or type(error).__name__}") from None
 
 
-def _timeout(end: float) -> httpx.Timeout:
+def _timeout(end: float) -> httpx2.Timeout:
     """Return the timeout of one attempt that should end at `end`."""
     remaining = max(0.01, end - clock.monotonic())
-    return httpx.Timeout(
+    return httpx2.Timeout(
         min(STREAM_TIMEOUT_SECONDS, remaining), connect=min(CONNECT_TIMEOUT_SECONDS, remaining)
     )
 

@@ -39,6 +39,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from sweep_service.errors import Damaged, InvalidInput, NotFound, TooNew, reading
+from sweep_service.extras import explain_missing_package
 from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration
@@ -86,7 +87,8 @@ def parse_location(data: str | os.PathLike[str]) -> Path | str:
         raise InvalidInput(
             "data", text, "must be a folder, file:///folder, s3://bucket or s3://bucket/folder"
         )
-    from sweep_service.store.s3 import split_url
+    with explain_missing_package("a bucket"):
+        from sweep_service.store.s3 import split_url
 
     split_url(text)
     return f"{scheme}://{rest.rstrip('/')}"

@@ -12,7 +12,7 @@ import xarray as xr
 from sweep_service.analysis import export as exporting
 from sweep_service.analysis.export import FORMATS, export, export_bytes
 from sweep_service.analysis.selection import select, select_variables
-from sweep_service.errors import InvalidInput, LimitExceeded
+from sweep_service.errors import InvalidInput
 from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.spec import SweepSpec
@@ -85,7 +85,7 @@ def assert_same_arrays(result, expected):
 
 
 def read_netcdf(path, expected):
-    with xr.open_dataset(path, engine="scipy") as result:
+    with xr.open_dataset(path, engine="h5netcdf") as result:
         assert result.attrs["spec"] == expected.attrs["spec"]
         assert result.attrs["title"] == expected.attrs["title"]
         for name, variable in expected.variables.items():
@@ -254,11 +254,16 @@ def test_table_of_overlaps_alone_is_rejected(stored, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_netcdf_size_limit(stored, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "MAX_NETCDF_BYTES", 100)
-    with pytest.raises(LimitExceeded, match="select less"):
-        export(stored, tmp_path / "out.nc")
-    assert list(tmp_path.iterdir()) == []
+def test_netcdf_keeps_types_and_long_attributes(tmp_path):
+    """Whole numbers beyond 2^53, texts, and a spec above 64 KiB, which HDF5 does not hold in a header."""
+    large, spec = 2**60 + 1, "x" * (1 << 20)
+    numbers = xr.DataArray(np.array([large, -large]), dims="seed", coords={"seed": ["é", "a text"]})
+    export(xr.Dataset({"sgd_steps": numbers}, attrs={"spec": spec}), tmp_path / "out.nc")
+    with xr.open_dataset(tmp_path / "out.nc", engine="h5netcdf") as result:
+        assert (result.sgd_steps.dtype, result.sgd_steps.values.tolist()) == (np.int64, [large, -large])
+        assert result.seed.values.tolist() == ["é", "a text"]
+        assert result.attrs["spec"] == spec
+    assert (tmp_path / "out.nc").read_bytes()[1:4] == b"HDF"
 
 
 def test_failed_export_keeps_the_old_file(stored, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 import uvicorn
 import xarray as xr
 
@@ -30,7 +30,7 @@ class RunningService:
 
     app: Any
     url: str
-    client: httpx.Client
+    client: httpx2.Client
 
     def __getattr__(self, name):
         return getattr(self.client, name)
@@ -154,7 +154,7 @@ def serving(data, executor=serial, headers=None, client_limits=None, **options):
         assert server.started, "it did not start; see the log"
         port = server.servers[0].sockets[0].getsockname()[1]
         url = f"http://127.0.0.1:{port}"
-        with httpx.Client(base_url=url, headers=headers, timeout=60.0) as client:
+        with httpx2.Client(base_url=url, headers=headers, timeout=60.0) as client:
             yield RunningService(app, url, client)
     finally:
         app.state.conductor_thread.request_stop()

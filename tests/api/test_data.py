@@ -16,7 +16,7 @@ from tests.specs import SMALL_SPEC, distinct_spec
 
 
 def netcdf(content):
-    with xr.open_dataset(io.BytesIO(content), engine="scipy") as dataset:
+    with xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as dataset:
         return dataset.load()
 
 

@@ -5,7 +5,7 @@ import threading
 import time as clock
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import pytest
 from numba.core import event as numba_event
 
@@ -32,7 +32,7 @@ class Reader:
         assert self.begun.wait(DEADLINE)
 
     def read(self):
-        with httpx.Client(timeout=DEADLINE) as client:
+        with httpx2.Client(timeout=DEADLINE) as client:
             try:
                 with client.stream("GET", self.url, headers=self.headers) as answer:
                     self.answer = answer
@@ -41,7 +41,7 @@ class Reader:
                         self.lines.put(line)
                         if self.gone.is_set():
                             return
-            except httpx.TransportError as error:  # the service aborted the stream
+            except httpx2.TransportError as error:  # the service aborted the stream
                 self.lines.put(error)
             finally:
                 self.begun.set()

@@ -5,7 +5,7 @@ import threading
 import time
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import hypothesis
 import pytest
 import schemathesis
@@ -180,7 +180,7 @@ def fuzz_hidden(service, operation, stored, **settings):
         assert answer.status_code < 500 or away, (answer.request, answer.text[:500])
         assert "Traceback" not in answer.text
 
-    with httpx.Client(timeout=30.0) as client:
+    with httpx2.Client(timeout=30.0) as client:
         made_up()
 
 

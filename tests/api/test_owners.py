@@ -2,7 +2,7 @@
 
 import sqlite3
 
-import httpx
+import httpx2
 import pytest
 import sqlalchemy as sa
 
@@ -55,7 +55,7 @@ def test_sweep_has_the_owner_of_its_token(shared):
 
 
 def test_cookie_has_the_owner_of_its_token(shared):
-    with httpx.Client(base_url=shared.url) as browser:
+    with httpx2.Client(base_url=shared.url) as browser:
         browser.post("/v1/session", json={"token": BOB})
         assert browser.post("/v1/sweeps", json=distinct_spec(4)).json()["owner"] == "bob"
 

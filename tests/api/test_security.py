@@ -6,7 +6,7 @@ import re
 import time as clock
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import Route
@@ -40,7 +40,7 @@ def locked(tmp_path_factory):
 @pytest.fixture(scope="module")
 def look(locked):
     """A client with a read-only token."""
-    with httpx.Client(base_url=locked.url, headers=bearer(LOOK)) as client:
+    with httpx2.Client(base_url=locked.url, headers=bearer(LOOK)) as client:
         yield client
 
 
@@ -141,7 +141,7 @@ def test_unknown_methods_count_as_changes(look, method):
 
 
 def session(service, token):
-    return httpx.post(f"{service.url}/v1/session", json={"token": token})
+    return httpx2.post(f"{service.url}/v1/session", json={"token": token})
 
 
 def cookie_of(answer):
@@ -149,7 +149,7 @@ def cookie_of(answer):
 
 
 def with_cookie(service, value, method="GET", path="/v1/sweeps", **options):
-    return httpx.request(method, f"{service.url}{path}", headers={"Cookie": value}, **options)
+    return httpx2.request(method, f"{service.url}{path}", headers={"Cookie": value}, **options)
 
 
 def test_token_is_exchanged_for_cookie(locked):
@@ -235,7 +235,7 @@ def test_no_sessions_without_tokens(service):
 
 
 def test_logout_deletes_cookie(locked):
-    with httpx.Client(base_url=locked.url) as client:
+    with httpx2.Client(base_url=locked.url) as client:
         client.post("/v1/session", json={"token": TOKEN})
         assert client.get("/v1/sweeps").status_code == 200
         assert client.delete("/v1/session").status_code == 204
@@ -423,7 +423,7 @@ def test_secrets_are_never_shown(tmp_path, caplog, locked, look):
         with_cookie(locked, f"{COOKIE}={cookie}")
         look.post("/v1/sweeps", json=SMALL_SPEC)
         locked.post("/v1/session", content=f'{{"token": "{TOKEN}"', headers=JSON)
-    ours = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
+    ours = [record for record in caplog.records if not record.name.startswith(("httpx2", "httpcore2"))]
     logged = " ".join(f"{record.getMessage()} {vars(record)}" for record in ours)
     assert "sweep.access" in logged
     for secret in (TOKEN, LOOK, cookie.partition(".")[2]):

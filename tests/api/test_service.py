@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urljoin
 
-import httpx
+import httpx2
 import numpy as np
 import psutil
 import pytest
@@ -57,7 +57,7 @@ class Real:
 
     def __init__(self, service, headers=None):
         self.service, self.url = service, service.url
-        self.client = httpx.Client(base_url=service.url, headers=headers, timeout=60.0)
+        self.client = httpx2.Client(base_url=service.url, headers=headers, timeout=60.0)
 
     def get(self, path, **params):
         return self.client.get(path, params=params).raise_for_status()

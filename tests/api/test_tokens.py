@@ -3,7 +3,7 @@
 import logging
 import os
 
-import httpx
+import httpx2
 import pytest
 
 from sweep_service.api.app import create_app
@@ -126,7 +126,7 @@ def test_probes_tell_strangers_only_the_status(tmp_path, caplog):
             assert answer == {
                 "status": "ready", "version": __version__, "threads": 1, "waiting": "", "refused": [],
             }  # fmt: skip
-        with httpx.Client(base_url=service.url) as browser:
+        with httpx2.Client(base_url=service.url) as browser:
             browser.post("/v1/session", json={"token": LOOK})
             assert browser.get("/readyz").json()["threads"] == 1
 

@@ -4,7 +4,7 @@ import os
 import socket
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import psutil
 import pytest
 import xarray as xr
@@ -192,7 +192,7 @@ def test_disconnected_clients_leave_no_open_files(service, base, large):
         return [file for file in psutil.Process().open_files() if file.path == str(large.resolve())]
 
     for _ in range(10):
-        with httpx.stream("GET", f"{service.url}{base}/large") as answer:
+        with httpx2.stream("GET", f"{service.url}{base}/large") as answer:
             next(answer.iter_raw(10))
         where = urlsplit(service.url)
         with socket.create_connection(

@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import httpx
+import httpx2
 import psutil
 
 from tests.chaos.supervised import Supervisor
@@ -47,7 +47,7 @@ class Stage(Supervisor):
             for name in WORKERS:
                 self.worker(name, address, env=env)
             self.service(port, "--scheduler", address)
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}")
+        self.client = httpx2.Client(base_url=f"http://127.0.0.1:{port}")
 
     def close(self):
         super().close()
@@ -58,7 +58,7 @@ class Stage(Supervisor):
     def ask(self, method, path, gone_is_fine=False, **options):
         end = clock.monotonic() + REQUEST_SECONDS
         while clock.monotonic() < end:
-            with suppress(httpx.TransportError):
+            with suppress(httpx2.TransportError):
                 answer = self.client.request(method, path, timeout=90.0, **options)
                 if answer.status_code == 404 and gone_is_fine:
                     return None

@@ -15,7 +15,7 @@ import time as clock
 import uuid
 from contextlib import suppress
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -136,7 +136,7 @@ class Service(Command):
     def busy(self):
         """Wait until a worker computes a long run."""
         self.ready()
-        answer = httpx.post(f"{self.url}/v1/sweeps", json=VERY_LONG_SPEC, timeout=60.0)
+        answer = httpx2.post(f"{self.url}/v1/sweeps", json=VERY_LONG_SPEC, timeout=60.0)
         self.sweep = f"{self.url}/v1/sweeps/{answer.raise_for_status().json()['id']}"
         self.wait_for_run()
         return self
@@ -159,7 +159,7 @@ def busy(folder):
 def store_gone(folder):
     service = busy(folder)
     service.data.rename(folder / "away")
-    until(lambda: is_waiting(httpx.get(service.sweep, timeout=60.0)))
+    until(lambda: is_waiting(httpx2.get(service.sweep, timeout=60.0)))
     return service
 
 

@@ -8,7 +8,7 @@ import json
 import time as clock
 from contextlib import contextmanager
 
-import httpx
+import httpx2
 import pytest
 import xarray as xr
 
@@ -47,7 +47,7 @@ class Stage(Supervisor):
 
     def ask(self, method, path, **options):
         with self.hosts.inside(self.desk):
-            return httpx.request(
+            return httpx2.request(
                 method, f"http://127.0.0.1:{PORT}{path}", timeout=60.0, **options
             ).raise_for_status()
 
@@ -69,7 +69,7 @@ class Stage(Supervisor):
     def is_ready(self):
         try:
             return self.ask("GET", "/readyz").status_code == 200
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return False
 
 

@@ -25,7 +25,7 @@ from tests.cli.commands import (
 from tests.specs import LONG_SPEC, SMALL_SPEC
 
 HEAVY_MODULES = (
-    "distributed", "httpx", "numba", "numpy", "pydantic", "scipy", "sqlalchemy", "xarray", "yaml", "zarr"
+    "distributed", "httpx2", "numba", "numpy", "pydantic", "scipy", "sqlalchemy", "xarray", "yaml", "zarr"
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ def test_netcdf_export_reads_back(stored_sweep, tmp_path):
     cwd, sweep_id = stored_sweep
     assert run_command(cwd, "export", sweep_id, tmp_path / "out.nc").code == DONE
     with (
-        xr.open_dataset(tmp_path / "out.nc", engine="scipy") as exported,
+        xr.open_dataset(tmp_path / "out.nc", engine="h5netcdf") as exported,
         xr.open_zarr(cwd / "sweep-data" / "sweeps" / f"{sweep_id}.zarr", chunks=None) as stored,
     ):
         assert set(exported.variables) == set(stored.variables)

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-import httpx
+import httpx2
 import pytest
 import xarray as xr
 import yaml
@@ -231,10 +231,10 @@ def plain(dataset):
 class TestRunning:
     def test_requests_need_token(self, stack):
         for path in ("/v1/sweeps", "/dask/status", "/metrics", "/docs"):
-            assert httpx.get(stack.url + path).status_code == 401, path
+            assert httpx2.get(stack.url + path).status_code == 401, path
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        assert httpx.get(f"{stack.url}/dask/status", headers=headers).status_code == 200
-        assert httpx.get(f"{stack.url}/healthz").status_code == 200
+        assert httpx2.get(f"{stack.url}/dask/status", headers=headers).status_code == 200
+        assert httpx2.get(f"{stack.url}/healthz").status_code == 200
 
     def test_scheduler_is_not_published_and_internal_network_is_closed(self, stack):
         for name, wanted in (("api", ["8000/tcp"]), ("scheduler", []), ("worker", [])):
@@ -302,8 +302,8 @@ class TestRunning:
     def _service_killed(self, stack, client):
         (api,) = stack.containers("api")
         docker("kill", api)
-        with pytest.raises(httpx.HTTPError):
-            httpx.get(f"{stack.url}/healthz", timeout=2.0)
+        with pytest.raises(httpx2.HTTPError):
+            httpx2.get(f"{stack.url}/healthz", timeout=2.0)
         docker("start", api)
         until(lambda: stack.is_healthy("api"))
 

@@ -3,7 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import pytest
 import xarray as xr
 from websockets.exceptions import InvalidStatus
@@ -145,7 +145,7 @@ def test_tokens_have_separate_limits(tmp_path):
         ]  # fmt: skip
         assert service.get("/v1/sweeps", headers=bearer(LOOK)).status_code == 200
         cookie = service.post("/v1/session", json={"token": TOKEN}).cookies[COOKIE]  # counted by address
-        assert_later(httpx.get(f"{service.url}/v1/sweeps", headers={"Cookie": f"{COOKIE}={cookie}"}))
+        assert_later(httpx2.get(f"{service.url}/v1/sweeps", headers={"Cookie": f"{COOKIE}={cookie}"}))
 
 
 def test_token_guesses_are_limited(tmp_path):
@@ -233,7 +233,7 @@ def test_reading_many_chunks_is_not_limited(service, sweep_id):
     path = f"/v1/sweeps/{sweep_id}/zarr/zarr.json"
 
     def read(_):
-        with httpx.Client(base_url=service.url) as client:
+        with httpx2.Client(base_url=service.url) as client:
             return {client.get(path).status_code for _ in range(5000)}
 
     with ThreadPoolExecutor(4) as pool:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sweep_service.doctor.checks.verdict import Check, describe_error, ok, warning, wrong
+from sweep_service.extras import is_installed
 from sweep_service.store.folder import DataFolder
 
 EXPIRY_WARNING = timedelta(days=30)
@@ -15,6 +16,8 @@ EXPIRY_WARNING = timedelta(days=30)
 
 def check_certificates(folder: DataFolder) -> Iterator[Check]:
     """Check the certificates of Dask's configuration, if it has any."""
+    if not is_installed("dask"):
+        return
     import dask
 
     tls = dask.config.get("distributed.comm.tls", {}) or {}

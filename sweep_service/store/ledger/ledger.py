@@ -50,6 +50,14 @@ class Ledger:
         url = sa.URL.create("sqlite", database=str(path))
         self.engine = sa.create_engine(url, connect_args={"timeout": 30.0})
         sa.event.listen(self.engine, "connect", tables.set_pragmas)
+        try:
+            self._open(path)
+        except BaseException:
+            self.close()  # otherwise the pool keeps its connection until it is garbage-collected
+            raise
+
+    def _open(self, path: Path) -> None:
+        """Create the tables, or check the schema and convert an older one."""
         guard = LedgerGuard(path)
         try:
             with self.engine.connect() as connection:

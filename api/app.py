@@ -34,6 +34,7 @@ from sweep_service.api.security import Authenticator, SecurityMiddleware
 from sweep_service.api.settings import Settings
 from sweep_service.execution.extension import CHANGE_FIELDS
 from sweep_service.planning.spec import MAX_NAME_LENGTH, SweepSpec
+from sweep_service.plugins import load_plugins
 from sweep_service.store.notes import MAX_NOTE_LENGTH, MAX_TAG_LENGTH, MAX_TAGS, TAG_PATTERN
 from sweep_service.version import __version__
 
@@ -51,6 +52,7 @@ def create_app(
     """Create an application, which can be started once. By default it runs tasks on Dask."""
     settings = settings or Settings()
     settings.require_tokens()
+    load_plugins()
     conductor_thread = ConductorThread(settings, executor)
 
     @asynccontextmanager

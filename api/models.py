@@ -48,7 +48,9 @@ class SweepOut(BaseModel):
     key: str = Field(
         description="Digest of the canonical spec and the versions; with equal keys, it is the same sweep"
     )
-    versions: dict[str, int] = Field(description="Versions of its simulators and regimes, if recorded")
+    versions: dict[str, int | str] = Field(
+        description="Versions of its simulators and regimes, if recorded, and digests of entries of plugins"
+    )
     package: str = Field(description="Version of the package that last worked on it, if recorded")
     runs: int
     reused: int = Field(description="Runs copied from earlier sweeps")
@@ -360,6 +362,12 @@ class ParameterOut(BaseModel):
     logarithmic: bool = Field(description="Whether its plot axes are logarithmic by default")
 
 
+class PluginOut(BaseModel):
+    name: str = Field(description="Its module")
+    digest: str = Field(description="SHA-256 of its files, which is part of the keys of runs")
+    entries: list[str] = Field(description="What it adds, such as `activation sine`")
+
+
 class Catalogue(BaseModel):
     activations: list[Named]
     regimes: list[Named]
@@ -372,6 +380,7 @@ class Catalogue(BaseModel):
     formats: list[Named]
     views: list[Named]
     values: list[Named]
+    plugins: list[PluginOut] = Field(description="Modules of the operator that have added entries")
 
 
 class Health(BaseModel):

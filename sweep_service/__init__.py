@@ -54,6 +54,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    from sweep_service.plugins import load_plugins
+
+    load_plugins()
     value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value

@@ -79,10 +79,13 @@ def run(
     from sweep_service.execution.executors import describe_awaited
     from sweep_service.execution.submission import Submission
     from sweep_service.planning.estimate import Limits
+    from sweep_service.planning.keys import refuse_local_entries
     from sweep_service.signals import announce_stop
 
     submission, folder = Submission.read(find_spec(spec)), data_folder(data)
     make_executor = executor_factory(workers, scheduler)
+    if scheduler is not None or (workers is None and default_scheduler() is not None):
+        refuse_local_entries(submission.grid)
     if not folder.has_ledger():  # a rejected sweep must not leave an empty folder behind
         submission.prepare(folder, None, Limits())
     with _soft_interrupt() as interrupted:

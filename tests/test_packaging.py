@@ -144,7 +144,8 @@ def test_core_of_the_wheel_in_an_empty_environment(wheels, folder_of_user, tmp_p
     answer = installed.run("python", "-m", "sweep_service", "run", "spec.yaml", "--serial", "--json")
     assert answer.returncode == 0, answer.stderr
     sweep = json.loads(answer.stdout)
-    assert (sweep["state"], sweep["runs"], len(sweep["figures"])) == ("completed", 8, 1)
+    assert (sweep["state"], sweep["runs"]) == ("completed", 8)
+    assert sweep["figures"]
     code = (
         "import sweep_service as ss\n"
         "ds = ss.open(ss.sweeps()[0]['path'])\n"

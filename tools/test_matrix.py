@@ -24,7 +24,7 @@ LOWEST = "lowest"
 CORE_TESTS = (
     "tests/analysis", "tests/api", "tests/cli", "tests/client", "tests/dynamics", "tests/execution",
     "tests/model", "tests/numerics", "tests/planning", "tests/simulators", "tests/store", "tests/workers",
-    "tests/test_runner.py", "tests/test_extras.py",
+    "tests/test_runner.py", "tests/test_extras.py", "tests/test_plugins.py",
 )  # fmt: skip
 TEST_TOOLS = (
     "hypothesis", "ipykernel", "nbclient", "pytest", "pytest-timeout", "pytest-xdist", "schemathesis",

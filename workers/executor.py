@@ -23,6 +23,7 @@ from typing import Any
 import distributed
 from distributed import Client
 
+from sweep_service.by_value import pack_entries
 from sweep_service.errors import Stopped, is_temporary
 from sweep_service.execution.executors import Receipt
 from sweep_service.execution.task import Task, excuse_interruption
@@ -283,6 +284,8 @@ class DaskExecutor:
         if self.requirements is None:  # not in __init__: the folder must be locked first
             wait_seconds = inf if self.cluster.is_embedded else STORE_WAIT_SECONDS
             self.requirements = {**worker_requirements(self.folder), "store_wait_seconds": wait_seconds}
+            if self.cluster.is_embedded and (entries := pack_entries()) is not None:
+                self.requirements["entries"] = entries  # never for workers that others have started
         if self.connecting is None:
             self.connecting, self.connect_started = Future(), clock.monotonic()
             target = (self.connecting, self.cluster.connect)

@@ -18,6 +18,7 @@ from sweep_service.api.models import (
     Named,
     Option,
     ParameterOut,
+    PluginOut,
     Preset,
     Presets,
     StructureOut,
@@ -28,9 +29,10 @@ from sweep_service.model.activations import ACTIVATIONS
 from sweep_service.model.initial import INITS, InitKind
 from sweep_service.model.observables import OBSERVABLES
 from sweep_service.model.parameters import PARAMETERS, Parameter
-from sweep_service.model.structure_kinds import KINDED_STRUCTURES, KindedStructure
+from sweep_service.model.structure_kinds import KindedStructure, list_kinded_structures
 from sweep_service.model.structures import number_names
 from sweep_service.planning.axes import EXPONENTS
+from sweep_service.plugins import describe_plugins
 from sweep_service.presets import PRESETS, read_assumptions, read_preset
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())
@@ -65,7 +67,7 @@ def catalogue() -> Catalogue:
             for observable in OBSERVABLES.values()
         ],
         inits=[_init(kind) for kind in INITS.values()],
-        structures=[_structure(structure) for structure in KINDED_STRUCTURES],
+        structures=[_structure(structure) for structure in list_kinded_structures()],
         parameters=[*PARAMETERS, *EXPONENTS, *number_names()],
         parameter_details=[_parameter(parameter) for parameter in PARAMETERS.values()],
         regime_options=[
@@ -77,6 +79,7 @@ def catalogue() -> Catalogue:
         formats=[Named(name=name, about=entry.media_type) for name, entry in FORMATS.items()],
         views=[Named(name=name, about=view.description) for name, view in VIEWS.items()],
         values=[Named(name=name, about=value.long_name) for name, value in VALUES.items()],
+        plugins=[PluginOut(**plugin) for plugin in describe_plugins()],
     )
 
 

@@ -80,13 +80,15 @@ def export_bytes(dataset: xr.Dataset) -> int:
 def _write_netcdf(dataset: xr.Dataset, path: Path) -> None:
     """netCDF 4, in which integers keep their type and texts have any length."""
     with explain_missing_package("a netCDF file"):
-        import h5netcdf  # type: ignore[import-untyped] # noqa: F401 (xarray names no package of ours)
+        import h5netcdf  # type: ignore[import-untyped] # noqa: F401 (the engine named below)
 
     plain = dataset.compute().drop_encoding()
     for name, variable in dataset.variables.items():
         if variable.dtype.kind in "OT":  # of which HDF5 stores only those of Python's own type
             texts = np.array([str(text) for text in variable.values.reshape(-1)], dtype=object)
-            plain[name] = variable.dims, texts.reshape(variable.shape), variable.attrs
+            plain = plain.assign_coords(
+                {name: (variable.dims, texts.reshape(variable.shape), variable.attrs)}
+            )
     plain.to_netcdf(path, engine="h5netcdf", format="NETCDF4")
 
 

@@ -32,6 +32,7 @@ from sweep_service.analysis.selection import iterate_blocks, run_dims
 from sweep_service.errors import InvalidInput
 from sweep_service.planning.runs import KINDS
 from sweep_service.planning.schema import KIND_TITLES
+from sweep_service.registries import declare_registry
 from sweep_service.status import Status
 
 NUMBERS_PER_BLOCK = 1 << 23  # read at once: 64 MB
@@ -198,3 +199,4 @@ for _kind, _title in KIND_TITLES.items():
             f"phase ({_title})", (f"{_kind}_risk", f"{_kind}_status"), partial(_phase, _kind), is_label=True
         ),
     }
+declare_registry("value", VALUES, affects_runs=False)

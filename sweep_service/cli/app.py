@@ -15,6 +15,7 @@ import typer
 from sweep_service.cli import archive, atlas, compute, doctor, inspect, manage, service, slurm
 from sweep_service.cli.answers import REFUSED
 from sweep_service.errors import InvalidSpec, SweepError
+from sweep_service.plugins import load_plugins
 from sweep_service.signals import INTERRUPTED, Interrupt, end_process, stop
 from sweep_service.text import make_printable
 from sweep_service.version import __version__
@@ -77,7 +78,8 @@ def _read_common_options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Read the options that come before a command. (The help is that of `app`.)"""
+    """Read the options that come before a command, and load plugins. (The help is that of `app`.)"""
+    load_plugins()
 
 
 for _name, _function in COMMANDS.items():

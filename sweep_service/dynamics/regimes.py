@@ -50,6 +50,7 @@ from sweep_service.model.parameters import FIRST_PARAMETERS, later_parameters
 from sweep_service.model.point import STRUCTURED_PARAMETERS, Point
 from sweep_service.model.second_layer import Readout
 from sweep_service.numerics.types import Array
+from sweep_service.registries import declare_registry
 from sweep_service.status import DivergedQuantity
 
 
@@ -389,3 +390,4 @@ REGIMES = {
         ),
     )
 }  # fmt: skip
+declare_registry("regime", REGIMES)

@@ -18,6 +18,7 @@ from scipy import special
 from sweep_service.errors import unknown_name
 from sweep_service.model.averages.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.numerics.types import Array
+from sweep_service.registries import declare_registry
 
 Function = Callable[[Array], Array]
 
@@ -157,6 +158,7 @@ TANH = Activation(
 )
 
 ACTIVATIONS = {act.name: act for act in (ERF, SQUARE, RELU, TANH)}
+declare_registry("activation", ACTIVATIONS)
 
 
 def find_activation(name: str, field: str = "activation") -> Activation:

@@ -30,6 +30,7 @@ from sweep_service.model.overlaps import (
 from sweep_service.model.second_layer import Readout
 from sweep_service.model.teacher import SCALE_BOUNDS, Teacher, draw_bartlett_factor
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.registries import declare_registry
 from sweep_service.validation import read_bool, read_integer, read_matrix, read_number, reject_unknown_keys
 
 Parameters = Mapping[str, float]
@@ -150,6 +151,7 @@ INITS = {
         ),
     )
 }  # fmt: skip
+declare_registry("init", INITS)
 # tr Q⊥(0) below this fraction of tr Q counts as zero up to rounding.
 PROJECTION_TOLERANCE = 1e-10
 EXPLICIT_KINDS = {"overlaps": ("M", "Q", "P"), "weights": ("W", "W_star")}

@@ -15,6 +15,7 @@ import numpy as np
 from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.model.overlaps import inside_norms, orthogonal_part
 from sweep_service.numerics.types import Array
+from sweep_service.registries import declare_registry
 
 MAX_NEGATIVE_RISK = 1e-6  # for teachers of norm one; see `_risk`
 HISTOGRAM_BINS = 64
@@ -193,6 +194,7 @@ OBSERVABLES = {
         ),
     )
 }
+declare_registry("observable", OBSERVABLES)
 
 
 def select_observables(names: Sequence[str] | None, field: str = "observables") -> tuple[str, ...]:

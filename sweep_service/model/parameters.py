@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from sweep_service.errors import unknown_name
 from sweep_service.model.activations import ACTIVATIONS
+from sweep_service.registries import declare_registry
 from sweep_service.validation import read_integer, read_number
 
 Scalar = int | float | str
@@ -131,6 +132,7 @@ PARAMETERS: dict[str, Parameter] = {
         ),
     )
 }  # fmt: skip
+declare_registry("parameter", PARAMETERS)
 
 # The parameters of the first version, which every simulator and every regime supports.
 FIRST_PARAMETERS = tuple(name for name, parameter in PARAMETERS.items() if parameter.in_every_key)

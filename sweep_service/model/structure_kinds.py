@@ -135,8 +135,12 @@ def _schedule_kind(name: str, formula: str) -> StructureKind:
     return StructureKind(name, about, {name: {}}, numbers)
 
 
-KINDED_STRUCTURES = (
-    KindedStructure("init", "Initial condition", tuple(map(_init_kind, INITS.values()))),
+def list_kinded_structures() -> tuple[KindedStructure, ...]:
+    """Return the structured parameters that have kinds, with the kinds that are registered now."""
+    return (KindedStructure("init", "Initial condition", tuple(map(_init_kind, INITS.values()))), *_OTHERS)
+
+
+_OTHERS = (
     KindedStructure("teacher", "Teacher", _TEACHER_KINDS),
     KindedStructure(f"teacher.{SECOND_LAYER}", "Second layer of the teacher", _second_layer_kinds("a*", "k")),
     KindedStructure(SECOND_LAYER, "Second layer of the student", _second_layer_kinds("a", "p")),

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sweep_service.abandonment import check_abandoned
+from sweep_service.by_value import entry_version
 from sweep_service.dynamics.regimes import REGIMES
+from sweep_service.errors import InvalidInput
 from sweep_service.identity import Key, KeyTemplate, canonical_json
 from sweep_service.model.initial import Shape
 from sweep_service.model.parameters import FIRST_PARAMETERS, PARAMETERS
@@ -24,27 +26,36 @@ from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.columns.groups import PerPoint, evaluate
 from sweep_service.planning.grids import Grid
 from sweep_service.planning.runs import Kind
+from sweep_service.plugins import find_plugin
+from sweep_service.registries import REGISTRIES, EntryKey, has_built_in
 from sweep_service.simulators.selection import SIMULATORS
 
 KEY_DTYPE = np.dtype("V16")  # half of a SHA-256, enough to avoid collisions among 1e12 runs
 KEY_NUMBERS = tuple(name for name in FIRST_PARAMETERS if PARAMETERS[name].kind != "text")
 SIZES = ("d", "p", "k")  # of a start
 BLOCK_SIZE = 1 << 16  # points whose texts are in memory at once
+ACTIVATION_PARAMETERS = ("activation", "teacher_activation")
+AUTO = "auto"
 Item = TypeVar("Item")
+EntryVersions = Mapping[EntryKey, str]
 
 
 def run_keys(grid: Grid) -> dict[Kind, AnyArray]:
-    """Return the key of each run, by kind, in the order of run numbers."""
+    """Return the key of each run, by kind, in the order of run numbers.
+
+    Entries of plugins enter with their versions, so that those of runs without any stay as they are.
+    """
     times = Key.of(times=grid.times).digest
-    return {"sgd": _sgd_keys(grid, times), "ode": _ode_keys(grid, times)}
+    added = entry_versions(grid)
+    return {"sgd": _sgd_keys(grid, times, added), "ode": _ode_keys(grid, times, added)}
 
 
-def _sgd_keys(grid: Grid, times: str) -> AnyArray:
+def _sgd_keys(grid: Grid, times: str, added: EntryVersions) -> AnyArray:
     if grid.simulators is None:
         return np.empty(0, KEY_DTYPE)
     names, group = grid.simulators.values, grid.simulators.group
     ends = [f"{times}/{name}/{SIMULATORS[name].version}".encode() for name in names]
-    templates = evaluate(grid, partial(_stream_template, grid))
+    templates = evaluate(grid, partial(_stream_template, grid, added))
     keys = np.empty((len(grid), len(grid.seeds), len(grid.repeats)), KEY_DTYPE)
     for seed_place, seed in enumerate(grid.seeds):
         for repeat_place, number in enumerate(grid.repeats):
@@ -55,7 +66,7 @@ def _sgd_keys(grid: Grid, times: str) -> AnyArray:
     return keys.reshape(-1)
 
 
-def _ode_keys(grid: Grid, times: str) -> AnyArray:
+def _ode_keys(grid: Grid, times: str, added: EntryVersions) -> AnyArray:
     if not grid.regimes:
         return np.empty(0, KEY_DTYPE)
     without, options = (
@@ -64,7 +75,7 @@ def _ode_keys(grid: Grid, times: str) -> AnyArray:
     )
     start_templates = evaluate(grid, partial(_start_template, grid))
     parameters = [
-        _digest_contents(grid, evaluate(grid, partial(_parameter_template, grid, regime)), {})
+        _digest_contents(grid, evaluate(grid, partial(_parameter_template, grid, added, regime)), {})
         for regime in grid.regimes
     ]
     keys = np.empty((len(grid), len(grid.regimes), len(grid.seeds)), KEY_DTYPE)
@@ -79,20 +90,22 @@ def _ode_keys(grid: Grid, times: str) -> AnyArray:
     return keys.reshape(-1)
 
 
-def _stream_template(grid: Grid, point: Point) -> KeyTemplate:
-    """Return the template of `stream_key`."""
+def _stream_template(grid: Grid, added: EntryVersions, point: Point) -> KeyTemplate:
+    """Return the template of `stream_key`, with the entries of plugins that the runs use."""
     content = {**_constant_content(grid, point, ()), "init": point.init.digest}
+    content |= _added_content(added, point, None)
     return KeyTemplate(content, (*_varying_numbers(grid), "seed", "repeat"))
 
 
-def _parameter_template(grid: Grid, regime: str, point: Point) -> KeyTemplate:
+def _parameter_template(grid: Grid, added: EntryVersions, regime: str, point: Point) -> KeyTemplate:
     """Return the template of the parameters that a regime depends on, apart from its start.
 
     A regime that does not depend on d is computed once for all d.
     """
     ignored = REGIMES[regime].ignored_parameters(grid.options) if regime in REGIMES else ()
     varying = [name for name in _varying_numbers(grid) if name not in ignored]
-    return KeyTemplate(_constant_content(grid, point, ignored), varying)
+    content = _constant_content(grid, point, ignored) | _added_content(added, point, regime)
+    return KeyTemplate(content, varying)
 
 
 def _start_template(grid: Grid, point: Point) -> KeyTemplate:
@@ -102,6 +115,52 @@ def _start_template(grid: Grid, point: Point) -> KeyTemplate:
     content = point.init.key_content(shape, 0)
     varying = [name for name in SIZES if name in grid.axes and content[name] is not None]
     return KeyTemplate(content, (*varying, "seed"))
+
+
+def entry_versions(grid: Grid) -> dict[EntryKey, str]:
+    """Return the versions of the registered entries that a grid uses and that are not of this package."""
+    names = [("init", str(grid.structures.get("init", {}).get("kind")))]
+    names += [("observable", name) for name in grid.observables]
+    for parameter in ACTIVATION_PARAMETERS:
+        used = grid.axes.get(parameter) or [grid.fixed.get(parameter, "")]
+        names += [("activation", str(name)) for name in used]
+    names += [("regime", name) for regime in grid.regimes for name in _possible_regimes(regime)]
+    known = (key for key in dict.fromkeys(names) if key[1] in REGISTRIES[key[0]])
+    return {key: version for key in known if (version := entry_version(*key))}
+
+
+def refuse_local_entries(grid: Grid) -> None:
+    """Refuse a grid with entries of this process for workers that it has not started."""
+    for kind, name in entry_versions(grid):
+        if find_plugin(kind, name) is None:
+            raise InvalidInput(
+                kind,
+                name,
+                "is registered in this process only, and not sent to a cluster that it did not start: make "
+                "it a plugin of this process and of all workers, or leave out the scheduler",
+            )
+
+
+def _added_content(added: EntryVersions, point: Point, regime: str | None) -> dict[str, Any]:
+    """Return what the key of a run contains for entries of plugins: nothing if it uses none.
+
+    An observable of a plugin is in the keys of all runs of its sweep, because they store its values.
+    """
+    if not added:
+        return {}
+    activations = {("activation", str(point[name])) for name in ACTIVATION_PARAMETERS}
+    regimes = {("regime", name) for name in (_possible_regimes(regime) if regime else ())}
+    used = {
+        f"{kind} {name}": version
+        for (kind, name), version in added.items()
+        if kind in ("init", "observable") or (kind, name) in activations | regimes
+    }
+    return {"entries": used} if used else {}
+
+
+def _possible_regimes(name: str) -> Iterable[str]:
+    """Return the regimes that a name may stand for: auto chooses among those of the package."""
+    return (name,) if name != AUTO else (known for known in REGIMES if has_built_in("regime", known))
 
 
 def _varying_numbers(grid: Grid) -> list[str]:

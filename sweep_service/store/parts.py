@@ -27,7 +27,9 @@ class Part:
     numbers: dict[Kind, AnyArray]
     values: dict[Kind, dict[str, AnyArray]]
     failures: tuple[Failure, ...]
-    versions: dict[str, int] = field(default_factory=dict)  # empty in parts written before they were recorded
+    versions: dict[str, int | str] = field(
+        default_factory=dict
+    )  # empty in parts written before they were recorded
     elapsed: float = 0.0  # seconds that a worker was busy with the bundle; 0 if unknown
 
     @classmethod

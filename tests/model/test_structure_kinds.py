@@ -8,12 +8,12 @@ from sweep_service.errors import InvalidInput
 from sweep_service.model import schedule, second_layer
 from sweep_service.model.initial import INITS
 from sweep_service.model.point import Point
-from sweep_service.model.structure_kinds import KINDED_STRUCTURES
+from sweep_service.model.structure_kinds import list_kinded_structures
 from sweep_service.model.structures import number_names
 
 POINT = {"d": 20, "p": 2, "k": 2, "gamma": 0.5}
-STRUCTURES = {structure.name: structure for structure in KINDED_STRUCTURES}
-KINDS = [(structure, kind) for structure in KINDED_STRUCTURES for kind in structure.kinds]
+STRUCTURES = {structure.name: structure for structure in list_kinded_structures()}
+KINDS = [(structure, kind) for structure in list_kinded_structures() for kind in structure.kinds]
 VALUES = {"number": 0.5, "integer": 20, "switch": True, "numbers": [1.0, 2.0], "rows": [[1.0, 0.2]]}
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from sweep_service.model.structure_kinds import KINDED_STRUCTURES
+from sweep_service.model.structure_kinds import list_kinded_structures
 from sweep_service.planning.spec import SweepSpec
 from tests.page.test_compose import parameter_row, read_spec, read_tab, wait_for_estimate
 
@@ -138,7 +138,7 @@ def test_text_with_structures_fills_the_form(page):
 
 def test_every_kind_gives_a_spec_that_is_accepted(page):
     open_spec(page, BASE)
-    for structure in KINDED_STRUCTURES:
+    for structure in list_kinded_structures():
         for kind in reversed(structure.kinds):  # the default last
             choose(page, structure.name, kind.name)
             values = control(page, f"{structure.name}.init")

@@ -13,7 +13,7 @@ CHECKS: tuple[CheckFunction, ...] = (
     store.check_lock_holder, store.check_store, store.check_file_systems, store.check_permissions,
     store.check_ledger,
     machine.check_disks, machine.check_kernels, machine.check_cores, machine.check_memory,
-    machine.check_open_files, certificates.check_certificates,
+    machine.check_open_files, machine.check_plugins, certificates.check_certificates,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Checks of this machine: disks, kernels, cores, memory and open files."""
+"""Checks of this machine: disks, kernels, cores, memory, open files and plugins."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 from sweep_service.doctor.checks.verdict import Check, describe_error, ok, warning, wrong
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.numerics.jit import cache_folder
+from sweep_service.plugins import load_plugins
 from sweep_service.simulators.simulate import simulate
 from sweep_service.store.folder import DataFolder
 from sweep_service.text import format_size
@@ -162,3 +163,10 @@ def check_open_files(folder: DataFolder) -> Iterator[Check]:
         )
     else:
         yield ok("open files", "no limit" if soft == resource.RLIM_INFINITY else f"at most {soft}")
+
+
+def check_plugins(folder: DataFolder) -> Iterator[Check]:
+    """List the plugins that this process has loaded; one that cannot be loaded ends every command."""
+    for plugin in load_plugins().values():
+        entries = ", ".join(f"{kind} {name}" for kind, name in plugin.entries)
+        yield ok("plugin", f"{plugin.name} ({plugin.digest[:8]}) adds {entries}")

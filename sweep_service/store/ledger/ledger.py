@@ -216,7 +216,7 @@ class Ledger:
             if row is not None:
                 tables.add_event(connection, sweep_id, "notes", row.state, row.reason)
 
-    def set_versions(self, sweep_id: str, versions: Mapping[str, int], package: str) -> None:
+    def set_versions(self, sweep_id: str, versions: Mapping[str, int | str], package: str) -> None:
         """Record the versions with which a sweep goes on."""
         with self._transaction(sweep_id) as connection:
             connection.execute(

@@ -45,7 +45,7 @@ class SweepRecord:
     runs: int
     reused: int
     priority: int = 0
-    versions: dict[str, int] = field(default_factory=dict)  # of simulators and regimes; empty if unknown
+    versions: dict[str, int | str] = field(default_factory=dict)  # of its engines; empty if unknown
     package: str = ""  # version of the package that last worked on the sweep; empty if unknown
     owner: str | None = None  # name of the token that submitted it
     stored_bytes: int | None = None  # size of its files when they were last measured

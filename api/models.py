@@ -158,6 +158,8 @@ class EstimateOut(BaseModel):
     alternatives: list[AlternativeOut] = Field(
         description="Cheaper regimes for what takes long, at the point where a run of it costs most"
     )
+    continued: int = Field(description="SGD runs that go on from the kept state of a shorter run")
+    state_bytes: int = Field(description="Size of the last states of SGD runs; 0 if they are not kept")
     refused: str | None = Field(description="Why the sweep would be rejected; null if accepted")
 
 

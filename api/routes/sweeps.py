@@ -310,9 +310,10 @@ def extend(
     priority: Priority = 0,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Create a new sweep with more values of axes, points, seeds or observables.
+    """Create a new sweep with more values of axes, points, seeds or observables, or with later times.
 
-    Runs of this sweep are reused. Runs that lack a new observable are computed again. Axes of numbers stay
+    Runs of this sweep are reused. With a later `time`, SGD continues from kept states, and ODEs are
+    integrated anew. Runs that lack a new observable are computed again. Axes of numbers stay
     sorted.
     """
     service.ledger.sweep(id)

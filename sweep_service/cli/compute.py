@@ -112,7 +112,8 @@ def _find_paper_figure(spec: str) -> tuple[PaperFigure, Sequence[str]] | None:
 def extend(
     sweep_id: Id,
     change: Annotated[
-        str, typer.Argument(help="File with more values, seeds or observables, or - for standard input.")
+        str,
+        typer.Argument(help="File with more values, seeds, times or observables, or - for standard input."),
     ],
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the new sweep. Default: that of the old one.")
@@ -125,7 +126,7 @@ def extend(
     serial: Serial = False,
     as_json: Json = False,
 ) -> None:
-    """Compute a new sweep with more values; runs of the old sweep are reused."""
+    """Compute a new sweep with more values or later times; runs of the old sweep are reused."""
     target = choose_computing_target(data, url, workers, scheduler, serial, as_json)
     if dry_run:
         cost = target.estimate_extension(sweep_id, read_file(change))

@@ -99,6 +99,8 @@ def format_estimate(estimate: Mapping[str, Any]) -> str:
     counts = [f"{to_compute} to compute"]
     counts += [f"{estimate['reused']} already stored"] if estimate["reused"] else []
     counts += [f"{estimate['copies']} copies of others"] if estimate["copies"] else []
+    continued = estimate.get("continued", 0)  # a service of an older version has none
+    counts += [f"{continued} continue shorter ones"] if continued else []
     point = {name: value for name, value in estimate["dearest"].items() if name != "core_seconds"}
     parameters = ", ".join(f"{name} = {format_number(value)}" for name, value in point.items())
     highest_cost = f"{parameters}: {format_duration(estimate['dearest']['core_seconds'])}"
@@ -109,7 +111,7 @@ def format_estimate(estimate: Mapping[str, Any]) -> str:
             "SGD steps": format_number(estimate["sgd_steps"]),
             "core time": format_duration(estimate["core_seconds"]),
             "of which": _format_breakdown(estimate["breakdown"]),
-            "size": f"{format_size(estimate['bytes'])} at most",
+            "size": f"{format_size(estimate['bytes'] + estimate.get('state_bytes', 0))} at most",
             "costliest": highest_cost if to_compute else "",
         }
     )

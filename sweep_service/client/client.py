@@ -340,7 +340,8 @@ class Client:
         id
             Id of the existing sweep, which stays unchanged.
         change
-            More values of axes, points, seeds or observables, in any form that `submit` accepts.
+            More values of axes, points, seeds or observables, or `time: {max, samples}` with a later time, in
+            any form that `submit` accepts.
         name
             Name of the new sweep. By default that in `change`, or that of the existing sweep.
 

@@ -29,7 +29,8 @@ from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS
 from sweep_service.status import Status
 from sweep_service.store.dataset import SweepDataset
-from sweep_service.store.folder import INDEX_SUFFIX, DataFolder
+from sweep_service.store.folder import CONTINUED_SUFFIX, INDEX_SUFFIX, DataFolder
+from sweep_service.store.kept_states import STATES_SUFFIX
 from sweep_service.store.ledger import Ledger, State
 from sweep_service.store.metadata import StoredArray
 from sweep_service.store.notes import NOTES_SUFFIX, Notes
@@ -183,13 +184,14 @@ def _find_damaged_chunks(store: Chunks, array: StoredArray) -> Iterator[tuple[st
 
 
 def _verify_objects(folder: DataFolder, dataset: SweepDataset, findings: Findings) -> None:
-    """Read parts, checkpoints and failure records; some may be removed by a service meanwhile."""
+    """Read parts, checkpoints, failure records and states; a service may remove some meanwhile."""
     objects, sweep_id = folder.objects, findings.sweep_id
-    for name in [*objects.list(f"{sweep_id}.parts/"), *objects.list(f"{sweep_id}.failures/")]:
+    prefixes = (".parts/", ".failures/", f"{STATES_SUFFIX}/", CONTINUED_SUFFIX)
+    for name in [name for prefix in prefixes for name in objects.list(f"{sweep_id}{prefix}")]:
         try:
-            if name.endswith(PART_SUFFIX):
+            if name.startswith(f"{sweep_id}.parts/") and name.endswith(PART_SUFFIX):
                 Part.unpack(objects.get(name), dataset.plan)
-            elif name.endswith(CHECKPOINT_SUFFIX):
+            elif name.endswith((CHECKPOINT_SUFFIX, CONTINUED_SUFFIX)) or f"{STATES_SUFFIX}/" in name:
                 read_arrays(objects.get(name))
             elif name.startswith(f"{sweep_id}.failures/"):
                 read_failure(folder, name)

@@ -565,7 +565,9 @@ class Conductor:
     def _requeue(self, sweep_id: str) -> None:
         """Make new bundles for all pending runs."""
         plan, left = self.folder.plan(sweep_id), self.merger.distinct_runs(sweep_id, pending=True)
-        bundles = make_bundles(plan, left, self.folder.calibration(), self.settings.bundles)
+        bundles = make_bundles(
+            plan, left, self.folder.calibration(), self.settings.bundles, self.folder.continued(sweep_id)
+        )
         self.ledger.replace_bundles(sweep_id, bundles)
         self.pending.forget(sweep_id)
         self.ledger.set_state(sweep_id, State.QUEUED)

@@ -1,4 +1,4 @@
-"""Extends a spec by more values of axes, points, seeds and observables.
+"""Extends a spec by more values of axes, points, seeds and observables, and by later times.
 
 Everything else stays as it is, because a change would make the stored runs useless. Axes of numbers stay
 sorted, so that slices and plots of the new dataset work. Names, and points, are appended.
@@ -7,6 +7,7 @@ sorted, so that slices and plots of the new dataset work. Names, and points, are
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ from sweep_service.errors import ErrorCollector, InvalidInput
 from sweep_service.model.parameters import PARAMETERS, Scalar
 from sweep_service.model.structures import default_number, find_number, remove_number, split_name
 from sweep_service.planning.axes import (
+    MAX_VALUES,
     Axis,
     holds_names,
     list_values,
@@ -22,11 +24,11 @@ from sweep_service.planning.axes import (
     read_entries,
 )
 from sweep_service.planning.outline import OVERLAPS, Outline
-from sweep_service.planning.spec import SweepSpec, read_point_list, read_seed_list
+from sweep_service.planning.spec import MAX_LAST_TIME, SweepSpec, read_point_list, read_seed_list
 from sweep_service.planning.spec_text import locating_errors, parse_text
-from sweep_service.validation import reject_unknown_keys
+from sweep_service.validation import read_integer, read_number, reject_unknown_keys
 
-CHANGE_FIELDS = ("name", "axes", "points", "seeds", "observables")
+CHANGE_FIELDS = ("name", "axes", "points", "seeds", "time", "observables")
 
 
 def extend_spec(spec: SweepSpec, change: str | bytes, name: str | None = None) -> SweepSpec:
@@ -59,6 +61,8 @@ def extend_spec(spec: SweepSpec, change: str | bytes, name: str | None = None) -
             content |= _merge_axes(spec, read_axes(more.get("axes", {})))
         with errors.catch():
             content["seeds"] = _merge_seeds(spec, more.get("seeds", {}))
+        with errors.catch():
+            content["time"] = _append_times(spec, more.get("time"))
         with errors.catch():
             content["points"] = _merge_points(spec, read_point_list(more.get("points")))
         with errors.catch():
@@ -139,6 +143,39 @@ def _merge_seeds(spec: SweepSpec, new: Any) -> dict[str, list[int]]:
         old = getattr(spec.seeds, name)
         merged[name] = old if set(seeds) <= set(old) else sorted({*old, *seeds}, reverse=_is_descending(old))
     return merged
+
+
+def _append_times(spec: SweepSpec, new: Any) -> dict[str, Any]:
+    """Return the section `time` with log-spaced times beyond its last one.
+
+    By default there are as many per decade as there are between the first and the last time now.
+    """
+    content: dict[str, Any] = spec.time.model_dump()
+    if new is None:
+        return content
+    if not isinstance(new, Mapping):
+        raise InvalidInput("time", new, "must be a mapping, such as {max: 1000, samples: 40}")
+    reject_unknown_keys(new, ("max", "samples"), "time")
+    if "max" not in new:
+        raise InvalidInput("time.max", None, "is required")
+    last = read_number(new["max"], "time.max", above=0.0, most=MAX_LAST_TIME)
+    if last == spec.time.last and "samples" not in new:
+        return content
+    if last <= spec.time.last:
+        raise InvalidInput("time.max", last, f"must be > {spec.time.last:g}, the last time of the sweep")
+    samples = new.get("samples", _default_samples(spec, last))
+    later = {"max": last, "samples": read_integer(samples, "time.samples", 1, MAX_VALUES)}
+    return {**content, "then": [*content["then"], later]}
+
+
+def _default_samples(spec: SweepSpec, last: float) -> int:
+    """Return the number of samples up to a later time at the present number per decade."""
+    time = spec.time
+    decades = math.log10(time.last / float(time.times()[1]))
+    if decades <= 0.0:
+        return 1
+    per_decade = (time.samples - 1 + sum(later.samples for later in time.then)) / decades
+    return min(MAX_VALUES, max(1, round(per_decade * math.log10(last / time.last))))
 
 
 def _merge_points(spec: SweepSpec, new: list[dict[str, Scalar]] | None) -> list[dict[str, Scalar]] | None:

@@ -34,6 +34,7 @@ from sweep_service.simulators.selection import choose_simulator
 from sweep_service.status import Status, count_statuses
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import DataFolder
+from sweep_service.store.kept_states import KeptList, KeptState, KeptStates
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.parts import Part
 from sweep_service.store.sealed import pack_json
@@ -58,6 +59,7 @@ class Merger:
         self.folder, self.ledger, self.hooks = folder, ledger, hooks or ExecutionHooks()
         self.max_merge_bytes = max_merge_bytes
         self._copies: dict[str, dict[Kind, CopyGroups]] = {}
+        self._sgd_keys: dict[str, AnyArray] = {}
         self.timings: dict[str, tuple[float, float]] = {}  # (measured, predicted) seconds by class of work
 
     def copies(self, sweep_id: str) -> dict[Kind, CopyGroups]:
@@ -70,6 +72,7 @@ class Merger:
     def forget(self, sweep_id: str) -> None:
         """Free the memory for a sweep of which no more parts will come."""
         self._copies.pop(sweep_id, None)
+        self._sgd_keys.pop(sweep_id, None)
 
     def distinct_runs(self, sweep_id: str, *, pending: bool) -> dict[Kind, AnyArray]:
         """Return the numbers of runs that are pending, or are not, one of each group of equal runs."""
@@ -164,7 +167,20 @@ class Merger:
         for part in parts:
             self._save_failures(sweep_id, part)
             self._add_timings(dataset.plan, part)
+        self._keep_states(dataset.plan, sweep_id, parts)
         fault_point("merge:failures")
+
+    def _keep_states(self, plan: SweepPlan, sweep_id: str, parts: list[Part]) -> None:
+        """Store the last states of SGD runs, each with the key of its run."""
+        states = {number: state for part in parts for number, state in part.states.items()}
+        if states:
+            if sweep_id not in self._sgd_keys:
+                self._sgd_keys[sweep_id] = self.folder.keys(sweep_id)["sgd"]
+            keys = self._sgd_keys[sweep_id]
+            kept = {number: KeptState(keys[number].tobytes(), state) for number, state in states.items()}
+            default = KeptList.empty(plan.runs.count("sgd"), int(plan.state_numbers.max()))
+            KeptStates(self.folder.objects, sweep_id).write(kept, default)
+            fault_point("merge:states")
 
     def write_runs(
         self, dataset: SweepDataset, sweep_id: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]

@@ -16,12 +16,14 @@ import numpy as np
 
 from sweep_service.abandonment import check_abandoned
 from sweep_service.errors import UNREADABLE_SWEEP, LimitExceeded, SweepError
+from sweep_service.execution.continuation import find_shorter_runs
 from sweep_service.execution.merger import Merger
 from sweep_service.faults import fault_point
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
+from sweep_service.planning.kept_state import ContinuedRuns
 from sweep_service.planning.keys import CopyGroups, match_keys
 from sweep_service.planning.notes import check_steps, collect_notes
 from sweep_service.planning.outline import Outline, SpecSource
@@ -41,6 +43,8 @@ log = logging.getLogger(__name__)
 
 # Statuses of runs that need not be computed again.
 REUSABLE_STATUSES = (Status.DONE, Status.DIVERGED, Status.SKIPPED)
+ANEW_REASON = "the sweep that holds their first part has not kept their states (keep_state)"
+Runs = Mapping[Kind, AnyArray]  # numbers by kind
 SharedRuns = dict[Kind, tuple[AnyArray, AnyArray]]  # run numbers in an earlier sweep, and in this one
 
 
@@ -60,6 +64,8 @@ class Submission:
         check_steps(self.grid)
         self.plan = SweepPlan(self.grid)
         self.reuse: list[tuple[str, SharedRuns]] | None = None
+        self.continued: ContinuedRuns | None = None
+        self.anew = 0  # runs whose shorter run is stored, but not its state
 
     @classmethod
     def read(cls, source: SpecSource, limits: Limits | None = None, owner: str | None = None) -> Submission:
@@ -73,10 +79,13 @@ class Submission:
 
     def is_up_to_date(self, ledger: Ledger) -> bool:
         """Return whether it is prepared, and all sweeps whose runs it reuses still exist."""
-        if not self.reuse:
-            return self.reuse is not None
+        if self.reuse is None:
+            return False
         sweep_ids = {sweep.id for sweep in ledger.sweeps()}
-        return all(source in sweep_ids for source, _ in self.reuse)
+        sources = {source for source, _ in self.reuse}
+        if self.continued is not None:
+            sources.update(self.continued.sources)
+        return sources <= sweep_ids
 
     def prepare(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         """Find reusable runs and estimate the cost of the others; raise LimitExceeded if it is too large."""
@@ -87,8 +96,11 @@ class Submission:
     def _estimate(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
         distinct = sum(map(len, self.left.values()))
-        self.reuse = self._find_reusable(folder, ledger) if ledger is not None else []
-        return estimate(self.plan, self.left, distinct, folder.calibration())
+        self.reuse, self.continued, self.anew = [], None, 0
+        if ledger is not None:
+            self.reuse = self._find_reusable(folder, ledger)
+            self._find_continued(folder, ledger)
+        return estimate(self.plan, self.left, distinct, folder.calibration(), self.continued)
 
     def summarise_cost(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
         """Return the estimate as plain data; `refused` names the limit that it exceeds, or is None."""
@@ -99,12 +111,14 @@ class Submission:
         except LimitExceeded as error:
             refused = f"{error.field}: {error.allowed}"  # the amount is in the estimate
         notes = collect_notes(self.spec, self.grid)
+        if self.anew:
+            notes = (*notes, f"{self.anew} SGD runs are computed anew from t = 0: {ANEW_REASON}")
         return {**result.to_dict(), "notes": list(notes), "refused": refused}
 
     def _find_reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, SharedRuns]]:
         """Find earlier sweeps that hold some of the runs, and remove these runs from `left`."""
         sources = []
-        for sweep_id in self._find_candidates(folder, ledger):
+        for sweep_id in self._find_candidates(folder, ledger, self.plan.keys):
             if not any(len(numbers) for numbers in self.left.values()):
                 break
             check_abandoned()
@@ -128,13 +142,27 @@ class Submission:
                 sources.append((sweep_id, reusable))
         return sources
 
-    def _find_candidates(self, folder: DataFolder, ledger: Ledger) -> list[str]:
-        """Return the sweeps that may hold some of the runs, newest first.
+    def _find_continued(self, folder: DataFolder, ledger: Ledger) -> None:
+        """Find shorter runs that runs in `left` continue. One that diverged has ended, and is reused."""
+        found = find_shorter_runs(
+            folder, self.plan, self.left.get("sgd", np.empty(0, np.int64)), self._required_variables(),
+            lambda keys, numbers: self._find_candidates(folder, ledger, {"sgd": keys}, {"sgd": numbers}),
+        )  # fmt: skip
+        self.continued, self.anew = found.continued, found.without_state
+        for source, theirs, ours in found.diverged:
+            self.reuse = [*(self.reuse or ()), (source, {"sgd": (theirs, ours)})]
+            self.left["sgd"] = np.setdiff1d(self.left["sgd"], ours)
+
+    def _find_candidates(
+        self, folder: DataFolder, ledger: Ledger, keys: Mapping[Kind, AnyArray], left: Runs | None = None
+    ) -> list[str]:
+        """Return the sweeps that may hold runs in `left` with these keys, newest first.
 
         Reading the files of a sweep is slow, and there may be thousands, so this uses the index of run keys,
         and the counts of the ledger.
         """
-        prefixes = key_prefixes({kind: self.plan.keys[kind][left] for kind, left in self.left.items()})
+        left = self.left if left is None else left
+        prefixes = key_prefixes({kind: keys[kind][numbers] for kind, numbers in left.items()})
         candidates = []
         for sweep in ledger.sweeps():
             try:
@@ -192,6 +220,9 @@ class Submission:
         fault_point("submit:spec")
         folder.put_keys(sweep_id, self.plan.keys)
         fault_point("submit:keys")
+        if self.continued is not None:
+            folder.put_continued(sweep_id, self.continued)
+            fault_point("extend:continued")
         attributes = collect_provenance(self.spec, self.grid, extends)
         attributes[KEYS_DIGEST] = digest_keys(self.plan.keys)
         dataset = folder.create_dataset(sweep_id, self.plan, attributes)
@@ -203,7 +234,7 @@ class Submission:
                 counts += count_statuses(values["status"][rows])
                 reused += len(targets)
         fault_point("submit:reuse")
-        bundles = make_bundles(self.plan, self.left, folder.calibration(), bundle_limits)
+        bundles = make_bundles(self.plan, self.left, folder.calibration(), bundle_limits, self.continued)
         now = utc_now()
         sweep = SweepRecord(
             id=sweep_id,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from sweep_service.errors import NotFound
 from sweep_service.execution.compute import compute
+from sweep_service.execution.continuation import EarlierRuns, read_earlier_runs
 from sweep_service.faults import fault_point, run_fault_point
 from sweep_service.numerics.jit import elapsed_work_seconds
 from sweep_service.numerics.types import AnyArray
@@ -155,11 +156,11 @@ def run_task(task: Task, stopped: Callable[[], bool] | None = None) -> None:
         if content is None:
             began = elapsed_work_seconds()
             jobs = [*task.bundle.split_runs()] if marker.is_careful else task.bundle.jobs
-            arrays = PartArrays(plan, jobs)
+            arrays, earlier = PartArrays(plan, jobs), read_earlier_runs(folder, plan, task.sweep_id, jobs)
             for place, job in enumerate(jobs):
                 checkpoint = ObjectCheckpoint(folder.objects, f"{stem}.{place}.checkpoint")
                 values = arrays.rows(place)
-                arrays.store(place, _compute_job(plan, job, marker, stopped, checkpoint, values))
+                arrays.store(place, _compute_job(plan, job, marker, stopped, checkpoint, values, earlier))
             part = arrays.make_part(elapsed_work_seconds() - began)
             content, keep = part.pack(), not part.failures  # a new attempt may cure failures
         fault_point("task:computed")
@@ -181,6 +182,7 @@ def _compute_job(
     stopped: Callable[[], bool] | None,
     checkpoint: ObjectCheckpoint,
     values: dict[str, AnyArray],
+    earlier: EarlierRuns,
 ) -> Result:
     if marker.is_careful:
         run, digest = job.names(plan.runs)[0], checkpoint.digest()
@@ -189,7 +191,7 @@ def _compute_job(
             return failed_result(plan, job, DEATH_MESSAGE)
         marker.record(run, digest)
     run_fault_point(lambda: job.names(plan.runs), stopped)
-    result = compute(plan, job, stopped, checkpoint, values)
+    result = compute(plan, job, stopped, checkpoint, values, earlier)
     if marker.is_careful:
         marker.clear_blame(job.names(plan.runs)[0])
     return result

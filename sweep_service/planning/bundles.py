@@ -18,6 +18,7 @@ from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.columns.jobs import cost_jobs
 from sweep_service.planning.costs import Calibration
 from sweep_service.planning.jobs import Job
+from sweep_service.planning.kept_state import ContinuedRuns, split_by_start
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.schema import Schema
@@ -82,18 +83,23 @@ def make_bundles(
     numbers: Mapping[Kind, AnyArray],
     calibration: Calibration,
     limits: BundleLimits = DEFAULT_LIMITS,
+    continued: ContinuedRuns | None = None,
 ) -> list[Bundle]:
-    """Bundle the runs with these numbers, each run once.
+    """Bundle the runs with these numbers, each run once; those in `continued` cost less.
 
     A few bundles of each class of work come first, so that the rate of each class is known early. Of the
     others, the most expensive ones come first.
     """
-    tables = {kind: cost_jobs(plan, kind, numbers[kind], calibration) for kind in numbers}
-    seconds = limits.seconds(sum(table.seconds for table in tables.values()))
+    tables = [
+        cost_jobs(plan, kind, begun, calibration, recorded)
+        for kind in numbers
+        for recorded, begun in split_by_start(continued, kind, numbers[kind])
+    ]
+    seconds = limits.seconds(sum(table.seconds for table in tables))
     max_runs = {kind: limits.runs(plan.schema, kind) for kind in numbers}
     classes: dict[tuple[str, bool], list[tuple[Job, float]]] = {}
-    for kind, table in tables.items():
-        for work_class, job, job_seconds in table.split(seconds, max_runs[kind]):
+    for table in tables:
+        for work_class, job, job_seconds in table.split(seconds, max_runs[table.kind]):
             group = (work_class, job_seconds < limits.cheap_job_seconds)
             classes.setdefault(group, []).append((job, job_seconds))
     bundles = [

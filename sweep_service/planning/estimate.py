@@ -24,6 +24,7 @@ from sweep_service.planning.columns.costs import SgdColumns, cost_regime
 from sweep_service.planning.columns.warnings import PointWarning, find_warnings, format_warnings
 from sweep_service.planning.costs import Calibration, ode_seconds
 from sweep_service.planning.grids import Grid
+from sweep_service.planning.kept_state import ContinuedRuns, split_by_start
 from sweep_service.planning.outline import Outline
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind, RunNumbers
@@ -86,6 +87,8 @@ class Estimate:
     warnings: tuple[str, ...]
     breakdown: tuple[dict[str, Any], ...] = ()  # runs to compute and core-seconds of SGD and of each regime
     alternatives: tuple[dict[str, Any], ...] = ()  # cheaper regimes with their predicted errors
+    continued: int = 0  # SGD runs that go on from the kept state of a shorter run
+    state_bytes: int = 0  # of the last states of SGD runs, if they are kept
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,14 +99,19 @@ class Estimate:
             ("points", self.points, limits.points),
             ("runs", self.runs, limits.runs),
             ("core_hours", self.core_seconds / 3600.0, limits.core_hours),
-            ("bytes", self.bytes, limits.bytes),
+            ("bytes", self.stored_bytes, limits.bytes),
         ):
             if amount > limit:
                 raise LimitExceeded(name, f"{amount:.6g}", f"must be at most {limit:.6g} here")
-        if self.bytes > free_bytes:
+        if self.stored_bytes > free_bytes:
             raise NoRoom(
-                "bytes", f"{self.bytes:.6g}", f"must be at most {free_bytes:.6g}, the free disk space"
+                "bytes", f"{self.stored_bytes:.6g}", f"must be at most {free_bytes:.6g}, the free disk space"
             )
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the dataset and of kept states."""
+        return self.bytes + self.state_bytes
 
 
 class Method:
@@ -128,19 +136,20 @@ def _find_largest(numbers: Array) -> tuple[float, int]:
 
 
 def estimate(
-    plan: SweepPlan, numbers: Mapping[Kind, AnyArray], distinct: int, calibration: Calibration
+    plan: SweepPlan,
+    numbers: Mapping[Kind, AnyArray],
+    distinct: int,
+    calibration: Calibration,
+    continued: ContinuedRuns | None = None,
 ) -> Estimate:
     """Estimate the cost of the runs in `numbers`; `distinct` counts unique runs, including reusable ones."""
     grid = plan.grid
     warnings = [*find_warnings(grid)]
     methods, steps = [], 0.0
     if "sgd" in numbers:
-        chains = _count_per_point(plan, "sgd", numbers["sgd"])[:, 0]
-        columns = SgdColumns(grid, np.unique(chains).tolist(), calibration)
-        methods.append(Method(SGD, chains, _bundled_seconds(columns, chains)))
-        has_runs = chains > 0
-        steps = float(np.sum(columns.steps[has_runs] * chains[has_runs]))
-        warnings += _warn_of_long_runs(grid, methods[-1])
+        method, steps = _cost_sgd(plan, numbers["sgd"], calibration, continued)
+        methods.append(method)
+        warnings += _warn_of_long_runs(grid, method)
     counts = _count_per_point(plan, "ode", numbers["ode"]) if grid.regimes else np.empty((0, 0))
     for regime, runs in zip(grid.regimes, counts.T, strict=True):
         costs = cost_regime(grid, regime, calibration)
@@ -160,7 +169,28 @@ def estimate(
         warnings=tuple(format_warnings(warnings)),
         breakdown=tuple(method.to_dict() for method in methods),
         alternatives=tuple(_find_alternatives(plan, methods, calibration)),
+        continued=0 if continued is None else len(continued),
+        state_bytes=plan.state_bytes if plan.keeps_state else 0,
     )
+
+
+def _cost_sgd(
+    plan: SweepPlan, numbers: AnyArray, calibration: Calibration, continued: ContinuedRuns | None
+) -> tuple[Method, float]:
+    """Return the cost of SGD runs and their steps; a run at a point costs the mean of those there."""
+    size = len(plan.grid)
+    all_chains, seconds, run_seconds, steps = np.zeros(size, np.int64), np.zeros(size), np.zeros(size), 0.0
+    for recorded, begun in split_by_start(continued, "sgd", numbers):
+        chains = _count_per_point(plan, "sgd", begun)[:, 0]
+        columns = SgdColumns(plan.grid, np.unique(chains).tolist(), calibration, recorded)
+        run_seconds = _bundled_seconds(columns, chains)
+        has_runs = chains > 0
+        steps += float(np.sum(columns.steps[has_runs] * chains[has_runs]))
+        all_chains += chains
+        seconds[has_runs] += (run_seconds * chains)[has_runs]
+    has_runs = all_chains > 0
+    run_seconds[has_runs] = seconds[has_runs] / all_chains[has_runs]
+    return Method(SGD, all_chains, run_seconds), steps
 
 
 def _bundled_seconds(columns: SgdColumns, chains: AnyArray) -> Array:

@@ -53,6 +53,8 @@ class Grid:
     observables: tuple[str, ...]
     overlaps: bool
     options: RegimeOptions
+    segments: tuple[int, ...] = ()  # numbers of samples after which runs continue
+    keep_state: bool | None = None
 
     @classmethod
     def of(cls, spec: SweepSpec, validate: bool = True) -> Grid:
@@ -92,6 +94,8 @@ class Grid:
             observables=outline.observables,
             overlaps=outline.overlaps,
             options=outline.options,
+            segments=outline.segments,
+            keep_state=outline.keep_state,
         )
         if validate:
             check_points(grid)
@@ -203,6 +207,8 @@ class Grid:
             "observables": self.observables,
             "overlaps": self.overlaps,
             "regime_options": self.options.content() if self.regimes else {},
+            **({"segments": self.segments} if self.segments else {}),
+            **({"keep_state": True} if self.keep_state else {}),
         }
 
     @cached_property

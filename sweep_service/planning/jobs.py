@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -71,6 +71,8 @@ class Result:
 
     values: dict[str, AnyArray]
     failures: tuple[Failure, ...] = ()
+    states: Mapping[int, AnyArray] = field(default_factory=dict)  # kept states by run number
+    earlier_seconds: float = 0.0  # of `values["seconds"]`, spent in the runs that were continued
 
 
 def number_jobs(runs: RunNumbers, kind: Kind, jobs: Iterable[Job]) -> AnyArray:

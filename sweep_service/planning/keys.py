@@ -45,16 +45,47 @@ def run_keys(grid: Grid) -> dict[Kind, AnyArray]:
 
     Entries of plugins enter with their versions, so that those of runs without any stay as they are.
     """
-    times = Key.of(times=grid.times).digest
     added = entry_versions(grid)
-    return {"sgd": _sgd_keys(grid, times, added), "ode": _ode_keys(grid, times, added)}
+    times = Key.of(times=grid.times).digest
+    return {"sgd": sgd_keys(grid, added)[-1], "ode": _ode_keys(grid, times, added)}
 
 
-def _sgd_keys(grid: Grid, times: str, added: EntryVersions) -> AnyArray:
+def sgd_keys(grid: Grid, added: EntryVersions | None = None) -> list[AnyArray]:
+    """Return the keys of SGD runs that end with each segment of the times; the last are those of the grid.
+
+    The key of a continued run names that of the run that it continues. `added` are the versions of the
+    entries of plugins, if they are known.
+    """
     if grid.simulators is None:
-        return np.empty(0, KEY_DTYPE)
-    names, group = grid.simulators.values, grid.simulators.group
-    ends = [f"{times}/{name}/{SIMULATORS[name].version}".encode() for name in names]
+        return [np.empty(0, KEY_DTYPE)] * (1 + len(grid.segments))
+    parts = [Key.of(times=times).digest for times in np.split(grid.times, grid.segments)]
+    keys = [_stream_keys(grid, parts[0], entry_versions(grid) if added is None else added)]
+    for times in parts[1:]:
+        keys.append(_continued_keys(grid, keys[-1], times))
+    return keys
+
+
+def _simulator_texts(grid: Grid, times: str) -> list[bytes]:
+    """Return the end of the content of run keys, for each simulator."""
+    assert grid.simulators is not None
+    return [f"{times}/{name}/{SIMULATORS[name].version}".encode() for name in grid.simulators.values]
+
+
+def _continued_keys(grid: Grid, earlier: AnyArray, times: str) -> AnyArray:
+    """Return the keys of runs that continue those with the keys `earlier`."""
+    assert grid.simulators is not None
+    runs_per_point = len(grid.seeds) * len(grid.repeats)
+    ends, group = _simulator_texts(grid, times), np.repeat(grid.simulators.group, runs_per_point)
+    keys = np.empty_like(earlier)
+    for block in _blocks(len(earlier)):
+        texts = [key.hex().encode() for key in earlier[block].tolist()]
+        keys[block] = _digest(b"continued sgd", texts, _take(ends, group[block]))
+    return keys
+
+
+def _stream_keys(grid: Grid, times: str, added: EntryVersions) -> AnyArray:
+    assert grid.simulators is not None
+    ends, group = _simulator_texts(grid, times), grid.simulators.group
     templates = evaluate(grid, partial(_stream_template, grid, added))
     keys = np.empty((len(grid), len(grid.seeds), len(grid.repeats)), KEY_DTYPE)
     for seed_place, seed in enumerate(grid.seeds):

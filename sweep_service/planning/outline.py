@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from sweep_service.dynamics.fluctuations.requirements import NEEDED_REGIME, any_with_fluctuations
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
@@ -55,6 +57,7 @@ class Outline:
     times: Array
     observables: tuple[str, ...]
     options: RegimeOptions
+    segments: tuple[int, ...] = ()  # numbers of samples after which runs continue, see `Time.then`
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Outline:
@@ -74,7 +77,7 @@ class Outline:
             errors.add_all(find_design_errors(spec, axes, fixed))
         errors.add_all(_find_observable_errors(spec))
         with errors.catch():
-            times = spec.time.times()
+            parts = spec.time.parts()
         with errors.catch():
             options = replace(RegimeOptions.parse(spec.regime_options), fluctuations=spec.fluctuations)
         if errors.errors:
@@ -82,7 +85,9 @@ class Outline:
         errors.raise_errors()
         names = spec.observables
         observables = select_observables(names and [name for name in names if name != OVERLAPS])
-        return cls(spec, axes, fixed, structures, regimes, times, observables, options)
+        ends = tuple(np.cumsum([len(part) for part in parts])[:-1].tolist())
+        times = np.concatenate(parts)
+        return cls(spec, axes, fixed, structures, regimes, times, observables, options, ends)
 
     @classmethod
     def read(cls, source: SpecSource) -> Outline:
@@ -116,6 +121,10 @@ class Outline:
     @property
     def repeats(self) -> tuple[int, ...]:
         return tuple(self.spec.seeds.repeat)
+
+    @property
+    def keep_state(self) -> bool | None:
+        return self.spec.keep_state
 
     @cached_property
     def point_count(self) -> int:

@@ -37,6 +37,7 @@ from sweep_service.planning.spec_text import locating_errors, parse_text, read_f
 from sweep_service.validation import (
     describe_numbers,
     read_integer,
+    read_number,
     read_seeds,
     reject_nonfinite,
     reject_unknown_keys,
@@ -44,6 +45,8 @@ from sweep_service.validation import (
 
 MIN_LAST_TIME = 1e-12
 MAX_NAME_LENGTH = 200
+MAX_LAST_TIME = 1e15
+MAX_CONTINUATIONS = 100  # of the recorded times
 
 
 class _Model(BaseModel):
@@ -76,6 +79,13 @@ def _read_section(value: Any, field: str, example: str) -> Any:
 
 def _read_time(value: Any) -> Any:
     return _read_section(value, "time", "{max: 100}")
+
+
+def _read_continuations(value: Any) -> Any:
+    if not isinstance(value, list) or len(value) > MAX_CONTINUATIONS:
+        allowed = f"must be a list of at most {MAX_CONTINUATIONS} entries such as {{max: 1000, samples: 40}}"
+        raise InvalidInput("time.then", value, allowed)
+    return [read_continuation(item, f"time.then[{row}]") for row, item in enumerate(value)]
 
 
 def _read_scaling(value: Any) -> Any:
@@ -147,15 +157,67 @@ SEEDS_SCHEMA = {
 }
 
 
-class Time(_Model):
-    """t = 0, `samples` log-spaced times from min to max, and `tail` evenly spaced times in the last half."""
+class LaterTime(_Model):
+    """`samples` log-spaced times from the last one before them, which is left out, to max."""
 
-    max: float = Field(gt=0, le=1e15)
+    max: float
+    samples: int
+
+
+def read_continuation(value: Any, path: str) -> LaterTime:
+    """Read an entry of `time.then`."""
+    if isinstance(value, LaterTime):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidInput(path, value, "must be a mapping, such as {max: 1000, samples: 40}")
+    reject_unknown_keys(value, ("max", "samples"), path)
+    for name in ("max", "samples"):
+        if name not in value:
+            raise InvalidInput(f"{path}.{name}", None, "is required")
+    return LaterTime(
+        max=read_number(value["max"], f"{path}.max", above=0.0, most=MAX_LAST_TIME),
+        samples=read_integer(value["samples"], f"{path}.samples", 1, MAX_VALUES),
+    )
+
+
+class Time(_Model):
+    """t = 0, `samples` log-spaced times from min to max, and `tail` evenly spaced times in the last half.
+
+    `then` continues them: runs go on from the state in which they were at the last time before.
+    """
+
+    max: float = Field(gt=0, le=MAX_LAST_TIME)
     min: float | None = Field(default=None, gt=0)  # by default max/1e5
     samples: int = Field(default=120, ge=1, le=MAX_VALUES)
     tail: int = Field(default=0, ge=0, le=MAX_VALUES)
+    then: Annotated[list[LaterTime], BeforeValidator(_read_continuations)] = []
+
+    @property
+    def last(self) -> float:
+        """The last time."""
+        return self.then[-1].max if self.then else self.max
 
     def times(self) -> Array:
+        return np.concatenate(self.parts())
+
+    def parts(self) -> list[Array]:
+        """Return the times up to `max`, and those that each entry of `then` appends."""
+        parts = [self._first_times()]
+        for row, later in enumerate(self.then):
+            before = float(parts[-1][-1])
+            if later.max <= before:
+                raise InvalidInput(
+                    f"time.then[{row}].max", later.max, f"must be > {before:g}, the time before"
+                )
+            times = np.geomspace(before, later.max, later.samples + 1)[1:]
+            times[-1] = later.max
+            if np.any(np.diff(times, prepend=before) <= 0.0):
+                allowed = f"must be fewer, as times from {before:g} to {later.max:g} would coincide"
+                raise InvalidInput(f"time.then[{row}].samples", later.samples, allowed)
+            parts.append(times)
+        return parts
+
+    def _first_times(self) -> Array:
         first = self.max * 1e-5 if self.min is None else self.min
         if self.max < MIN_LAST_TIME:
             raise InvalidInput("time.max", self.max, f"must be >= {MIN_LAST_TIME:g}")
@@ -211,6 +273,9 @@ class SweepSpec(_Model):
     regime_options: dict[str, Any] = {}
     fluctuations: bool = Field(
         default=False, description="predict the scatter of SGD's risk and the shift of its mean"
+    )
+    keep_state: bool | None = Field(
+        default=None, description="store the last state of each SGD run, from which it can be continued"
     )
     zip: list[list[str]] | None = None
     scaling: Annotated[Scaling | None, BeforeValidator(_read_scaling)] = None
@@ -327,6 +392,7 @@ _ALLOWED = {
     "observables[]": "must be a name",
     "regime_options": "must be a mapping",
     "fluctuations": "must be true or false",
+    "keep_state": "must be true or false",
     "zip": _ZIP,
     "zip[]": _ZIP,
     "zip[][]": "must be the name of an axis",

@@ -48,8 +48,10 @@ class Records:
         overlaps: bool,
         group_size: int,
         second_layers: bool = False,
+        first: int = 0,
     ) -> None:
         self.width, self.pairs, self.names = width, pairs, names
+        self.first = first  # sample that is recorded first; earlier ones are stored already
         self.contexts: Sequence[RecordingContext] = ()  # of the current group of chains
         sizes = {"student": width, "teacher": k, "cosine_bin": HISTOGRAM_BINS}
         self.outputs = {
@@ -86,9 +88,11 @@ class Records:
         if count == 0:
             return
         self.filled[slot] = 0
-        when = slice(last + 1 - count, last + 1)
-        M, Q = self.M[slot, :count], self.Q[slot, :count]
-        second_layers = None if self.second_layers is None else self.second_layers[slot, :count]
+        begin = last + 1 - count
+        when = slice(max(begin, self.first), last + 1)
+        rows = slice(when.start - begin, count)
+        M, Q = self.M[slot, rows], self.Q[slot, rows]
+        second_layers = None if self.second_layers is None else self.second_layers[slot, rows]
         context = self.contexts[slot]
         P, isometry, a_star = context.P, context.isometry, context.teacher_second_layer
         risk = risks(M, Q, P, self.pairs, self.width, second_layers, a_star)
@@ -99,7 +103,7 @@ class Records:
             states = States(risk, all_M, norms, P, partial(orthogonal_part, M, Q, P))
             all_Q = isometry @ Q @ isometry.T if self.overlaps else Q
             if context.second_layer is not None:  # collapsed students keep it
-                second_layers = np.broadcast_to(context.second_layer, (count, self.width))
+                second_layers = np.broadcast_to(context.second_layer, (len(M), self.width))
         states = replace(states, second_layers=second_layers, teacher_second_layer=a_star)
         for name, values in observe(states, self.names).items():
             self.outputs[name][chain, when] = values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,14 @@ from sweep_service.errors import Stopped
 from sweep_service.numerics.jit import thread_work_seconds
 from sweep_service.numerics.types import AnyArray, Array
 from sweep_service.simulators.chain import Chain, Simulator
+from sweep_service.simulators.chain_state import read_chain, write_chain
 from sweep_service.simulators.checkpoint import Checkpoint, pack, unpack, unreadable_checkpoint
 from sweep_service.simulators.records import RecordingContext, Records
 from sweep_service.status import DivergedQuantity, Status
 
 SLICE_SECONDS = 0.1  # time between two calls of `stopped`
 CHECKPOINT_INTERVAL_SECONDS = 30.0
+KEPT = "kept/"  # before the numbers of chains whose last states are in a checkpoint
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,19 @@ class ChainOutcomes:
         return np.where(diverged, quantity, DivergedQuantity.NONE).astype(np.int8)
 
 
+@dataclass(frozen=True)
+class Continuation:
+    """Where chains continue: the number of samples that are recorded, and the state of each chain then."""
+
+    samples: int
+    states: Sequence[Array]
+
+
 class ChainLoop:
-    """Runs groups of chains one after another, from record to record, in slices of about SLICE_SECONDS."""
+    """Runs groups of chains one after another, from record to record, in slices of about SLICE_SECONDS.
+
+    `last_states` holds the last state of each chain that did not diverge, if `keep_states` is true.
+    """
 
     def __init__(
         self,
@@ -52,6 +65,8 @@ class ChainLoop:
         stopped: Callable[[], bool] | None,
         checkpoint: Checkpoint | None,
         identity: str,
+        continuation: Continuation | None = None,
+        keep_states: bool = False,
     ) -> None:
         self.draw, self.chains, self.form, self.records = draw, chains, form, records
         self.record_steps = record_steps
@@ -60,7 +75,12 @@ class ChainLoop:
         self.outcomes = ChainOutcomes(
             pending, np.zeros(chains, np.int64), np.zeros(chains), np.zeros(chains, bool)
         )
-        self.position = np.zeros(3, dtype=np.int64)  # first chain of the group, next record, steps taken
+        self.continuation, self.keep_states = continuation, keep_states
+        self.last_states: dict[int, Array] = {}
+        samples = 0 if continuation is None else continuation.samples
+        steps = int(record_steps[samples - 1]) if samples else 0
+        self.start = np.array([0, samples, steps])
+        self.position = self.start.copy()  # first chain of the group, next record, steps taken
         self.slice, self.block_size, self.last_saved = 0, 1, clock.monotonic()
         self.last_charged = 0.0
 
@@ -78,11 +98,14 @@ class ChainLoop:
             group = simulator([chain for chain, _ in members])
             self.records.contexts = [context for _, context in members]
             self.block_size = group.block_size
+            if self.continuation is not None:
+                for slot in range(len(members)):
+                    write_chain(group, slot, self.continuation.states[first + slot])
             if resumed is not None:
                 _restore(_group_arrays(group), resumed)
                 resumed = None
             self._run_group(first, group)
-            self.position[:] = first + size, 0, 0
+            self.position[:] = first + size, *self.start[1:]
         if self.checkpoint is not None:
             self.checkpoint.clear()
         return self.outcomes
@@ -120,6 +143,8 @@ class ChainLoop:
                 else len(self.record_steps)
             )
             self.records.flush(first + slot, slot, int(samples) - 1)
+            if self.keep_states and not diverged:
+                self.last_states[first + slot] = read_chain(group, slot)
 
     def _find_unbounded_second_layers(self, group: Simulator, second_layers: Array | None) -> AnyArray:
         """Which chains have a second layer beyond its bound; only one that is learned can be."""
@@ -153,7 +178,8 @@ class ChainLoop:
 
     def _save(self, group: Simulator) -> None:
         if self.checkpoint is not None:
-            arrays = {**self._loop_arrays(), **_group_arrays(group)}
+            kept = {f"{KEPT}{chain}": state for chain, state in self.last_states.items()}
+            arrays = {**self._loop_arrays(), **_group_arrays(group), **kept}
             self.checkpoint.save(pack(self.identity, arrays))
         self.last_saved = clock.monotonic()
 
@@ -163,6 +189,9 @@ class ChainLoop:
             return None
         arrays = unpack(self.identity, content)
         _restore(self._loop_arrays(), arrays)
+        self.last_states = {
+            int(name.removeprefix(KEPT)): array for name, array in arrays.items() if name.startswith(KEPT)
+        }
         return arrays
 
     def _loop_arrays(self) -> dict[str, AnyArray]:

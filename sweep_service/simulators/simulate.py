@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from sweep_service.simulators.checkpoint import Checkpoint, parse_checkpoint
 from sweep_service.simulators.collapse import collapse_chain
 from sweep_service.simulators.kernels.streams import chain_key
 from sweep_service.simulators.records import RecordingContext, Records
-from sweep_service.simulators.run import ChainLoop, ChainOutcomes
+from sweep_service.simulators.run import ChainLoop, ChainOutcomes, Continuation
 from sweep_service.simulators.selection import SimulatorChoice, choose_simulator
 from sweep_service.status import DivergedQuantity, Status
 from sweep_service.validation import read_bool, read_seeds, read_times
@@ -135,6 +135,7 @@ class Simulation:
     form: type[Simulator]
     block: int
     pairs: Pairs
+    last_states: Mapping[int, Array] = field(default_factory=dict)  # by chain, of those that did not diverge
 
 
 def run_chains(
@@ -148,8 +149,14 @@ def run_chains(
     engine: str = "auto",
     stopped: Callable[[], bool] | None = None,
     checkpoint: Checkpoint | None = None,
+    continuation: Continuation | None = None,
+    keep_states: bool = False,
 ) -> Simulation:
-    """Run `simulate` on validated arguments and return plain arrays, as workers store them."""
+    """Run `simulate` on validated arguments and return plain arrays, as workers store them.
+
+    With a `continuation` the chains go on from these states, to the same bits, and only later samples are
+    recorded. `keep_states` returns the last states.
+    """
     steps, choice = _count_steps(point, times), choose_simulator(point, engine)
     with one_blas_thread():
         chains = Chains(point, seeds, repeats, choice)
@@ -158,16 +165,33 @@ def run_chains(
             len(chains), len(times), chains(0)[0].rows, point.k, point.p,
             make_pairs(point.activation, point.teacher_activation), observables, overlaps,
             min(form(len(chains)).max_chains, len(chains)), not point.has_unit_second_layers,
+            0 if continuation is None else continuation.samples,
         )  # fmt: skip
+        others = {"continues": continuation.samples} if continuation is not None else {}
+        if keep_states:  # those of an earlier group may be in the checkpoint
+            others["keep_states"] = 1
         identity = Key.of(
             streams=[key.digest for key in chains.keys], start=point.init.basis, steps=steps,
             engine=choice.name, version=choice.entry.version, observables=observables, overlaps=overlaps,
+            **others,
         ).digest  # fmt: skip
-        loop = ChainLoop(chains, len(chains), form, steps, records, stopped, checkpoint, identity)
+        loop = ChainLoop(
+            chains,
+            len(chains),
+            form,
+            steps,
+            records,
+            stopped,
+            checkpoint,
+            identity,
+            continuation,
+            keep_states,
+        )
         outcomes = loop()
     return Simulation(
-        records.outputs, outcomes, steps, choice, form(len(chains)), loop.block_size, records.pairs
-    )
+        records.outputs, outcomes, steps, choice, form(len(chains)), loop.block_size, records.pairs,
+        loop.last_states,
+    )  # fmt: skip
 
 
 def stream_key(point: Point, seed: int, repeat: int) -> Key:

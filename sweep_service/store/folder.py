@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -44,11 +45,14 @@ from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration
 from sweep_service.planning.grids import Grid
+from sweep_service.planning.kept_state import ContinuedRuns
+from sweep_service.planning.keys import KEY_DTYPE
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS, Kind
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.files import create_private_file, make_private_folder, sync
+from sweep_service.store.kept_states import STATES_SUFFIX
 from sweep_service.store.key_index import KeyIndex
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
@@ -68,8 +72,10 @@ REPAIR_SUFFIX = ".repair"  # a request to compute damaged runs again
 INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
 INDEX_SUFFIX = ".index.parquet"  # the index of runs
 RESTART_SUFFIX = ".restart"  # marks a sweep whose runs are being reset
+CONTINUED_SUFFIX = ".continued"  # the earlier runs that runs of a sweep continue
 LOCK = "lock"
 SWEEPS = "sweeps"
+log = logging.getLogger(__name__)
 
 
 def parse_location(data: str | os.PathLike[str]) -> Path | str:
@@ -218,6 +224,25 @@ class DataFolder:
             arrays = read_arrays(content)
             return {kind: arrays[kind] for kind in KINDS}
 
+    def continued(self, sweep_id: str) -> ContinuedRuns | None:
+        """Return the runs that continue earlier ones; None if there are none, or they cannot be read."""
+        return _read_continued(self.location, sweep_id)
+
+    def put_continued(self, sweep_id: str, continued: ContinuedRuns) -> None:
+        file = io.BytesIO()
+        np.savez(
+            file, numbers=continued.numbers, samples=continued.samples, source=continued.source,
+            source_numbers=continued.source_numbers, keys=continued.keys.view(np.uint8),
+            sources=np.array(continued.sources),
+        )  # fmt: skip
+        self.objects.put(f"{sweep_id}{CONTINUED_SUFFIX}", file.getvalue())
+        _read_continued.cache_clear()
+
+    def forget_continued(self, sweep_id: str) -> None:
+        """Let all runs begin at t = 0, because other versions computed the runs that they continue."""
+        self.objects.delete(f"{sweep_id}{CONTINUED_SUFFIX}")
+        _read_continued.cache_clear()
+
     def spec_of_dataset(self, sweep_id: str) -> SweepSpec:
         """Return the copy of the spec in the attributes of the dataset."""
         return SweepSpec.parse(_read_copy_of_spec(self.objects, sweep_id))
@@ -261,9 +286,9 @@ class DataFolder:
         """Remove all files of a sweep, the dataset first and the mark last."""
         self.key_index.forget(sweep_id)
         self.objects.clear(f"{sweep_id}.zarr")
-        names = (".json", NOTES_SUFFIX, ".keys", INDEX_SUFFIX, RESTART_SUFFIX)
+        names = (".json", NOTES_SUFFIX, ".keys", INDEX_SUFFIX, CONTINUED_SUFFIX, RESTART_SUFFIX)
         self.objects.delete(*(f"{sweep_id}{name}" for name in names))
-        for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures"):
+        for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures", f"{sweep_id}{STATES_SUFFIX}"):
             self.objects.clear(folder)
         self.objects.delete(f"{sweep_id}{REPAIR_SUFFIX}")
         self.mark_complete(sweep_id)
@@ -282,8 +307,8 @@ class DataFolder:
         return sorted(name.removesuffix(suffix) for name in self.objects.list_top() if name.endswith(suffix))
 
     def stored_bytes(self, sweep_id: str) -> int:
-        """Return the size of the dataset. All its files are listed, so call it seldom."""
-        return self.objects.size(f"{sweep_id}.zarr")
+        """Return the size of the dataset and of kept states. All files are listed, so call it seldom."""
+        return sum(self.objects.size(f"{sweep_id}{suffix}") for suffix in (".zarr", STATES_SUFFIX))
 
     def has_spec(self, sweep_id: str) -> bool:
         return self.objects.exists(f"{sweep_id}.json")
@@ -321,6 +346,22 @@ def _open_objects(location: Path | str) -> Objects:
 @lru_cache(maxsize=8)  # a worker computes many bundles of the same sweep
 def _read_plan(location: str, sweep_id: str) -> SweepPlan:
     return SweepPlan(Grid.of(_read_spec(_open_objects(parse_location(location)), sweep_id), validate=False))
+
+
+@lru_cache(maxsize=8)
+def _read_continued(location: str, sweep_id: str) -> ContinuedRuns | None:
+    name = f"{sweep_id}{CONTINUED_SUFFIX}"
+    try:
+        content = _open_objects(parse_location(location)).get(name)
+        with reading(name):
+            arrays = read_arrays(content)
+            keys, sources = arrays.pop("keys").view(KEY_DTYPE), tuple(arrays.pop("sources").tolist())
+            return ContinuedRuns(**arrays, keys=keys, sources=sources)
+    except NotFound:
+        return None
+    except Damaged as error:  # the runs are computed anew
+        log.warning("%s", error)
+        return None
 
 
 def _read_spec(objects: Objects, sweep_id: str) -> SweepSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -31,6 +31,8 @@ class Part:
         default_factory=dict
     )  # empty in parts written before they were recorded
     elapsed: float = 0.0  # seconds that a worker was busy with the bundle; 0 if unknown
+    states: Mapping[int, AnyArray] = field(default_factory=dict)  # kept states of SGD runs by number
+    earlier_seconds: float = 0.0  # processor seconds that were spent in runs that these continue
 
     @classmethod
     def of(
@@ -43,8 +45,9 @@ class Part:
 
     @property
     def seconds(self) -> float:
-        """Processor seconds of all runs."""
-        return sum(float(np.nansum(values["seconds"])) for values in self.values.values())
+        """Processor seconds that this bundle took."""
+        total = sum(float(np.nansum(values["seconds"])) for values in self.values.values())
+        return max(0.0, total - self.earlier_seconds)
 
     @classmethod
     def failed(cls, plan: SweepPlan, jobs: Sequence[Job], error: str) -> Part:
@@ -57,6 +60,13 @@ class Part:
             "versions": _to_bytes(self.versions),
             "elapsed": np.array(self.elapsed),
         }
+        if self.earlier_seconds:
+            arrays["earlier_seconds"] = np.array(self.earlier_seconds)
+        if self.states:
+            states = list(self.states.values())
+            arrays["state_numbers"] = np.array(list(self.states), np.int64)
+            arrays["state_sizes"] = np.array([state.size for state in states], np.int64)
+            arrays["state_values"] = np.concatenate(states)
         for kind, numbers in self.numbers.items():
             arrays[f"{kind}//numbers"] = numbers
             arrays |= {f"{kind}/{name}": array for name, array in self.values[kind].items()}
@@ -83,6 +93,8 @@ class Part:
                 is_list = numbers.ndim == 1 and numbers.dtype.kind == "i"
                 if actual != expected or not is_list or np.any((numbers < 0) | (numbers >= runs)):
                     raise ValueError("it belongs to another sweep")
+            if not part.states.keys() <= set(part.numbers.get("sgd", np.empty(0)).tolist()):
+                raise ValueError("it has states of other runs")
         except Exception as error:  # damaged bytes may raise any exception
             raise Damaged(f"cannot be read: {type(error).__name__}: {error}") from None
         return part
@@ -95,6 +107,12 @@ class Part:
         if not isinstance(versions, dict):
             raise ValueError("its versions are not a mapping")
         elapsed = float(arrays.pop("elapsed", 0.0))
+        earlier_seconds = float(arrays.pop("earlier_seconds", 0.0))
+        states: dict[int, AnyArray] = {}
+        if "state_numbers" in arrays:
+            ends = np.cumsum(arrays.pop("state_sizes"))
+            split = np.split(arrays.pop("state_values"), ends[:-1])
+            states = dict(zip(arrays.pop("state_numbers").tolist(), split, strict=True))
         numbers: dict[Kind, AnyArray] = {}
         values: dict[Kind, dict[str, AnyArray]] = {}
         for kind in KINDS:
@@ -105,7 +123,7 @@ class Part:
                     for name, array in arrays.items()
                     if name.startswith(f"{kind}/")
                 }
-        return cls(numbers, values, failures, versions, elapsed)
+        return cls(numbers, values, failures, versions, elapsed, states, earlier_seconds)
 
 
 class PartArrays:
@@ -114,6 +132,8 @@ class PartArrays:
     def __init__(self, plan: SweepPlan, jobs: Sequence[Job]) -> None:
         self.plan, self.jobs = plan, jobs
         self.failures: list[Failure] = []
+        self.states: dict[int, AnyArray] = {}
+        self.earlier_seconds = 0.0
         sizes: Counter[Kind] = Counter()
         self._rows = []
         for job in jobs:
@@ -129,6 +149,8 @@ class PartArrays:
     def store(self, place: int, result: Result) -> None:
         """Store the result of the job at this place; its values may be in the rows already."""
         self.failures += result.failures
+        self.states |= result.states
+        self.earlier_seconds += result.earlier_seconds
         for name, target in self.rows(place).items():
             if not np.may_share_memory(target, result.values[name]):
                 target[...] = result.values[name]
@@ -139,7 +161,9 @@ class PartArrays:
             for kind in self._values
         }
         versions = job_versions(self.plan.grid, self.jobs)
-        return Part(numbers, self._values, tuple(self.failures), versions, elapsed)
+        return Part(
+            numbers, self._values, tuple(self.failures), versions, elapsed, self.states, self.earlier_seconds
+        )
 
 
 def _to_bytes(value: Any) -> AnyArray:

@@ -44,7 +44,8 @@ def test_extension_with_key_is_executed_once(held):
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ([], "change"), (None, "change"), ({"time": {"max": 3}}, None), ({"points": []}, "points"),
+        ([], "change"), (None, "change"), ({"time": {"max": 0.1}}, "time.max"), ({"init": {}}, None),
+        ({"points": []}, "points"),
         ({"axes": {"gamma": "odd"}}, None), ({"axes": 3}, "axes"), ({"seeds": "odd"}, "seeds.init"),
         ({"seeds": {"<odd>": 3}}, "seeds (key)"), ({"axes": {"<odd>": 3}}, None), ({"name": 3}, "name"),
     ],
@@ -77,3 +78,16 @@ def test_name_and_observables_of_an_extension(service, sweep_id):
     assert "sgd_cosines" in dataset
     assert list(dataset.gamma.values) == sorted(dataset.gamma.values)
     assert dataset.sel(gamma=slice(0.05, 0.15)).sizes["gamma"] >= 1  # fails on an axis that is not sorted
+
+
+def test_later_times_continue_the_runs(service, sweep_id):
+    url, last = f"/v1/sweeps/{sweep_id}/extend", float(service.load_dataset(sweep_id).time[-1])
+    change = {"time": {"max": 2 * last, "samples": 3}}
+    cost = service.post(f"{url}?dry_run=true", json=change).json()
+    assert cost["continued"] > 0
+    assert cost["state_bytes"] > 0
+    extension = service.post(url, json=change).json()["id"]
+    service.wait_until_ended(extension)
+    old, new = service.load_dataset(sweep_id), service.load_dataset(extension)
+    assert new.sizes["time"] == old.sizes["time"] + 3
+    xr.testing.assert_equal(new.sgd_risk.sel(time=old.time).drop_attrs(), old.sgd_risk.drop_attrs())

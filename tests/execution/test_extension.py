@@ -28,7 +28,12 @@ def test_extension_adds_values_and_seeds_and_keeps_the_rest():
 
 @pytest.mark.parametrize(
     ("change", "field"),
-    [("[]", "change"), ('{"time": {"max": 1}}', "change (key)"), ('{"axes": 3}', "axes"), ("{", "spec")],
+    [
+        ("[]", "change"),
+        ('{"init": {"kind": "informed"}}', "change (key)"),
+        ('{"axes": 3}', "axes"),
+        ("{", "spec"),
+    ],
 )
 def test_extension_of_other_fields_is_rejected(change, field):
     with pytest.raises(InvalidInput) as info:
@@ -137,3 +142,48 @@ def test_name_of_the_caller_overrides_that_of_the_change():
     assert extend_spec(spec, '{"seeds": 2, "name": "new"}', "newer").name == "newer"
     with pytest.raises(InvalidInput, match="name"):
         extend_spec(spec, "{}", "a/b")
+
+
+def test_later_times_are_appended():
+    old = SweepSpec.parse({**BASE, "time": {"max": 10.0, "min": 0.1, "samples": 21, "tail": 5}})
+    new = extend(old, time={"max": 1000.0, "samples": 4})
+    times = new.time.times()
+    np.testing.assert_array_equal(times[:-4], old.time.times())
+    np.testing.assert_allclose(times[-4:], np.geomspace(10.0, 1000.0, 5)[1:])
+    assert times[-1] == new.time.last == 1000.0
+    again = extend(new, time={"max": 1e4})
+    assert again.time.then[0] == new.time.then[0]
+    assert Grid.of(again).segments == (len(times) - 4, len(times))
+    assert extend(new, time={"max": 1000.0}) == new
+    # by default as many per decade as now: 20 in two decades
+    assert len(extend(old, time={"max": 1000.0}).time.times()) == len(old.time.times()) + 20
+
+
+@pytest.mark.parametrize(
+    ("time", "field"),
+    [
+        (3, "time"), ({"samples": 3}, "time.max"), ({"max": 9.0}, "time.max"), ({"max": "far"}, "time.max"),
+        ({"max": 1e16}, "time.max"), ({"max": 20, "samples": 0}, "time.samples"),
+        ({"max": 20, "samples": 2.5}, "time.samples"), ({"max": 20, "min": 1}, "time (key)"),
+        ({"max": 10.0, "samples": 3}, "time.max"),
+        ({"max": 10.000000000000002, "samples": 9}, "time.then[0].samples"),
+    ],
+)  # fmt: skip
+def test_wrong_later_times_are_rejected(time, field):
+    with pytest.raises(InvalidInput) as info:
+        Grid.of(extend({**BASE, "time": {"max": 10.0}}, time=time))
+    assert info.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("then", "field"),
+    [
+        (3, "time.then"), ([3], "time.then[0]"), ([{"max": 20}], "time.then[0].samples"),
+        ([{"max": 20, "samples": 2}, {"max": 15, "samples": 2}], "time.then[1].max"),
+        ([{"max": 20, "sample": 2}], "time.then[0] (key)"), ([{"max": 5, "samples": 2}], "time.then[0].max"),
+    ],
+)  # fmt: skip
+def test_wrong_continuations_of_a_spec_are_rejected(then, field):
+    with pytest.raises(InvalidInput) as info:
+        Grid.of(SweepSpec.parse({**BASE, "time": {"max": 10.0, "then": then}}))
+    assert info.value.field == field

@@ -59,14 +59,21 @@ class PointRates:
 
 
 class SgdColumns:
-    """`SgdCost` at all points of a grid. `counts` are the numbers of chains that may be asked for."""
+    """`SgdCost` at all points of a grid. `counts` are the numbers of chains that may be asked for.
 
-    def __init__(self, grid: Grid, counts: Collection[int], calibration: Calibration) -> None:
+    Chains continue from their state after `recorded` samples.
+    """
+
+    def __init__(
+        self, grid: Grid, counts: Collection[int], calibration: Calibration, recorded: int = 0
+    ) -> None:
         column = {name: grid.column(name).reshape(-1) for name in ("d", "p", "gamma")}
         with np.errstate(over="ignore"):  # infinitely many steps are refused by their price
-            self.steps: Array = float(grid.times[-1]) / (column["gamma"] / (column["p"] * column["d"]))
+            duration = float(grid.times[-1]) - (float(grid.times[recorded - 1]) if recorded else 0.0)
+            self.steps: Array = duration / (column["gamma"] / (column["p"] * column["d"]))
         counts = {1, LANES, *counts}
-        self.rates = evaluate(grid, partial(_find_rates, len(grid.times), counts, calibration))
+        self.samples = len(grid.times) - recorded
+        self.rates = evaluate(grid, partial(_find_rates, self.samples, counts, calibration))
 
     def bundled_seconds(self, chains: int) -> Array:
         """Seconds of one of `chains` chains at each point: sharing vectors, or one by one."""

@@ -116,12 +116,19 @@ class JobTable:
                     yield name, piece.job, piece.seconds
 
 
-def cost_jobs(plan: SweepPlan, kind: Kind, numbers: AnyArray, calibration: Calibration) -> JobTable:
-    """Return the runs with these numbers as rectangles of seeds and repeats, with their cost."""
+def cost_jobs(
+    plan: SweepPlan, kind: Kind, numbers: AnyArray, calibration: Calibration, recorded: int = 0
+) -> JobTable:
+    """Return the runs with these numbers as rectangles of seeds and repeats, with their cost.
+
+    Runs of SGD continue after `recorded` samples.
+    """
     table = plan.runs.table(kind, np.sort(numbers))
     first, rectangle, rectangles = find_rectangles(table)
     rows = Rows(table.point[first], np.maximum(table.regime[first], 0), rectangle, rectangles)
-    return (_cost_chains if kind == "sgd" else _cost_integrations)(plan.grid, rows, calibration)
+    if kind == "sgd":
+        return _cost_chains(plan.grid, rows, calibration, recorded)
+    return _cost_integrations(plan.grid, rows, calibration)
 
 
 class Rows(NamedTuple):
@@ -156,17 +163,16 @@ def _constant(seconds: float, runs: int) -> float:
     return seconds
 
 
-def _cost_chains(grid: Grid, rows: Rows, calibration: Calibration) -> JobTable:
-    columns = SgdColumns(grid, {rectangle.runs for rectangle in rows.rectangles}, calibration)
+def _cost_chains(grid: Grid, rows: Rows, calibration: Calibration, recorded: int) -> JobTable:
+    columns = SgdColumns(grid, {rectangle.runs for rectangle in rows.rectangles}, calibration, recorded)
     seconds = np.zeros(len(rows.point))
     for place, rectangle in enumerate(rows.rectangles):
         of_rectangle = np.flatnonzero(rows.rectangle == place)
         seconds[of_rectangle] = columns.bundled_seconds(rectangle.runs)[rows.point[of_rectangle]]
-    samples = len(grid.times)
 
     def price(row: int) -> Callable[[int], float]:
         point = int(rows.point[row])
-        return SgdCost(grid.point(point), columns.steps[point], samples, calibration).bundled_seconds
+        return SgdCost(grid.point(point), columns.steps[point], columns.samples, calibration).bundled_seconds
 
     names = [rates.work_class for rates in columns.rates.values]
     work_class = columns.rates.group[rows.point]

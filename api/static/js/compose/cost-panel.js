@@ -50,7 +50,7 @@ function getEstimateRows(estimate, threads) {
     "SGD steps": formatNumber(estimate.sgd_steps),
     "core time": formatCoreTime(estimate.core_seconds, threads),
     ...formatBreakdown(estimate.breakdown),
-    size: `${formatBytes(estimate.bytes)} at most`,
+    size: `${formatBytes(estimate.bytes + estimate.state_bytes)} at most`,
     "most expensive": newRuns ? mostExpensive : null,
   };
 }

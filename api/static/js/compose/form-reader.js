@@ -32,15 +32,19 @@ export function readSpec(form, shownSpec, shownStructures, design, catalogue) {
     ...(!form.elements.simulate.checked && { simulate: false }),
     ...(form.elements.fluctuations.checked && { fluctuations: true }),
     seeds: readSeeds(form),
-    time: readNumbers(form, "time", TIME_FIELDS),
+    time: { ...readNumbers(form, "time", TIME_FIELDS), ...pick(shownSpec.time, "then") },
+    ...pick(shownSpec, "keep_state"),
     ...(observables && { observables }),
     ...(Object.keys(options).length && { regime_options: options }),
   };
 }
 
 function pickStructures(spec, catalogue) {
-  const names = catalogue.structures.map(({ name }) => name);
-  return Object.fromEntries(names.filter((name) => name in spec).map((name) => [name, spec[name]]));
+  return pick(spec, ...catalogue.structures.map(({ name }) => name));
+}
+
+function pick(object = {}, ...names) {
+  return Object.fromEntries(names.filter((name) => name in object).map((name) => [name, object[name]]));
 }
 
 function readText(form, name) {

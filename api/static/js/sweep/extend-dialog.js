@@ -1,4 +1,4 @@
-// The question before an extension: its name, more values of each axis, seeds and observables, and its price.
+// The question before an extension: more values of axes, seeds, times and observables, and the price.
 import { openDialog } from "../common/dialog.js";
 import { createElement } from "../common/dom.js";
 import {
@@ -46,7 +46,9 @@ function createContent(sweep, spec, contents, catalogue, price) {
     createElement("div", { className: "fields" },
       createElement("label", {}, "Initial conditions", createCountInput("init", spec.seeds.init)),
       spec.simulate
-        && createElement("label", {}, "SGD repeats of each", createCountInput("repeat", spec.seeds.repeat))),
+        && createElement("label", {}, "SGD repeats of each", createCountInput("repeat", spec.seeds.repeat)),
+      createTimeField("until", "Until t =", formatNumber(contents.times[1]), "any"),
+      createTimeField("samples", "Samples of the later times", "as many per decade as now", "1")),
     createElement("details", {},
       createElement("summary", {}, "Observables"), createObservableList(spec, catalogue)),
     price);
@@ -103,6 +105,11 @@ function createCountInput(name, seeds) {
   return createElement("input", { name, type: "number", min: seeds.length, value: seeds.length });
 }
 
+function createTimeField(name, label, placeholder, step) {
+  return createElement("label", {}, label,
+    createElement("input", { name, type: "number", min: 0, step, placeholder, autocomplete: "off" }));
+}
+
 /** Observables that the sweep stores are ticked and stay so. */
 function createObservableList(spec, { observables }) {
   const isStored = ({ name, default: isDefault }) => (
@@ -130,6 +137,10 @@ function readChange(content, spec) {
   const inputs = [...content.querySelectorAll("[data-axis]")].filter((input) => input.value.trim());
   if (inputs.length > 0) {
     change.axes = Object.fromEntries(inputs.map((input) => [input.dataset.axis, parseList(input.value)]));
+  }
+  if (read("until")) {
+    const samples = read("samples");
+    change.time = { max: Number(read("until")), ...(samples && { samples: Number(samples) }) };
   }
   const observables = [...content.querySelectorAll("[data-observable]:checked:enabled")];
   if (observables.length > 0) change.observables = observables.map((box) => box.value);
@@ -169,10 +180,13 @@ async function updatePrice(content, price, path, spec) {
   if (button) button.disabled = !isAccepted;
 }
 
-function formatEstimate({ runs, reused, copies, core_seconds: seconds, bytes, warnings, notes, refused }) {
-  const computed = runs - reused - copies;
-  const counts = `${formatNumber(runs)} runs: ${formatNumber(computed)} to compute, `
+function formatEstimate(estimate) {
+  const { runs, reused, copies, continued, warnings, notes, refused } = estimate;
+  const computed = formatNumber(runs - reused - copies);
+  const counts = `${formatNumber(runs)} runs: ${computed} to compute`
+    + `${continued ? `, of which ${formatNumber(continued)} continue stored ones` : ""}, `
     + `${formatNumber(reused)} already stored${copies ? `, ${formatNumber(copies)} duplicates` : ""}`;
-  const cost = `${formatDuration(seconds)} of core time, ${formatBytes(bytes)} at most`;
+  const size = formatBytes(estimate.bytes + estimate.state_bytes);
+  const cost = `${formatDuration(estimate.core_seconds)} of core time, ${size} at most`;
   return [counts, cost, ...warnings, ...notes, ...(refused ? [`This would be refused: ${refused}`] : [])];
 }

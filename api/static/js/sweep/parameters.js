@@ -14,8 +14,12 @@ export function listParameters(contents, spec, catalogue) {
     ...listStructures(spec, catalogue),
     theories: contents.regimes.map(formatName).join(", ") || null,
     runs: formatSeeds(contents),
-    time: `0 to ${formatNumber(contents.times[1])}, ${formatNumber(spec.time.samples)} samples`,
+    time: `0 to ${formatNumber(contents.times[1])}, ${formatNumber(countSamples(spec.time))} samples`,
   };
+}
+
+function countSamples({ samples, then = [] }) {
+  return then.reduce((sum, later) => sum + later.samples, samples);
 }
 
 /** Return the symbol and the long name of a parameter, or one of them if that says it all. */

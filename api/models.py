@@ -190,6 +190,27 @@ class PredictedSeeds(BaseModel):
     notes: list[str] = Field(description="What an error means, and why there is no prediction")
 
 
+class RoundOut(BaseModel):
+    """What one round adds to a sweep."""
+
+    number: int
+    points: int = Field(description="Points at which it adds runs")
+    runs: int
+    seeds: int = Field(description="Seeds of all points together, with those of earlier rounds")
+    largest_seeds: int = Field(description="The most seeds of a point")
+    basis: dict[str, int] = Field(
+        description="Points by what decided their seeds: pilot; measured or predicted scatter; limit, that "
+        "is max_seeds; or undefined, where the pilot has values that are missing or not positive"
+    )
+
+
+class RoundsOut(BaseModel):
+    """The rounds of a sweep with a target error; none for other sweeps."""
+
+    rounds: list[RoundOut]
+    is_complete: bool = Field(description="Whether no other round follows")
+
+
 class Named(BaseModel):
     """An entry of a registry: a name with a description."""
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 FAULT_POINTS = (
     "submit:disown", "submit:spec", "submit:keys", "submit:dataset", "submit:reuse", "submit:ledger",
-    "extend:continued",
+    "keep:states", "extend:continued", "round:decided", "round:stored", "round:skipped",
     "task:computed", "task:part",
-    "merge:values", "merge:status", "merge:states", "merge:failures", "merge:ledger", "merge:removed",
+    "merge:values", "merge:status", "merge:failures", "merge:ledger", "merge:removed",
     "finish:state", "cancel:status", "cancel:counts", "retry:status", "remove:disown", "remove:ledger",
     "restart:marked", "restart:parts", "restart:values", "restart:keys", "restart:attributes",
     "restart:ledger",

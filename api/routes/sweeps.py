@@ -17,12 +17,21 @@ from starlette.responses import Response, StreamingResponse
 from sweep_service.api import events
 from sweep_service.api.conductor_thread import ConductorThread, limited_concurrency
 from sweep_service.api.error_responses import SafeJsonResponse, responses
-from sweep_service.api.models import EstimateOut, Failures, Links, Page, PredictedSeeds, SpecOut, SweepOut
+from sweep_service.api.models import (
+    EstimateOut,
+    Failures,
+    Links,
+    Page,
+    PredictedSeeds,
+    RoundsOut,
+    SpecOut,
+    SweepOut,
+)
 from sweep_service.errors import InvalidInput, NotFound
 from sweep_service.execution.conductor import SWEEP_ID_PATTERN, Conductor
 from sweep_service.execution.extension import extend_spec
 from sweep_service.execution.submission import Submission
-from sweep_service.execution.summary import read_failures
+from sweep_service.execution.summary import describe_rounds, read_failures
 from sweep_service.planning.outline import Outline
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.planning.spec_text import locating_errors, parse_text
@@ -408,3 +417,10 @@ def failures(
     last = records[limit - 1] if len(records) > limit else None
     next_cursor = f"{last['kind']}-{last['number']}" if last is not None else None
     return Failures(failures=records[:limit], next=next_cursor)  # type: ignore[arg-type]
+
+
+@router.get("/sweeps/{id}/rounds", responses=responses(404))
+def rounds(service: Service, id: Id) -> RoundsOut:
+    """List the rounds of a sweep with a target error, and what each adds."""
+    service.ledger.sweep(id)
+    return RoundsOut(**describe_rounds(service.folder, id))

@@ -13,6 +13,7 @@ from typing import Any
 import xarray as xr
 
 from sweep_service.analysis.error_bars.seeds import seeds_needed
+from sweep_service.analysis.error_bars.target import target_estimates
 from sweep_service.analysis.error_bars.validity import validity
 from sweep_service.analysis.error_bars.z_score import z_score
 from sweep_service.analysis.export import export
@@ -37,7 +38,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     for function in (
         phase_diagram, triangle, discrepancy, exponent, final_risk, plateaus, specialisation_time, cosines,
         labels, noise_floor, collapse, phase, scaling_phase, bounded, time_to, z_score,
-        validity, seeds_needed,
+        validity, seeds_needed, target_estimates,
     )
 } | {function.__name__: function for function in PLOTS.values()}  # fmt: skip
 UNSORTED_METHODS: dict[str, Callable[..., Any]] = {"export": export, "merge": merge}  # these keep the order

@@ -75,6 +75,7 @@ def format_sweep(sweep: Mapping[str, Any]) -> str:
             "fixed": _format_fixed(sweep),
             "owner": sweep.get("owner"),
             "priority": sweep["priority"] or "",
+            "rounds": _format_rounds(sweep.get("rounds", ())),
             "extends": sweep["extends"],
             "created": _format_time(sweep["created"]),
             "updated": _format_time(sweep["updated"]),
@@ -91,6 +92,12 @@ def format_sweep(sweep: Mapping[str, Any]) -> str:
     if failed > shown > 0:
         failures.append(f"… all failures: {_failures_location(sweep)}")
     return "\n".join([lines, *(["", f"{failed} failed runs"] if failures else []), *failures])
+
+
+def _format_rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
+    """Format what each round adds: 96 runs at 12 points (pilot), then 410 runs at 9 points (measured)."""
+    texts = (f"{row['runs']} runs at {row['points']} points ({', '.join(row['basis'])})" for row in rounds)
+    return ", then ".join(texts)
 
 
 def format_estimate(estimate: Mapping[str, Any]) -> str:

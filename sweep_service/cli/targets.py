@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -355,6 +355,9 @@ class RemoteTarget:
 
     def describe(self, prefix: str, max_failures: int | None = None) -> SweepSummary:
         sweep = self.client.sweep(self.find_id(prefix))
+        with suppress(NotFound):  # a service of an older version has no rounds
+            if rounds := self.client.rounds(sweep["id"])["rounds"]:
+                sweep["rounds"] = rounds
         return {**sweep, "failures": list(islice(self.client.failures(sweep["id"]), max_failures))}
 
     def estimate(self, spec: bytes) -> dict[str, Any]:

@@ -211,6 +211,21 @@ class Client:
         """
         return self._iter_pages(_path(id, "failures"), "failures")
 
+    def rounds(self, id: str) -> Json:
+        """List the rounds of a sweep with a target error.
+
+        Parameters
+        ----------
+        id
+            Id of the sweep.
+
+        Returns
+        -------
+        dict
+            `rounds`, each with the points and runs that it adds and what decided them, and `is_complete`.
+        """
+        return self._connection.request_json("GET", _path(id, "rounds"))
+
     def spec(self, id: str) -> Json:
         """Get the spec of a sweep, with all defaults filled in.
 

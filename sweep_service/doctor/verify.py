@@ -25,17 +25,19 @@ from sweep_service.execution.repair import RepairRequest
 from sweep_service.execution.summary import read_failure
 from sweep_service.numerics.npz import read_arrays
 from sweep_service.planning.grids import Grid
+from sweep_service.planning.growth.rounds import Rounds
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS
 from sweep_service.status import Status
 from sweep_service.store.dataset import SweepDataset
-from sweep_service.store.folder import CONTINUED_SUFFIX, INDEX_SUFFIX, DataFolder
+from sweep_service.store.folder import CONTINUED_SUFFIX, INDEX_SUFFIX, ROUNDS_SUFFIX, DataFolder
 from sweep_service.store.kept_states import STATES_SUFFIX
 from sweep_service.store.ledger import Ledger, State
 from sweep_service.store.metadata import StoredArray
 from sweep_service.store.notes import NOTES_SUFFIX, Notes
 from sweep_service.store.objects import Chunks
 from sweep_service.store.parts import Part
+from sweep_service.store.sealed import unpack_json
 
 CHECKPOINT_SUFFIX = ".checkpoint"
 CHUNKS_AT_ONCE = 16
@@ -186,13 +188,15 @@ def _find_damaged_chunks(store: Chunks, array: StoredArray) -> Iterator[tuple[st
 def _verify_objects(folder: DataFolder, dataset: SweepDataset, findings: Findings) -> None:
     """Read parts, checkpoints, failure records and states; a service may remove some meanwhile."""
     objects, sweep_id = folder.objects, findings.sweep_id
-    prefixes = (".parts/", ".failures/", f"{STATES_SUFFIX}/", CONTINUED_SUFFIX)
+    prefixes = (".parts/", ".failures/", f"{STATES_SUFFIX}/", CONTINUED_SUFFIX, ROUNDS_SUFFIX)
     for name in [name for prefix in prefixes for name in objects.list(f"{sweep_id}{prefix}")]:
         try:
             if name.startswith(f"{sweep_id}.parts/") and name.endswith(PART_SUFFIX):
                 Part.unpack(objects.get(name), dataset.plan)
             elif name.endswith((CHECKPOINT_SUFFIX, CONTINUED_SUFFIX)) or f"{STATES_SUFFIX}/" in name:
                 read_arrays(objects.get(name))
+            elif name.endswith(ROUNDS_SUFFIX):
+                Rounds.from_json(unpack_json(objects.get(name)))
             elif name.startswith(f"{sweep_id}.failures/"):
                 read_failure(folder, name)
         except NotFound:

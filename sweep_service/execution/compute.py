@@ -144,7 +144,7 @@ def _fill_earlier(values: Mapping[str, AnyArray], earlier: Sequence[Mapping[str,
     for row, stored in enumerate(earlier):
         for name, array in values.items():
             array[row] = stored[name]
-    return float(np.sum(values["seconds"]))
+    return float(np.nansum(values["seconds"]))
 
 
 def _compute_ode(

@@ -32,6 +32,7 @@ from sweep_service.execution.pending import PendingBundles
 from sweep_service.execution.remaining import predict_remaining
 from sweep_service.execution.repair import carry_out_requests
 from sweep_service.execution.restart import ADVICE, find_changes, record_package, restart_sweep
+from sweep_service.execution.rounds import RoundDecisions
 from sweep_service.execution.submission import REUSABLE_STATUSES, Submission
 from sweep_service.execution.task import Task, part_name
 from sweep_service.faults import fault_point
@@ -104,6 +105,8 @@ class Conductor:
             self.merger = Merger(self.folder, self.ledger, self.hooks)
             writer = IndexWriter(self.folder, self.settings.index_wait_seconds)
             self.index_writer = stack.enter_context(writer)
+            self.decisions = RoundDecisions(self.folder)
+            stack.callback(self.decisions.close)
             self.recover()
             stack.callback(lambda: self.executor.close())  # the one of that time
             self._resources = stack.pop_all()
@@ -446,8 +449,8 @@ class Conductor:
             self.unmerged[sweep_id][receipt.bundle] = utc_now()
 
     def _finish(self, sweep_id: str) -> None:
-        """Set the final state if no bundle is left."""
-        if self.ledger.totals(sweep_id)["bundles_left"]:
+        """Set the final state if no bundle is left and no round follows."""
+        if self.ledger.totals(sweep_id)["bundles_left"] or self._continue_rounds(sweep_id):
             return
         counts = self.counts(sweep_id)
         if Status.PENDING in counts:  # bundles were lost in a crash
@@ -461,6 +464,30 @@ class Conductor:
         self.merger.forget(sweep_id)
         self.pending.forget(sweep_id)
         self.index_writer.request(sweep_id)
+
+    def _continue_rounds(self, sweep_id: str) -> bool:
+        """Decide the next round of a sweep whose chosen runs have ended; return whether it goes on.
+
+        The round is durable before it begins. In the end, the runs that no round has chosen are skipped.
+        """
+        rounds = self.folder.rounds(sweep_id)
+        if rounds is None or any(map(len, self.merger.distinct_runs(sweep_id, pending=True).values())):
+            return False
+        if not rounds.is_complete:
+            rounds = self.decisions.poll(sweep_id, rounds)
+            if rounds is None:
+                return True
+            fault_point("round:decided")
+            self.folder.put_rounds(sweep_id, rounds)
+            fault_point("round:stored")
+            if count := sum(map(len, self.merger.distinct_runs(sweep_id, pending=True).values())):
+                number = len(rounds.rounds)
+                self._requeue(sweep_id, f"round {number}: {count} runs follow from the stored results")
+                return True
+        self._replace_status(sweep_id, Status.PENDING, Status.SKIPPED)
+        fault_point("round:skipped")
+        self._recount(sweep_id)
+        return False
 
     def counts(self, sweep_id: str) -> Counter[Status]:
         """Count the stored runs by status."""
@@ -561,16 +588,17 @@ class Conductor:
         self.hooks.on_all_merged(sweep_id)
         self.merger.forget(sweep_id)
         self.pending.forget(sweep_id)
+        self.decisions.forget(sweep_id)
 
-    def _requeue(self, sweep_id: str) -> None:
-        """Make new bundles for all pending runs."""
+    def _requeue(self, sweep_id: str, reason: str = "") -> None:
+        """Make new bundles for all pending runs, of those that a round has chosen."""
         plan, left = self.folder.plan(sweep_id), self.merger.distinct_runs(sweep_id, pending=True)
         bundles = make_bundles(
             plan, left, self.folder.calibration(), self.settings.bundles, self.folder.continued(sweep_id)
         )
         self.ledger.replace_bundles(sweep_id, bundles)
         self.pending.forget(sweep_id)
-        self.ledger.set_state(sweep_id, State.QUEUED)
+        self.ledger.set_state(sweep_id, State.QUEUED, reason)
 
     def _describe_wait(self, error: Exception) -> str:
         """Return what to wait for if waiting can cure the error, else "". SQLite has its own error texts."""

@@ -15,8 +15,8 @@ import numpy as np
 from sweep_service.abandonment import check_abandoned
 from sweep_service.errors import UNREADABLE_SWEEP
 from sweep_service.numerics.types import AnyArray, Array
+from sweep_service.planning.growth.kept_state import ContinuedRuns
 from sweep_service.planning.jobs import Job, number_jobs
-from sweep_service.planning.kept_state import ContinuedRuns
 from sweep_service.planning.keys import match_keys
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.status import Status

@@ -75,14 +75,19 @@ class Merger:
         self._sgd_keys.pop(sweep_id, None)
 
     def distinct_runs(self, sweep_id: str, *, pending: bool) -> dict[Kind, AnyArray]:
-        """Return the numbers of runs that are pending, or are not, one of each group of equal runs."""
+        """Return the numbers of runs that are pending, or are not, one of each group of equal runs.
+
+        Of pending runs only those that a round has chosen, if the sweep has rounds.
+        """
         dataset, copies = self.folder.dataset(sweep_id), self.copies(sweep_id)
-        return {
+        numbers = {
             kind: np.intersect1d(
                 np.flatnonzero((dataset.status(kind) == Status.PENDING) == pending), copies[kind].first_runs()
             )
             for kind in dataset.plan.runs.kinds
         }
+        rounds = self.folder.rounds(sweep_id) if pending else None
+        return numbers if rounds is None else rounds.restrict(dataset.plan, numbers)
 
     def merge(self, sweep_id: str, ended: Mapping[str, str] | None = None) -> set[str]:
         """Copy all parts to the dataset, update the ledger, then remove the parts.
@@ -180,7 +185,7 @@ class Merger:
             kept = {number: KeptState(keys[number].tobytes(), state) for number, state in states.items()}
             default = KeptList.empty(plan.runs.count("sgd"), int(plan.state_numbers.max()))
             KeptStates(self.folder.objects, sweep_id).write(kept, default)
-            fault_point("merge:states")
+            fault_point("keep:states")
 
     def write_runs(
         self, dataset: SweepDataset, sweep_id: str, kind: Kind, numbers: AnyArray, values: dict[str, AnyArray]

@@ -68,6 +68,7 @@ def restart_sweep(merger: Merger, sweep: SweepRecord, limits: BundleLimits) -> N
     fault_point("restart:marked")
     folder.clear_parts(sweep.id)  # parts and checkpoints of the old versions
     folder.forget_continued(sweep.id)
+    folder.forget_rounds(sweep.id)
     fault_point("restart:parts")
     dataset, keys, stored = folder.dataset(sweep.id), run_keys(grid), folder.keys(sweep.id)
     for kind in dataset.plan.runs.kinds:

@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +24,8 @@ from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.bundles import BundleLimits, make_bundles
 from sweep_service.planning.estimate import Estimate, Limits, estimate
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.kept_state import ContinuedRuns
+from sweep_service.planning.growth.kept_state import ContinuedRuns
+from sweep_service.planning.growth.rounds import Rounds
 from sweep_service.planning.keys import CopyGroups, match_keys
 from sweep_service.planning.notes import check_steps, collect_notes
 from sweep_service.planning.outline import Outline, SpecSource
@@ -33,6 +35,7 @@ from sweep_service.planning.spec import SweepSpec
 from sweep_service.planning.spec_text import locating_errors
 from sweep_service.planning.versions import engine_versions, sweep_key
 from sweep_service.status import Status, count_statuses
+from sweep_service.store.dataset import SweepDataset
 from sweep_service.store.folder import KEYS_DIGEST, DataFolder, digest_keys
 from sweep_service.store.key_index import key_prefixes
 from sweep_service.store.ledger import Ledger, State, SweepRecord, utc_now
@@ -95,12 +98,22 @@ class Submission:
 
     def _estimate(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> Estimate:
         self.left = {kind: CopyGroups(self.plan.keys[kind]).first_runs() for kind in self.plan.runs.kinds}
+        never = self._leave_out_theories() if self.grid.has_rounds else 0
         distinct = sum(map(len, self.left.values()))
         self.reuse, self.continued, self.anew = [], None, 0
         if ledger is not None:
             self.reuse = self._find_reusable(folder, ledger)
             self._find_continued(folder, ledger)
-        return estimate(self.plan, self.left, distinct, folder.calibration(), self.continued)
+        found = estimate(self.plan, self.left, distinct, folder.calibration(), self.continued)
+        return replace(found, copies=found.copies - never)
+
+    def _leave_out_theories(self) -> int:
+        """Leave out theories of seeds beyond the pilot, which are never computed; return their number."""
+        if "ode" not in self.left:
+            return 0
+        is_chosen = Rounds.first(self.grid).is_chosen(self.plan, "ode")
+        self.left["ode"] = self.left["ode"][is_chosen[self.left["ode"]]]
+        return int(np.count_nonzero(~is_chosen))
 
     def summarise_cost(self, folder: DataFolder, ledger: Ledger | None, limits: Limits) -> dict[str, Any]:
         """Return the estimate as plain data; `refused` names the limit that it exceeds, or is None."""
@@ -113,6 +126,9 @@ class Submission:
         notes = collect_notes(self.spec, self.grid)
         if self.anew:
             notes = (*notes, f"{self.anew} SGD runs are computed anew from t = 0: {ANEW_REASON}")
+        if self.grid.target is not None:
+            most = f"{self.grid.pilot} to {len(self.grid.seeds)} seeds"
+            notes = (*notes, f"each point has {most}, as its scatter requires: the cost is that of the most")
         return {**result.to_dict(), "notes": list(notes), "refused": refused}
 
     def _find_reusable(self, folder: DataFolder, ledger: Ledger) -> list[tuple[str, SharedRuns]]:
@@ -130,7 +146,7 @@ class Submission:
                 dataset = folder.dataset(sweep_id)
                 for kind, (theirs, ours) in shared.items():
                     if self._required_variables() <= set(dataset.plan.schema.variables.get(kind, {})):
-                        is_final = np.isin(dataset.status(kind)[theirs], REUSABLE_STATUSES)
+                        is_final = find_final(folder, dataset, kind, theirs)
                         if np.any(is_final):
                             reusable[kind] = (theirs[is_final], ours[is_final])
             except UNREADABLE_SWEEP as error:
@@ -220,6 +236,9 @@ class Submission:
         fault_point("submit:spec")
         folder.put_keys(sweep_id, self.plan.keys)
         fault_point("submit:keys")
+        rounds = Rounds.first(self.grid) if self.grid.has_rounds else None
+        if rounds is not None:
+            folder.put_rounds(sweep_id, rounds)
         if self.continued is not None:
             folder.put_continued(sweep_id, self.continued)
             fault_point("extend:continued")
@@ -234,13 +253,14 @@ class Submission:
                 counts += count_statuses(values["status"][rows])
                 reused += len(targets)
         fault_point("submit:reuse")
-        bundles = make_bundles(self.plan, self.left, folder.calibration(), bundle_limits, self.continued)
+        left = self.left if rounds is None else rounds.restrict(self.plan, self.left)
+        bundles = make_bundles(self.plan, left, folder.calibration(), bundle_limits, self.continued)
         now = utc_now()
         sweep = SweepRecord(
             id=sweep_id,
             key=sweep_key(self.grid),
             name=self.spec.name,
-            state=State.QUEUED if bundles else State.COMPLETED,
+            state=State.QUEUED if bundles or rounds is not None else State.COMPLETED,
             created=now,
             updated=now,
             extends=extends,
@@ -273,3 +293,13 @@ class Submission:
                     self.left[kind] = np.union1d(self.left[kind], ours[block])
                 else:
                     yield kind, ours[block], values
+
+
+def find_final(folder: DataFolder, dataset: SweepDataset, kind: Kind, numbers: AnyArray) -> AnyArray:
+    """Return which runs of a sweep need not be computed again: not those that no round of it has chosen."""
+    status = dataset.status(kind)[numbers]
+    is_final = np.isin(status, REUSABLE_STATUSES)
+    rounds = folder.rounds(dataset.name.removesuffix(".zarr"))
+    if rounds is not None:
+        is_final &= (status != Status.SKIPPED) | rounds.is_chosen(dataset.plan, kind)[numbers]
+    return np.asarray(is_final)

@@ -30,6 +30,9 @@ def describe_sweep(
     if not sweep.fixed:  # of a ledger of an older version
         with suppress(*UNREADABLE_SWEEP):
             summary["fixed"] = folder.plan(sweep.id).grid.single_values()
+    with suppress(*UNREADABLE_SWEEP):
+        if rows := describe_rounds(folder, sweep.id)["rounds"]:
+            summary["rounds"] = rows
     return {**summary, "path": folder.address(sweep.id), "failures": failures}
 
 
@@ -65,6 +68,14 @@ def _describe_activity(sweep: SweepRecord, totals: Mapping[str, Any]) -> Activit
     started = datetime.fromisoformat(sweep.updated).timestamp() if sweep.state is State.RUNNING else now
     merged = datetime.fromisoformat(totals["merged"]).timestamp() if totals["merged"] else started
     return Activity(now, started, max(merged, started), totals["queue"], totals["recent"])
+
+
+def describe_rounds(folder: DataFolder, sweep_id: str) -> dict[str, Any]:
+    """Return the rounds of a sweep, with the points and runs that each adds, and whether all are decided."""
+    rounds = folder.rounds(sweep_id)
+    if rounds is None:
+        return {"rounds": [], "is_complete": True}
+    return {"rounds": rounds.summarise(folder.plan(sweep_id)), "is_complete": rounds.is_complete}
 
 
 def record_to_dict(sweep: SweepRecord) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from functools import cached_property
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.columns.jobs import cost_jobs
 from sweep_service.planning.costs import Calibration
+from sweep_service.planning.growth.kept_state import ContinuedRuns, split_by_start
 from sweep_service.planning.jobs import Job
-from sweep_service.planning.kept_state import ContinuedRuns, split_by_start
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind
 from sweep_service.planning.schema import Schema

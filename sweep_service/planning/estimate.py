@@ -24,7 +24,7 @@ from sweep_service.planning.columns.costs import SgdColumns, cost_regime
 from sweep_service.planning.columns.warnings import PointWarning, find_warnings, format_warnings
 from sweep_service.planning.costs import Calibration, ode_seconds
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.kept_state import ContinuedRuns, split_by_start
+from sweep_service.planning.growth.kept_state import ContinuedRuns, split_by_start
 from sweep_service.planning.outline import Outline
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind, RunNumbers
@@ -179,18 +179,18 @@ def _cost_sgd(
 ) -> tuple[Method, float]:
     """Return the cost of SGD runs and their steps; a run at a point costs the mean of those there."""
     size = len(plan.grid)
-    all_chains, seconds, run_seconds, steps = np.zeros(size, np.int64), np.zeros(size), np.zeros(size), 0.0
+    chains, seconds, run_seconds, steps = np.zeros(size, np.int64), np.zeros(size), np.zeros(size), 0.0
     for recorded, begun in split_by_start(continued, "sgd", numbers):
-        chains = _count_per_point(plan, "sgd", begun)[:, 0]
-        columns = SgdColumns(plan.grid, np.unique(chains).tolist(), calibration, recorded)
-        run_seconds = _bundled_seconds(columns, chains)
-        has_runs = chains > 0
-        steps += float(np.sum(columns.steps[has_runs] * chains[has_runs]))
-        all_chains += chains
-        seconds[has_runs] += (run_seconds * chains)[has_runs]
-    has_runs = all_chains > 0
-    run_seconds[has_runs] = seconds[has_runs] / all_chains[has_runs]
-    return Method(SGD, all_chains, run_seconds), steps
+        begun_chains = _count_per_point(plan, "sgd", begun)[:, 0]
+        columns = SgdColumns(plan.grid, np.unique(begun_chains).tolist(), calibration, recorded)
+        own_seconds, has_runs = _bundled_seconds(columns, begun_chains), begun_chains > 0
+        steps += float(np.sum(columns.steps[has_runs] * begun_chains[has_runs]))
+        is_mixed = has_runs & (chains > 0)
+        chains += begun_chains
+        seconds[has_runs] += (own_seconds * begun_chains)[has_runs]
+        run_seconds = np.where(has_runs & ~is_mixed, own_seconds, run_seconds)
+        run_seconds[is_mixed] = seconds[is_mixed] / chains[is_mixed]
+    return Method(SGD, chains, run_seconds), steps
 
 
 def _bundled_seconds(columns: SgdColumns, chains: AnyArray) -> Array:

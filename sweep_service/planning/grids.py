@@ -30,7 +30,7 @@ from sweep_service.planning.columns.groups import (
 )
 from sweep_service.planning.designs import MAX_POINTS, Columns
 from sweep_service.planning.outline import Outline
-from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec import SweepSpec, TargetError
 from sweep_service.simulators.selection import choose_simulator
 
 
@@ -55,6 +55,8 @@ class Grid:
     options: RegimeOptions
     segments: tuple[int, ...] = ()  # numbers of samples after which runs continue
     keep_state: bool | None = None
+    target: TargetError | None = None
+    pilot: int = 1  # seeds that every point has; with a target error the others may be skipped
 
     @classmethod
     def of(cls, spec: SweepSpec, validate: bool = True) -> Grid:
@@ -96,6 +98,8 @@ class Grid:
             options=outline.options,
             segments=outline.segments,
             keep_state=outline.keep_state,
+            target=outline.target,
+            pilot=outline.pilot,
         )
         if validate:
             check_points(grid)
@@ -209,7 +213,17 @@ class Grid:
             "regime_options": self.options.content() if self.regimes else {},
             **({"segments": self.segments} if self.segments else {}),
             **({"keep_state": True} if self.keep_state else {}),
+            **(self._target_content() if self.target is not None else {}),
         }
+
+    def _target_content(self) -> dict[str, Any]:
+        assert self.target is not None
+        return {"target_error": self.target.model_dump(), "pilot": self.pilot}
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether stored results decide what is computed next."""
+        return self.target is not None
 
     @cached_property
     def key(self) -> Key:

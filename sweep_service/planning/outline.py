@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ from sweep_service.planning.axes import (
     list_values,
 )
 from sweep_service.planning.designs import DESIGNS, Design, design_name, find_design_errors
+from sweep_service.planning.growth.target_error import MIN_PILOT
 from sweep_service.planning.hints import NAME_HINTS
-from sweep_service.planning.spec import SweepSpec
+from sweep_service.planning.spec import FINAL_RISK, SweepSpec, TargetError
 from sweep_service.planning.spec_text import locating_errors, parse_text
 
 SpecSource = SweepSpec | Mapping[str, Any] | str | bytes
@@ -76,6 +78,7 @@ class Outline:
             errors.add_all(_find_regime_errors(spec, regimes))
             errors.add_all(find_design_errors(spec, axes, fixed))
         errors.add_all(_find_observable_errors(spec))
+        errors.add_all(_find_target_errors(spec))
         with errors.catch():
             parts = spec.time.parts()
         with errors.catch():
@@ -115,8 +118,21 @@ class Outline:
         return self.spec.simulate
 
     @property
+    def target(self) -> TargetError | None:
+        return self.spec.target_error
+
+    @property
+    def pilot(self) -> int:
+        """The number of seeds of every point; with a target error, others may follow."""
+        return len(self.spec.seeds.init)
+
+    @cached_property
     def seeds(self) -> tuple[int, ...]:
-        return tuple(self.spec.seeds.init)
+        """All seeds for which there is room: those of the spec, then the smallest unused ones."""
+        given = self.spec.seeds.init
+        room = self.pilot if self.target is None else max(self.pilot, self.target.max_seeds)
+        used = set(given)
+        return (*given, *islice((seed for seed in count() if seed not in used), room - self.pilot))
 
     @property
     def repeats(self) -> tuple[int, ...]:
@@ -224,6 +240,31 @@ def _find_observable_errors(spec: SweepSpec) -> Iterator[InvalidInput]:
     for row, name in enumerate(spec.observables or ()):
         if name not in known:
             yield unknown_name(f"observables[{row}]", name, known)
+
+
+def _find_target_errors(spec: SweepSpec) -> Iterator[InvalidInput]:
+    """Yield what prevents a target error."""
+    target = spec.target_error
+    if target is None:
+        return
+    if not spec.simulate:
+        yield InvalidInput("target_error", "given", "needs runs of SGD, but simulate is false")
+    if (target.relative is None) == (target.absolute is None):
+        given = "both" if target.relative is not None else None
+        yield InvalidInput("target_error", given, "must have one of relative and absolute")
+    pilot = len(spec.seeds.init)
+    if pilot < MIN_PILOT:
+        allowed = f"must be at least {MIN_PILOT} initial conditions, the pilot of target_error"
+        yield InvalidInput("seeds.init", pilot, allowed)
+    if target.max_seeds < pilot:
+        allowed = f"must be at least the {pilot} initial conditions of the pilot"
+        yield InvalidInput("target_error.max_seeds", target.max_seeds, allowed)
+    stored = [name for name in spec.observables or OBSERVABLES if name in OBSERVABLES]
+    if spec.observables is None:
+        stored = list(select_observables(None))
+    known = dict.fromkeys([FINAL_RISK, "risk", *(name for name in stored if not OBSERVABLES[name].dims)])
+    if target.value not in known:
+        yield unknown_name("target_error.value", target.value, known)
 
 
 def _find_structure_errors(

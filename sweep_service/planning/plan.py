@@ -6,7 +6,7 @@ from functools import cached_property
 
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.kept_state import MAX_DEFAULT_STATE_BYTES, count_state_numbers
+from sweep_service.planning.growth.kept_state import MAX_DEFAULT_STATE_BYTES, count_state_numbers
 from sweep_service.planning.keys import run_keys, sgd_keys
 from sweep_service.planning.runs import Kind, RunNumbers
 from sweep_service.planning.schema import Schema

@@ -46,6 +46,7 @@ from sweep_service.validation import (
 MIN_LAST_TIME = 1e-12
 MAX_NAME_LENGTH = 200
 MAX_LAST_TIME = 1e15
+FINAL_RISK = "final_risk"  # the time average of the risk over the last half
 MAX_CONTINUATIONS = 100  # of the recorded times
 
 
@@ -95,6 +96,11 @@ def _read_scaling(value: Any) -> Any:
 def _read_triangle(value: Any) -> Any:
     example = "{delta_t: 1e-3, resolution: 12}"
     return None if value is None else _read_section(value, "triangle", example)
+
+
+def _read_target_error(value: Any) -> Any:
+    example = "{value: risk, relative: 0.05, max_seeds: 200}"
+    return None if value is None else _read_section(value, "target_error", example)
 
 
 def _read_text_or_mapping(value: Any, field: str) -> Any:
@@ -250,6 +256,15 @@ class Triangle(_Model):
     p_multiple_of: Multiple = "k"
 
 
+class TargetError(_Model):
+    """The standard error up to which seeds are added at each point: of ln(value), or of the value."""
+
+    value: str = "risk"  # an observable at the last time, or final_risk
+    relative: float | None = Field(default=None, ge=1e-4, le=10)
+    absolute: float | None = Field(default=None, gt=0)
+    max_seeds: int = Field(ge=1, le=MAX_VALUES)
+
+
 class SweepSpec(_Model):
     """The points of a sweep, what is computed at each of them, and the recorded times."""
 
@@ -276,6 +291,10 @@ class SweepSpec(_Model):
     )
     keep_state: bool | None = Field(
         default=None, description="store the last state of each SGD run, from which it can be continued"
+    )
+    target_error: Annotated[TargetError | None, BeforeValidator(_read_target_error)] = Field(
+        default=None,
+        description="add seeds at each point until the standard error of a value is small enough",
     )
     zip: list[list[str]] | None = None
     scaling: Annotated[Scaling | None, BeforeValidator(_read_scaling)] = None
@@ -378,7 +397,9 @@ class SweepSpec(_Model):
         return cls.read(read_file(path))
 
 
-_SECTIONS: dict[str, type[BaseModel]] = {"time": Time, "scaling": Scaling, "triangle": Triangle}
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "time": Time, "scaling": Scaling, "triangle": Triangle, "target_error": TargetError,
+}  # fmt: skip
 _ZIP = "must be a list of groups of axes that vary together, such as [[d, gamma]]"
 # What is allowed, by the path of a field without positions.
 _ALLOWED = {
@@ -434,6 +455,8 @@ def _read_problem(problem: Any, location: Sequence[int | str], path: str) -> Inv
 
 def _describe_field(field: FieldInfo) -> str:
     """Return what is allowed for a number of a section."""
+    if field.annotation is str:
+        return "must be a text"
     if field.annotation == Multiple:
         return "must be k or a whole number >= 1 and <= 1e+06"
     limits: dict[str, float | None] = {

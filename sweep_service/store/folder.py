@@ -45,7 +45,8 @@ from sweep_service.numerics.npz import read_arrays
 from sweep_service.numerics.types import AnyArray
 from sweep_service.planning.costs import Calibration
 from sweep_service.planning.grids import Grid
-from sweep_service.planning.kept_state import ContinuedRuns
+from sweep_service.planning.growth.kept_state import ContinuedRuns
+from sweep_service.planning.growth.rounds import Rounds
 from sweep_service.planning.keys import KEY_DTYPE
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import KINDS, Kind
@@ -60,6 +61,7 @@ from sweep_service.store.locks import file_lock
 from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.notes import NOTES_SUFFIX, Notes
 from sweep_service.store.objects import ROOT, Objects, no_guard
+from sweep_service.store.sealed import pack_json, unpack_json
 from sweep_service.validation import read_number
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ INCOMPLETE_SUFFIX = ".unowned"  # marks a sweep that is being created or removed
 INDEX_SUFFIX = ".index.parquet"  # the index of runs
 RESTART_SUFFIX = ".restart"  # marks a sweep whose runs are being reset
 CONTINUED_SUFFIX = ".continued"  # the earlier runs that runs of a sweep continue
+ROUNDS_SUFFIX = ".rounds.json"  # what its rounds have chosen
 LOCK = "lock"
 SWEEPS = "sweeps"
 log = logging.getLogger(__name__)
@@ -243,6 +246,32 @@ class DataFolder:
         self.objects.delete(f"{sweep_id}{CONTINUED_SUFFIX}")
         _read_continued.cache_clear()
 
+    def rounds(self, sweep_id: str) -> Rounds | None:
+        """Return the rounds of a sweep; None if it has none. What is lost or damaged is decided again."""
+        grid = self.plan(sweep_id).grid
+        if not grid.has_rounds:
+            return None
+        name = f"{sweep_id}{ROUNDS_SUFFIX}"
+        try:
+            content = self.objects.get(name)
+            with reading(name):
+                rounds = Rounds.from_json(unpack_json(content))
+                if any(round.seeds.shape != (len(grid),) for round in rounds.rounds):
+                    raise ValueError("it belongs to another sweep")
+                return rounds
+        except NotFound:
+            return Rounds.first(grid)
+        except Damaged as error:
+            log.warning("%s", error)
+            return Rounds.first(grid)
+
+    def put_rounds(self, sweep_id: str, rounds: Rounds) -> None:
+        self.objects.put(f"{sweep_id}{ROUNDS_SUFFIX}", pack_json(rounds.to_json()))
+
+    def forget_rounds(self, sweep_id: str) -> None:
+        """Let all rounds but the first be decided again, because the runs are computed again."""
+        self.objects.delete(f"{sweep_id}{ROUNDS_SUFFIX}")
+
     def spec_of_dataset(self, sweep_id: str) -> SweepSpec:
         """Return the copy of the spec in the attributes of the dataset."""
         return SweepSpec.parse(_read_copy_of_spec(self.objects, sweep_id))
@@ -286,7 +315,9 @@ class DataFolder:
         """Remove all files of a sweep, the dataset first and the mark last."""
         self.key_index.forget(sweep_id)
         self.objects.clear(f"{sweep_id}.zarr")
-        names = (".json", NOTES_SUFFIX, ".keys", INDEX_SUFFIX, CONTINUED_SUFFIX, RESTART_SUFFIX)
+        names = (
+            ".json", NOTES_SUFFIX, ".keys", INDEX_SUFFIX, CONTINUED_SUFFIX, ROUNDS_SUFFIX, RESTART_SUFFIX,
+        )  # fmt: skip
         self.objects.delete(*(f"{sweep_id}{name}" for name in names))
         for folder in (f"{sweep_id}.parts", f"{sweep_id}.failures", f"{sweep_id}{STATES_SUFFIX}"):
             self.objects.clear(folder)

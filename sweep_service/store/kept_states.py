@@ -114,7 +114,7 @@ class KeptStates:
     def _write_object(self, block: int, states: Mapping[int, KeptState]) -> None:
         numbers = sorted(states)
         keys = b"".join(states[number].key for number in numbers)
-        arrays = {
+        arrays: dict[str, AnyArray] = {
             "numbers": np.array(numbers, np.int64),
             "sizes": np.array([states[number].values.size for number in numbers], np.int64),
             "keys": np.frombuffer(keys, np.uint8).reshape(-1, KEY_DTYPE.itemsize),

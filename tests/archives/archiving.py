@@ -37,10 +37,13 @@ def import_into(root, path, limits=None):
 
 
 def list_files(root):
-    """Return what a data folder holds, apart from its lock, its ledger and indexes, which are derived."""
+    """Return what a data folder holds, apart from its lock, its ledger, indexes and kept states.
+
+    Indexes are derived. An archive has no kept states: they only save time, and an import could not check them.
+    """
     sweeps = root / "sweeps"
-    files = (path for path in sweeps.rglob("*") if path.is_file() and not path.name.endswith(INDEX_SUFFIX))
-    return sorted(path.relative_to(sweeps).as_posix() for path in files)
+    files = (path.relative_to(sweeps).as_posix() for path in sweeps.rglob("*") if path.is_file())
+    return sorted(name for name in files if ".states/" not in name and not name.endswith(INDEX_SUFFIX))
 
 
 def read_entries(path):

@@ -196,9 +196,9 @@ CHILD = '{"time": {"max": 3.0, "samples": 2}}'
 @pytest.mark.parametrize(
     "fault",
     [
-        "extend:continued", "merge:states",
+        "extend:continued", "keep:states",
         *(pytest.param(f, marks=pytest.mark.slow) for f in ("task:computed", "task:part", "merge:values",
-          "merge:status", "merge:ledger", "merge:removed", "submit:ledger", "merge:states#2")),
+          "merge:status", "merge:ledger", "merge:removed", "submit:ledger")),
     ],
 )  # fmt: skip
 def test_extension_that_is_killed_continues(tmp_path, fault):

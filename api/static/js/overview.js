@@ -13,6 +13,7 @@ import { onSweepUpdate, sweepId } from "./sweep/header.js";
 import { MapKeyboard } from "./sweep/map-keyboard.js";
 import { listParameters } from "./sweep/parameters.js";
 import { drawPreviews, loadPreviews } from "./sweep/previews.js";
+import { loadRounds } from "./sweep/rounds.js";
 import { formatStatusCounts, STATUSES, StatusMap } from "./sweep/status-map.js";
 
 const FAILURES_PER_PAGE = 20;
@@ -68,8 +69,13 @@ const refreshMap = throttleByDuration(loadMap, MIN_PAUSE_MILLISECONDS, PAUSE_PER
 const refreshPictures = throttleByDuration(loadPictures, MIN_PAUSE_MILLISECONDS, PAUSE_PER_PICTURE_TIME);
 
 async function renderParameters() {
-  renderFacts($("#parameters"), listParameters(...await loadDescription()));
+  const loaded = await loadDescription();
+  const [, spec] = loaded;
+  renderFacts($("#parameters"), { ...listParameters(...loaded), ...await loadRounds(sweepId, spec) });
 }
+
+const refreshParameters = throttleByDuration(
+  () => renderParameters().catch(() => {}), MIN_PAUSE_MILLISECONDS, PAUSE_PER_REQUEST_TIME);
 
 function renderMap() {
   statusMap.draw(map, getCoordinates);
@@ -226,4 +232,5 @@ onSweepUpdate((sweep) => {
   updateFailures(sweep);
   refreshMap();
   refreshPictures();
+  refreshParameters();
 });

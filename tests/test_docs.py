@@ -7,15 +7,18 @@ Of the tutorial and the how-to guides all shell blocks run; blocks of `text` nee
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from sweep_service.analysis.point_values import VALUES
 from sweep_service.analysis.views import VIEWS
+from sweep_service.cli.app import app
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.figures import FIGURES
 from sweep_service.model.activations import ACTIVATIONS
@@ -31,8 +34,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUIDES = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 ROOT_PAGES = ("CONTRIBUTING.md", "SUPPORT.md", "CODE_OF_CONDUCT.md")
-BUCKET_GUIDE = "s3.md"  # its examples need a server, and call the doctor, who measures the machine
+BUCKET_GUIDE = "s3.md"  # its examples need a server
 GUIDE_TIMEOUT_SECONDS = 280.0  # of one block, on a busy machine
+SHELL_BLOCK = re.compile(r"^```(?:sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE_URL = "http://127.0.0.1:8000"  # the service in all examples
 
 
@@ -129,6 +133,26 @@ def bucket(tmp_path):
     """Return the environment of an S3 server with the bucket `sweeps`."""
     with weed(tmp_path / "weed") as server:
         yield server.environment
+
+
+def list_commands():
+    """Return the `sweep` commands in the shell blocks of all pages, those that no test runs included."""
+    found = []
+    for page in PAGES:
+        for block in SHELL_BLOCK.findall(page.read_text("utf-8")):
+            for line in block.replace("\\\n", " ").splitlines():
+                match = re.match(r"(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?sweep ([^|<>&;`]+)$", line.split(" #")[0])
+                if match and "…" not in line:
+                    found.append(" ".join(match[1].split()))
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("line", list_commands())
+def test_commands_and_options_exist(line):
+    """The command line accepts it; nothing is executed."""
+    name, *arguments = shlex.split(line)
+    command = typer.main.get_command(app).commands[name]
+    command.make_context(name, [argument for argument in arguments if argument != "--help"])
 
 
 def test_theory_page_names_every_regime():

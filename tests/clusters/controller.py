@@ -42,7 +42,7 @@ SelectTypeParameters=CR_CPU
 MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=10
-KillWait=5
+KillWait=30
 SchedulerParameters=sched_interval=2,bf_interval=2
 MinJobAge=3600
 {nodes}

@@ -12,11 +12,11 @@ from scipy.integrate import solve_ivp
 import sweep_service as ss
 from benchmarks.baselines import half_pair_sums, pairwise_flow
 from benchmarks.harness import Row, relative_error, time_interleaved
-from sweep_service.dynamics.compiled_overlap_flow import SmallFlow
+from benchmarks.ode_baselines import overlap_flow
 from sweep_service.dynamics.integrators import Integrator, lsoda
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
 from sweep_service.dynamics.options import RegimeOptions
-from sweep_service.dynamics.overlap_flow import OverlapFlow
+from sweep_service.dynamics.overlap_flow import OverlapFlow, sampling
 from sweep_service.dynamics.regimes import REGIMES, Flow, Setup
 from sweep_service.dynamics.solve import solve
 from sweep_service.model.point import Point
@@ -87,12 +87,19 @@ def integrate(flow: Flow, method: str, times: Array, rtol: float) -> Array:
 
 
 def make_right_hand_side(flow: Flow) -> Callable[[float, Array], Array]:
-    """The compiled sums of the package without its integration loop: what a careful user would write."""
+    """A compiled right-hand side, as a careful user would write it."""
     if isinstance(flow, PairwiseFlow):
         return partial(sum_over_pairs, flow)
     assert isinstance(flow, OverlapFlow)
-    compiled = SmallFlow(flow.system, flow.terms, flow.overlaps(flow.y0))  # at any width
-    return lambda t, y: compiled.change(y, t)
+    system = flow.system
+    rate, noise = system.gamma_over_p if sampling in flow.terms else 0.0, system.gamma_over_p * system.noise
+
+    def change(t: float, y: Array) -> Array:
+        out = np.empty_like(y)
+        overlap_flow(y, flow.p, system.P, noise, rate, out)
+        return out
+
+    return change
 
 
 def sum_over_pairs(flow: PairwiseFlow, t: float, y: Array) -> Array:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
 
 import sweep_service as ss
 from benchmarks.harness import Row, measure_seconds, time_interleaved
+from benchmarks.jax_scan import STEPS_PER_BLOCK
 from benchmarks.sgd_baselines import draw_inputs, numpy_sgd, start_weights
 from sweep_service.model.point import Point
 
@@ -76,6 +83,10 @@ TOGETHER: tuple[tuple[Case, int, float | None], ...] = (
         for chains in (1, 2, 4)
     ),
 )
+# Cases that a scan of JAX computes too, if `JAX_PYTHON` names a Python that has JAX.
+JAX_CASES = (Case(10, 2, 3, seeds=128), Case(8, 4, 10, seeds=128), Case(10, 5, 1000), Case(100, 5, 1000))
+JAX_PYTHON = "SWEEP_BENCHMARK_JAX_PYTHON"
+JAX_SECONDS = 0.5  # of processor time in each turn
 QUICK = (
     Case(10, 2, 3, seeds=8),
     Case(40, 2, 40, engine="S2", gemm=True),
@@ -89,6 +100,43 @@ def sgd(quick: bool) -> Iterator[Row]:
         yield make_row(case, quick)
     for case, chains, floor in TOGETHER[:1] if quick else TOGETHER:
         yield compare_chains(case, replace(case, seeds=chains), None if quick else floor, quick)
+    if not quick:
+        yield from compare_with_jax()
+
+
+def compare_with_jax() -> Iterator[Row]:
+    """The cost of a step per chain against a scan of JAX, or nothing, with the reason on stderr."""
+    python = os.environ.get(JAX_PYTHON)
+    if python is None:
+        print(f"sgd/jax: left out, because {JAX_PYTHON} names no Python with JAX", file=sys.stderr)
+        return
+    script = Path(__file__).with_name("jax_scan.py")
+    with subprocess.Popen([python, script], stdin=PIPE, stdout=PIPE, text=True) as process:
+        for case in JAX_CASES:
+            yield compare_case_with_jax(case, process)
+
+
+def compare_case_with_jax(case: Case, process: subprocess.Popen[str]) -> Row:
+    sizes = {"p": case.p, "k": case.k, "d": case.d, "gamma": GAMMA, "noise": NOISE, "chains": case.seeds}
+
+    def scan(blocks: int) -> float:
+        """Seconds per step of a chain."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(json.dumps({**sizes, "blocks": blocks}), file=process.stdin, flush=True)
+        answer = json.loads(process.stdout.readline())
+        assert math.isfinite(answer["power"])
+        return float(answer["seconds"]) / (blocks * STEPS_PER_BLOCK * case.seeds)
+
+    blocks = math.ceil(JAX_SECONDS / (scan(1) * STEPS_PER_BLOCK * case.seeds))
+    steps, theirs, ours = choose_steps(case, False), math.inf, math.inf
+    for _ in range(5):
+        theirs = min(theirs, scan(blocks))
+        ours = min(ours, measure_seconds(partial(run, case, steps)) / (steps * case.seeds))
+    return Row(
+        f"sgd/{case.name}-jax", f"simulate ({case.seeds} chains)", ours, "a scan of JAX", theirs,
+        note="Processor time per step of a chain.", ns_per_step=1e9 * ours,
+    )  # fmt: skip
 
 
 def compare_chains(case: Case, other: Case, floor: float | None, quick: bool) -> Row:

@@ -76,15 +76,14 @@ def euler_three_point(M, Q, P, noise, step, steps):
 
 
 @kernel()
-def euler_closed(coefficients, y0, p, k, step, stops):
+def euler_closed(sizes, work, y0, step, stops):
     """States at these numbers of Euler steps (increasing), with the package's own right-hand side."""
     y, dy = y0.copy(), np.empty_like(y0)
-    B, Q = np.empty((p, p + k)), np.empty((p, p))
     states = np.empty((stops.size, y.size))
     done = 0
     for row in range(stops.size):
         while done < stops[row]:
-            closed_flow(coefficients, None, y, 1.0, B, Q, dy)
+            closed_flow(sizes, None, y, 1.0, work, dy)
             for i in range(y.size):
                 y[i] += step * dy[i]
             done += 1

@@ -43,11 +43,11 @@ def euler(quick: bool) -> Iterator[Row]:
 
     def literature(steps: int = stretch) -> Any:
         start = flow.overlaps(flow.y0)
-        return euler_three_point(start.M, start.Q, start.P, flow.coefficients.noise, EULER_STEP, steps)
+        return euler_three_point(start.M, start.Q, start.P, flow.sizes.noise, EULER_STEP, steps)
 
     def same(*stops: int) -> Any:
         at = np.array(stops or (stretch,))
-        return euler_closed(flow.coefficients, flow.y0, flow.p, flow.k, EULER_STEP, at)
+        return euler_closed(flow.sizes, flow.work, flow.y0, EULER_STEP, at)
 
     ours(), loose(), literature(1), same(1)  # compile
     fast, rough, slow, short = time_interleaved(ours, loose, literature, same, repeats=2 if quick else 5)

@@ -18,14 +18,18 @@ from benchmarks.cases import CASES
 from benchmarks.euler import EULER_STEP, POINT, make_small_flow
 from benchmarks.harness import Row, format_table, time_interleaved
 from benchmarks.mean_field import make_node_flow, sum_over_pairs
+from benchmarks.odes import make_right_hand_side
 from benchmarks.sampling import start_overlaps
 from benchmarks.sgd_baselines import ACTIVATIONS, numpy_sgd, start_weights
 from benchmarks.simulators import Case
 from benchmarks.simulators import make_row as make_sgd_row
 from sweep_service.dynamics.mean_field.pairwise import PairwiseFlow
+from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.overlap_flow import pack
+from sweep_service.dynamics.regimes import REGIMES, Setup
 from sweep_service.dynamics.sampling.variance import erf_variance
 from sweep_service.model.activations import ACTIVATIONS as PACKAGE_ACTIVATIONS
+from sweep_service.model.point import Point
 from sweep_service.simulators.kernels.streams import CHUNK, INPUT, NOISE, chain_key, fill_normals
 from sweep_service.simulators.simulate import simulate, stream_key
 
@@ -38,8 +42,8 @@ def test_three_point_flow_agrees_with_package(teacher):
     flow = make_small_flow({**POINT, "init": {"kind": "gaussian", "teacher": teacher}})
     o = flow.overlaps(flow.y0)
     dM, dQ = np.empty_like(o.M), np.empty_like(o.Q)
-    assert flow.coefficients.noise > 0.0
-    three_point_flow(o.M, o.Q, o.P, flow.coefficients.noise, dM, dQ)
+    assert flow.sizes.noise > 0.0
+    three_point_flow(o.M, o.Q, o.P, flow.sizes.noise, dM, dQ)
     np.testing.assert_allclose(pack(dM, dQ), flow(flow.y0), **ROUNDING)
 
 
@@ -51,10 +55,10 @@ def test_both_euler_forms_take_euler_steps():
         y = y + EULER_STEP * flow(y)
     o = flow.overlaps(flow.y0)
     stops = np.array([5, 20])
-    closed = euler_closed(flow.coefficients, flow.y0, flow.p, flow.k, EULER_STEP, stops)
+    closed = euler_closed(flow.sizes, flow.work, flow.y0, EULER_STEP, stops)
     np.testing.assert_allclose(closed[-1], y, **ROUNDING)
     np.testing.assert_allclose(
-        pack(*euler_three_point(o.M, o.Q, o.P, flow.coefficients.noise, EULER_STEP, 20)),
+        pack(*euler_three_point(o.M, o.Q, o.P, flow.sizes.noise, EULER_STEP, 20)),
         closed[-1],
         **ROUNDING,
     )
@@ -75,6 +79,13 @@ def test_loop_over_pairs_agrees_with_package(k, D, sums):
 def test_four_point_sum_agrees_with_package(p, k):
     o = start_overlaps(p, k)
     np.testing.assert_allclose(four_point_variance(o.M, o.Q, o.P), erf_variance(o.M, o.Q, o.P), rtol=1e-10)
+
+
+@pytest.mark.parametrize("regime", ["classical_noise", "high_dimensional"])
+def test_right_hand_side_of_users_agrees_with_package(regime):
+    point = Point.parse({"d": 30, "p": 9, "k": 2, "gamma": 3.0, "noise": 0.1})
+    flow = REGIMES[regime].make_flow(Setup(point, point.start(0), 0, RegimeOptions()))
+    np.testing.assert_allclose(make_right_hand_side(flow)(0.0, flow.y0), flow(flow.y0), **ROUNDING)
 
 
 LONG = (

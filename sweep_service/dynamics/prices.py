@@ -24,6 +24,7 @@ from sweep_service.dynamics.mean_field.square import SquareFlow
 from sweep_service.dynamics.options import RegimeOptions
 from sweep_service.dynamics.regimes import REGIMES, choose_mean_field_form, choose_quadrature
 from sweep_service.dynamics.sampling.compiled_sampling import MAX_COMPILED_SAMPLING_WIDTH
+from sweep_service.dynamics.sampling.erf_lanes import MIN_WIDTH
 from sweep_service.dynamics.sampling.variance import QMC_POINTS, Method, choose_method
 from sweep_service.dynamics.solve import MAX_COMPILED_JACOBIAN_SIZE, MAX_DIFFERENCED_JACOBIAN_SIZE
 from sweep_service.model.activations import SQUARE, Activation
@@ -119,7 +120,7 @@ def _price_overlaps(point: Point, regime: str, options: RegimeOptions) -> Price:
     closed = has_closed_forms(student, teacher)
     narrow = p <= MAX_COMPILED_WIDTH and not keeps_norm
     compiled = narrow and (closed or not point.second_layer_rate)
-    evaluation = 1.2e-6 + 3e-10 * p * p * (p + k) if compiled else 2.5e-5 + 3e-9 * p * p + 4e-11 * p**3
+    evaluation = 2e-6 + 8e-11 * p * p * (p + k) if compiled else 2.5e-5 + 3e-9 * p * p + 4e-11 * p**3
     has_jacobian = compiled and closed
     jacobian = size * (evaluation + pairs) + LU_SECONDS * size**3 if has_jacobian else 0.0
     form, precise = "numerical" if not closed else "small" if compiled else "wide", True
@@ -178,6 +179,8 @@ def _price_sampling(method: Method, point: Point, qmc_points: int) -> float:
         return p * (p + 1) / 2 * (2.4e-5 + pairs)
     if method == "square":
         return 1.9e-5 + 1e-10 * p**3 if teacher == SQUARE_CODE else 2.5e-5 + 1.65e-10 * p**3
+    if method == "erf" and p >= MIN_WIDTH:
+        return 4e-6 + 1.5e-9 * p * p * n + 1.65e-10 * p * p * n * n
     if method == "erf":
         return 1.5e-6 + 9.8e-9 * p * p * n + 1.15e-10 * p * p * n * n
     if method == "mixed":

@@ -22,7 +22,7 @@ from sweep_service.dynamics.cautions import (
     noise_leaves_span,
     start_without_invariance,
 )
-from sweep_service.dynamics.compiled_overlap_flow import MAX_COMPILED_WIDTH, SmallFlow
+from sweep_service.dynamics.compiled_overlap_flow import SmallFlow
 from sweep_service.dynamics.full_model import full_model_constants
 from sweep_service.dynamics.map_flow import MapFlow
 from sweep_service.dynamics.mean_field.flow import MeanFieldFlow, MeanFieldSystem
@@ -155,7 +155,7 @@ def overlap_regime(
         extra = tuple(term for name, term in (optional or {}).items() if name in point.non_default)
         terms = (*always, *extra)
         system = make_system(setup, sampled=sampling in terms)
-        if terms == (drift,) and point.p > MAX_COMPILED_WIDTH and start.rank < point.p:
+        if terms == (drift,) and point.p > MAX_WIDTH_OF_OVERLAPS and start.rank < point.p:
             return WeightFlow(system, start)
         small = drift in terms and SmallFlow.is_applicable(system, point.p)  # SmallFlow includes the drift
         return (SmallFlow if small else OverlapFlow)(system, terms, start)
@@ -339,6 +339,8 @@ def _refuse_without_projection(setup: Setup) -> tuple[str, Any, str] | None:
 # Parameters of the full model, which all flows take into account.
 FULL_MODEL = (*FIRST_PARAMETERS, *later_parameters(), *STRUCTURED_PARAMETERS)
 
+MAX_WIDTH_OF_OVERLAPS = 30  # beyond it, gradient flow on weights of low rank is cheaper
+
 # Append only: datasets store the regime that `auto` chose by its position here.
 REGIMES = {
     regime.name: regime
@@ -346,17 +348,17 @@ REGIMES = {
         Regime(
             "high_dimensional", "SS-ODE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Ψ_Var",
             "γ/(pd) → 0 at γ/p = O(1)", overlap_regime(drift, label_noise, sampling),
-            sampled=True, has_fluctuations=True, version=3, independent_of=("d",), supports=FULL_MODEL,
+            sampled=True, has_fluctuations=True, version=4, independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "classical", "GF-ODE", "dM = Ψ_M, dQ = Ψ_GF", "γ/p → 0; independent of d given Ω(0)",
-            overlap_regime(drift), cautions=(fast_gradient_flow,), version=3,
+            overlap_regime(drift), cautions=(fast_gradient_flow,), version=4,
             independent_of=("d", "gamma", "noise", "batch"), supports=FULL_MODEL,
         ),
         Regime(
             "classical_noise", "GF-ODE-NOISE", "dM = Ψ_M, dQ = Ψ_GF + (γ/p) Δ E[σ'σ']",
             "small γ/p with label noise: catches the late plateau", overlap_regime(drift, label_noise),
-            cautions=(fast_gradient_flow,), version=3, independent_of=("d",), supports=FULL_MODEL,
+            cautions=(fast_gradient_flow,), version=4, independent_of=("d",), supports=FULL_MODEL,
         ),
         Regime(
             "mean_field", "MF-ODE", "dM = E_Ξ Ψ_M, dq = E_Ξ Ψ⊥_ii", "p → ∞ at any d > k",
@@ -386,7 +388,7 @@ REGIMES = {
         Regime(
             "high_dimensional_map", "SS map", "M' = M + δt Ψ_M, Q' = Q + δt (Ψ_GF + (γ/p) Ψ_Var/b + …)",
             "steps of any size δt: batches b of the order of d, p and k fixed", build_map, sampled=True,
-            is_map=True, version=2, supports=FULL_MODEL,
+            is_map=True, version=3, supports=FULL_MODEL,
         ),
     )
 }  # fmt: skip

@@ -10,7 +10,7 @@ import math
 
 from sweep_service.model.averages.closed_forms import ERF_CODE, RELU_CODE, SQUARE_CODE, TANH_CODE
 from sweep_service.numerics.jit import kernel
-from sweep_service.numerics.simd import call_at, where_less
+from sweep_service.numerics.simd import call_functions, where_less
 from sweep_service.numerics.vector_math import erf_and_gauss, tanh
 
 FIRST_ADDRESS = 1 << 16  # smaller codes are not addresses
@@ -35,7 +35,7 @@ def activate(code, x):
         value = tanh(x)
         slope = 1.0 - value * value
     elif code >= FIRST_ADDRESS:
-        value, slope = call_at(code, 0, x), call_at(code, 1, x)
+        value, slope = call_functions(code, x)
     else:
         value, slope = x * math.nan, x * math.nan
     return value, slope

@@ -239,25 +239,42 @@ PURE = ("nounwind", "readnone")  # attributes of a call that changes nothing and
 
 
 @intrinsic
-def call_at(typing_context: Any, table: Any, number: Any, x: Any) -> Any:
-    """f(x) of each lane, for the C function whose address is entry `number` of a table at an address."""
+def call_functions(typing_context: Any, table: Any, x: Any) -> Any:
+    """f(x) and g(x) by C functions, whose addresses are in a table at an address.
+
+    The first two entries are f and g of a number. The third reads eight numbers at an address and writes
+    f and g of them to two others.
+    """
     ty = _common_type((x,))
+    double = ir.DoubleType()
+
+    def load_entry(builder: Any, address: Any, number: int, function_type: Any) -> Any:
+        entries = builder.inttoptr(address, function_type.as_pointer().as_pointer())
+        return builder.load(builder.gep(entries, [ir.Constant(ir.IntType(64), number)]))
+
+    def call_with_number(builder: Any, address: Any, value: Any) -> list[Any]:
+        scalar = ir.FunctionType(double, [double])
+        return [
+            builder.call(load_entry(builder, address, number, scalar), [value], attrs=PURE)
+            for number in (0, 1)
+        ]
+
+    def call_with_vector(builder: Any, address: Any, value: Any) -> list[Any]:
+        pointer = double.as_pointer()
+        function = load_entry(builder, address, 2, ir.FunctionType(ir.VoidType(), [pointer] * 3))
+        eight = ir.ArrayType(ir.VectorType(double, ty.width), CHAIN_LANES // ty.width)
+        buffers = [cgutils.alloca_once(builder, eight) for _ in range(3)]
+        parts = [builder.bitcast(buffer, value.type.as_pointer()) for buffer in buffers]
+        for part in range(CHAIN_LANES // ty.width):  # four numbers are passed twice
+            builder.store(value, builder.gep(parts[0], [ir.Constant(ir.IntType(64), part)]))
+        builder.call(function, [builder.bitcast(buffer, pointer) for buffer in buffers], attrs=("nounwind",))
+        return [builder.load(part) for part in parts[1:]]
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        double = ir.DoubleType()
-        function_type = ir.FunctionType(double, [double]).as_pointer()
-        entries = builder.inttoptr(args[0], function_type.as_pointer())
-        function = builder.load(builder.gep(entries, [args[1]]))
-        if not isinstance(ty, Vector):
-            return builder.call(function, [args[2]], attrs=PURE)
-        out = args[2]
-        for at in range(ty.width):
-            number = ir.Constant(ir.IntType(32), at)
-            value = builder.call(function, [builder.extract_element(args[2], number)], attrs=PURE)
-            out = builder.insert_element(out, value, number)
-        return out
+        call = call_with_vector if isinstance(ty, Vector) else call_with_number
+        return context.make_tuple(builder, sig.return_type, call(builder, *args))
 
-    return ty(types.intp, types.intp, ty), generate
+    return types.UniTuple(ty, 2)(types.intp, ty), generate
 
 
 @intrinsic

@@ -1,4 +1,4 @@
-"""exp, erf, log, tanh, asin and pairs of normals without calls of libm, so that loops can be vectorised.
+"""exp, erf, log, tanh, sin, asin and pairs of normals without calls of libm, so that loops can be vectorised.
 
 Each is a polynomial that is fitted when this module is imported, with an absolute error of a few
 1e-16; the tests compare them with libm over their whole range. All except `asin_unit` accept numbers
@@ -25,7 +25,7 @@ ELEMENTWISE = {"contract", "nsz", "arcp"}
 REDUCTION = {"contract", "nsz", "arcp", "reassoc"}
 
 
-def _fit(
+def fit_polynomial(
     function: Callable[[Any], Any], degree: int, low: float = -1.0, high: float = 1.0
 ) -> tuple[float, ...]:
     """Coefficients, lowest first, of the Chebyshev series of `function` on [low, high].
@@ -44,7 +44,7 @@ _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _ROUND = 6755399441055744.0  # 1.5 · 2^52: adding it leaves the nearest integer in the low bits
 _SHIFT = np.uint64(52)
-_E = _fit(np.exp, 11, -0.35, 0.35)
+_E = fit_polynomial(np.exp, 11, -0.35, 0.35)
 
 
 @kernel(inline=True)
@@ -57,6 +57,16 @@ def exp_negative(u):
     odd = fma(fma(fma(fma(fma(_E[11], g, _E[9]), g, _E[7]), g, _E[5]), g, _E[3]), g, _E[1])
     even = fma(fma(fma(fma(fma(_E[10], g, _E[8]), g, _E[6]), g, _E[4]), g, _E[2]), g, _E[0])
     return as_float(as_bits(fma(odd, r, even)) + (as_bits(t) << _SHIFT))
+
+
+@kernel(inline=True)
+def exp(x):
+    """exp(x) for any x, as the square of exp(x/2)."""
+    u = 0.5 * x
+    u = where_less(699.0, u, 699.0, u)
+    u = where_less(u, -699.0, -699.0, u)
+    root = exp_negative(u)
+    return root * root
 
 
 # erfcx(z) for z >= 0 as a polynomial in t = (4 - 2.6 z)/(4 + z), which is 1 at z = 0 and -1 at z = 5;
@@ -77,7 +87,7 @@ def _force_one_at_one(x: tuple[float, ...]) -> tuple[float, ...]:
         x = (x[0] + (1.0 - at_one), *x[1:])
 
 
-_X = _force_one_at_one(_fit(_erfcx_from_t, 16))
+_X = _force_one_at_one(fit_polynomial(_erfcx_from_t, 16))
 
 
 @kernel(inline=True)
@@ -127,11 +137,12 @@ def _atanh_ratio(g: Any) -> Any:
     return 2.0 * np.arctanh(f) / f
 
 
-_L = _fit(_atanh_ratio, 7, 0.0, 0.02945)
+_L = fit_polynomial(_atanh_ratio, 7, 0.0, 0.02945)
 _ONE = np.uint64(0x3FF0000000000000)
 _ROOT_HALF_BITS = np.uint64(0x3FE6A09E667F3BCD)
 _MANTISSA = np.uint64(0x000FFFFFFFFFFFFF)
 _TWO52_BITS = np.uint64(0x4330000000000000)
+_LEAST_NORMAL = 2.2250738585072014e-308
 
 
 @kernel(inline=True)
@@ -148,6 +159,15 @@ def log_positive(x):
     return fma(exponent, _LN2_HIGH, fma(fma(odd, g, even), f, exponent * _LN2_LOW))
 
 
+@kernel(inline=True)
+def log(x):
+    """log(x) for any x; -inf at 0, and NaN below."""
+    y = log_positive(where_less(_LEAST_NORMAL, x, x, _LEAST_NORMAL))
+    y = where_less(x, _LEAST_NORMAL, -math.inf, y)
+    y = where_less(x, 0.0, x * math.nan, y)
+    return where_less(x, math.inf, y, x)  # NaN stays NaN
+
+
 # sin πw/w and cos πw in w², for |w| <= ½.
 def _sine_ratio(g: Any) -> Any:
     w = np.sqrt(np.maximum(g, 1e-300))
@@ -158,7 +178,7 @@ def _cosine(g: Any) -> Any:
     return np.cos(math.pi * np.sqrt(g))
 
 
-_S, _C = _fit(_sine_ratio, 8, 0.0, 0.25), _fit(_cosine, 8, 0.0, 0.25)
+_S, _C = fit_polynomial(_sine_ratio, 8, 0.0, 0.25), fit_polynomial(_cosine, 8, 0.0, 0.25)
 _TWELVE = np.uint64(12)
 _HALF_ULP = 2.0**-53
 
@@ -184,13 +204,49 @@ def normal_pair(word, other):
     return radius * (twice * c), radius * fma(-1.0 * twice, s, 1.0)
 
 
+# sin r/r and cos r in r², for |r| <= π/4, and π/2 in three parts.
+_EIGHTH_SQUARED = (0.25 * math.pi) ** 2 * 1.001
+
+
+def _sinc(g: Any) -> Any:
+    r = np.sqrt(np.maximum(g, 1e-300))
+    return np.sin(r) / r
+
+
+_SR = fit_polynomial(_sinc, 7, 0.0, _EIGHTH_SQUARED)
+_CR = fit_polynomial(lambda g: np.cos(np.sqrt(g)), 8, 0.0, _EIGHTH_SQUARED)
+_QUARTER_TURN = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
+_BIT, _NO_BITS, _TO_SIGN, _SIGN = np.uint64(1), np.uint64(0), np.uint64(62), np.uint64(1 << 63)
+
+
+@kernel(inline=True)
+def sine_and_cosine(x):
+    """sin(x) and cos(x), to rounding for |x| < 1e15, beyond which they mean nothing."""
+    t = fma(x, 2.0 / math.pi, _ROUND)
+    n = t - _ROUND
+    r = fma(n, -_QUARTER_TURN[2], fma(n, -_QUARTER_TURN[1], fma(n, -_QUARTER_TURN[0], x)))
+    r = where_less(1.0, r, 1.0, r)
+    r = where_less(r, -1.0, -1.0, r)
+    g = r * r
+    s = fma(fma(fma(fma(fma(fma(_SR[7], g, _SR[6]), g, _SR[5]), g, _SR[4]), g, _SR[3]), g, _SR[2]), g, _SR[1])
+    s = r * fma(s, g, _SR[0])
+    c = fma(fma(fma(fma(fma(fma(_CR[8], g, _CR[7]), g, _CR[6]), g, _CR[5]), g, _CR[4]), g, _CR[3]), g, _CR[2])
+    c = fma(fma(c, g, _CR[1]), g, _CR[0])
+    # In odd quadrants sine and cosine change places; the bit above gives the sign.
+    bits, next_bits = as_bits(t), as_bits(t) + _BIT
+    swap = _NO_BITS - (bits & _BIT)
+    difference = (as_bits(s) ^ as_bits(c)) & swap
+    sine = as_float((as_bits(s) ^ difference) ^ ((bits << _TO_SIGN) & _SIGN))
+    return sine, as_float((as_bits(c) ^ difference) ^ ((next_bits << _TO_SIGN) & _SIGN))
+
+
 # asin(√z)/√z on [0, 1/4], in s = 8z - 1.
 def _asin_ratio(s: Any) -> Any:
     r = np.sqrt(np.maximum((np.asarray(s) + 1.0) / 8.0, 1e-300))
     return np.arcsin(r) / r
 
 
-_A = _fit(_asin_ratio, 12)
+_A = fit_polynomial(_asin_ratio, 12)
 
 
 @kernel(fastmath=ELEMENTWISE, inline=True)
@@ -220,7 +276,7 @@ def _short_asin_ratio(s: Any) -> Any:
     return np.arcsin(r) / r
 
 
-_U = _fit(_short_asin_ratio, 11)
+_U = fit_polynomial(_short_asin_ratio, 11)
 
 
 @kernel(inline=True)

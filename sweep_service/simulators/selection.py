@@ -233,11 +233,11 @@ SIMULATORS = {
         SimulatorEntry(
             "S1", "step loop: SGD as defined, chains or neurons in the lanes of a vector",
             (StepLoop, StepLoopOfTwo, StepLoopOfFour, StepLoopOfChains), _step_loop_form, _step_loop_cost,
-            _suits_step_loop, _refuse_uncompiled, version=3,
+            _suits_step_loop, _refuse_uncompiled, version=4,
         ),
         SimulatorEntry(
             "S2", "blocked: the same path as S1 in matrix products",
-            (Blocked,), lambda case, chains: Blocked, _blocked_cost, _suits_blocked, version=3,
+            (Blocked,), lambda case, chains: Blocked, _blocked_cost, _suits_blocked, version=4,
         ),
         SimulatorEntry(
             "S3", "overlap process: equal to SGD in law, at a cost independent of d",
@@ -246,12 +246,12 @@ SIMULATORS = {
                 WideLargeBatchProcess,
             ),
             _overlap_process_form, _overlap_process_cost,
-            _suits_overlap_process, rounds_small_risks=True, version=3,
+            _suits_overlap_process, rounds_small_risks=True, version=4,
         ),
         SimulatorEntry(
             "S3-factored", "overlap process that carries a factor of the overlaps: risks down to 1e-17",
             (FactoredOverlapProcess,), lambda case, chains: FactoredOverlapProcess, _factored_cost,
-            version=3,
+            version=4,
         ),
         SimulatorEntry(
             "S4", "square collapse: the path of S1 at a cost independent of p",

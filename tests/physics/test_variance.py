@@ -10,12 +10,19 @@ import pytest
 from sweep_service.dynamics.integrate import integrate
 from sweep_service.dynamics.overlap_flow import Moments, label_noise, sampling
 from sweep_service.dynamics.sampling.control_variate import ControlVariate, Quadratic
+from sweep_service.dynamics.sampling.erf_lanes import (
+    LARGEST_SQUARES,
+    arcsine_series,
+    choose_series,
+    sum_pairs_in_lanes,
+)
 from sweep_service.dynamics.sampling.variance import (
     QuasiMonteCarlo,
     TiltedVariance,
     choose_variance,
     erf_variance,
     square_variance,
+    sum_erf_variance,
 )
 from sweep_service.model.activations import ACTIVATIONS, ERF, RELU, SQUARE, TANH
 from sweep_service.model.averages.two_point import make_pairs
@@ -71,6 +78,39 @@ def test_tilted_erf_agrees_with_four_point_sum(shape):
         np.testing.assert_allclose(
             TiltedVariance(make_pairs(ERF, ERF))(o.M, o.Q, o.P), expected, rtol=0.0, atol=1e-12
         )
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.5, 0.7, 0.9, 1.2, 1.6, 3.0])
+def test_erf_in_vector_lanes_agrees_with_four_point_sum(scale):
+    """At norms for which each series of the arcsine is used, and none; with second layers of any sign."""
+    rng = np.random.default_rng(5)
+    for p, k in ((8, 1), (9, 2), (11, 3)):
+        o = random_overlaps(3, p, k, 30, scale=scale)
+        c = rng.normal(size=p + k)
+        series, exact = choose_series(o.Q, o.P), sum_erf_variance(o.M, o.Q, o.P, c)
+        assert (series is None) == (max(o.Q.max(), o.P.max()) > 4.7)
+        if series is not None:
+            # rounding of p + k squared terms of order one
+            in_lanes = sum_pairs_in_lanes(series, o.M, o.Q, o.P, c)
+            np.testing.assert_allclose(in_lanes, exact, rtol=0.0, atol=1e-13 * np.sum(np.abs(c)) ** 2)
+        np.testing.assert_allclose(erf_variance(o.M, o.Q, o.P), four_point_sum(o), rtol=0.0, atol=1e-12)
+
+
+def test_arcsine_series_is_exact_to_rounding():
+    for square in LARGEST_SQUARES:
+        series = arcsine_series(square)
+        x = math.sqrt(square) * np.linspace(-1.0, 1.0, 2001)
+        approximate = x * np.polynomial.polynomial.polyval(series.slope * x * x - 1.0, series.coefficients)
+        # a few units of the last place of terms that fall
+        np.testing.assert_allclose(approximate, np.arcsin(x), rtol=4e-15, atol=0.0)
+
+
+def test_students_without_a_size_are_left_to_the_form_with_roots():
+    nan, ones = np.full((9, 9), np.nan), np.ones((1, 1))
+    assert choose_series(nan, ones) is None
+    assert np.all(np.isnan(erf_variance(np.zeros((9, 1)), nan, ones)))
+    assert choose_series(np.eye(7), ones) is None
+    assert choose_series(np.eye(8), ones) is not None
 
 
 @pytest.mark.parametrize(("student", "teacher"), EXACT, ids=name)

@@ -23,6 +23,11 @@ LEAKY = Activation(
     name="leaky", formula="x for x > 0, else x/10", value=lambda x: np.where(x > 0.0, x, 0.1 * x),
     slope=lambda x: np.where(x > 0.0, 1.0, 0.1), curvature=lambda x: 0.0 * x, kinks=(Kink(0.0, 0.9),),
 )  # fmt: skip
+# Vectors do not know asinh, so it is called for one lane after another.
+ASINH = Activation(
+    name="asinh", formula="asinh(x)", value=np.arcsinh, slope=lambda x: 1.0 / np.sqrt(1.0 + x * x),
+    curvature=lambda x: -x / (1.0 + x * x) ** 1.5, odd=True,
+)  # fmt: skip
 EVERYTHING = {
     "second_layer": {"init": [1.2, 0.8, -0.7, 0.5, 1.0]}, "teacher": {"second_layer": {"init": [1.0, 0.6]}},
     "weight_decay": 0.1, "schedule": {"power": {"t0": 5.0, "alpha": 0.5}},
@@ -48,7 +53,7 @@ def assert_same_path(compiled, plain, names=("overlap_student", "overlap_student
 
 
 @pytest.mark.parametrize("change", [{}, EVERYTHING, {"batch": 3}], ids=["default", "everything", "batch"])
-@pytest.mark.parametrize("act", [SOFTPLUS, SINE, LEAKY], ids=lambda act: act.name)
+@pytest.mark.parametrize("act", [SOFTPLUS, SINE, LEAKY, ASINH], ids=lambda act: act.name)
 def test_kernels_follow_the_path_of_numpy_functions(act, change, monkeypatch):
     """Of softplus, σ(0) is not 0, and p = 5 is not a multiple of a vector."""
     plain = simulate(monkeypatch, evaluated_in_python(act), "S2", **change)
@@ -96,6 +101,22 @@ def test_learned_second_layer_with_an_offset_runs_in_python(monkeypatch):
     compiled = simulate(monkeypatch, SINE, "S1", second_layer_rate=1.0)
     plain = simulate(monkeypatch, evaluated_in_python(SINE), "S2", second_layer_rate=1.0)
     assert_same_path(compiled, plain)
+
+
+def test_functions_are_compiled_for_vectors_where_possible():
+    gelu = replace(SINE, value=lambda x: x * special.ndtr(x), slope=lambda x: np.where(x > 0.0, 1.0, 0.0))
+    for act, is_vectorised in {SOFTPLUS: True, SINE: True, LEAKY: True, gelu: True, ASINH: False}.items():
+        kernel = compile_activation(act)
+        assert kernel.reason == ""
+        assert kernel.is_vectorised == is_vectorised
+
+
+def test_vectors_that_lose_nan_are_not_used():
+    """A chain that has diverged must stay so: here the lanes would go on."""
+    act = replace(SINE, value=lambda x: np.where(x != x, 0.0, np.sin(x)))
+    assert compile_activation(act).is_vectorised  # as the function itself
+    steep = replace(SINE, value=lambda x: np.sin(x * 1e300))
+    assert not compile_activation(steep).is_vectorised  # reduced differently from NumPy
 
 
 def test_reason_says_what_cannot_be_compiled():

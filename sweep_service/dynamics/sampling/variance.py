@@ -19,6 +19,7 @@ from sweep_service.dynamics.sampling.compiled_sampling import (
     sample_variance,
 )
 from sweep_service.dynamics.sampling.control_variate import MIXTURES, ControlVariate, fixed_coefficients
+from sweep_service.dynamics.sampling.erf_lanes import choose_series, sum_pairs_in_lanes
 from sweep_service.dynamics.sampling.square_student import SquareStudentVariance
 from sweep_service.model.activations import ERF, SQUARE, Activation
 from sweep_service.model.averages.closed_forms import (
@@ -102,8 +103,10 @@ def _sum_row(c, g, omega, oi, oj, u, v, m):
 
 
 def erf_variance(M: Array, Q: Array, P: Array, c: Array | None = None) -> Array:
-    """Erf student and teacher, see `sum_erf_variance`."""
-    return sum_erf_variance(M, Q, P, unit_readout(*M.shape) if c is None else c)
+    """Erf student and teacher, see `sum_erf_variance`; `erf_lanes` has the form that suits most states."""
+    c = unit_readout(*M.shape) if c is None else c
+    series = choose_series(Q, P)
+    return sum_erf_variance(M, Q, P, c) if series is None else sum_pairs_in_lanes(series, M, Q, P, c)
 
 
 @cache

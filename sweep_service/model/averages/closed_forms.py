@@ -77,7 +77,7 @@ def _correlation(c, norm):
 
 
 @kernel(force_inline=True)
-def _sum_lanes(x):
+def sum_lanes(x):
     """The sum of eight lanes."""
     y = x + swap_halves(x)
     y = y + swap_pairs(y)
@@ -94,7 +94,7 @@ def _mixture_value(squares, weights, other_squares, other_weights, a, b, c):
         inverse = 1.0 / square_root(product)
         angle = unit_angle(c * inverse, square_root(fma(-c, c, product)) * inverse)
         rows = fma(other_weights[j], angle, rows)
-    return TWO_OVER_PI * _sum_lanes(rows * load8(weights, 0))
+    return TWO_OVER_PI * sum_lanes(rows * load8(weights, 0))
 
 
 @kernel()
@@ -105,7 +105,7 @@ def _mixture_slopes(squares, weights, other_squares, other_weights, a, b, c):
     for j in range(other_squares.size):
         rows = rows + other_weights[j] / square_root(fma(A, other_squares[j] + b, -c * c))
     rows = rows * load8(weights, 0)
-    return TWO_OVER_PI * _sum_lanes(rows), -TWO_OVER_PI * c * _sum_lanes(rows / A)
+    return TWO_OVER_PI * sum_lanes(rows), -TWO_OVER_PI * c * sum_lanes(rows / A)
 
 
 @kernel()
@@ -119,7 +119,7 @@ def _mean_derivatives_of_erf(a):
 def _mean_derivatives_of_tanh(a):
     A = load8(TANH_SQUARES, 0) + a
     rows = load8(TANH_WEIGHTS, 0) / square_root(A)
-    return ROOT_TWO_OVER_PI * _sum_lanes(rows), -ROOT_TWO_OVER_PI * _sum_lanes(rows / A)
+    return ROOT_TWO_OVER_PI * sum_lanes(rows), -ROOT_TWO_OVER_PI * sum_lanes(rows / A)
 
 
 @kernel()

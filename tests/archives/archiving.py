@@ -39,7 +39,7 @@ def import_into(root, path, limits=None):
 def list_files(root):
     """Return what a data folder holds, apart from its lock, its ledger, indexes and kept states.
 
-    Indexes are derived. An archive has no kept states: they only save time, and an import could not check them.
+    Indexes are derived. An archive has no kept states: they only save time, and could not be checked.
     """
     sweeps = root / "sweeps"
     files = (path.relative_to(sweeps).as_posix() for path in sweeps.rglob("*") if path.is_file())

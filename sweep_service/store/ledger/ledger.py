@@ -177,9 +177,8 @@ class Ledger:
                 tables.sweeps.c.name.icontains(name, autoescape=True)
                 | tables.sweeps.c.id.contains(name, autoescape=True)
             )
-        for (
-            tag
-        ) in tags:  # which contains no quote, so that the text of the list contains it as a whole or not
+        for tag in tags:
+            # A tag contains no quote, so that the text of the list contains it as a whole or not at all.
             query = query.where(tables.sweeps.c.tags.contains(_to_json(tag), autoescape=True))
         if states is not None:
             query = query.where(tables.sweeps.c.state.in_([state.value for state in states]))

@@ -39,6 +39,7 @@ GIVEN = {"kind": "overlaps", "M": [[0.1], [0.2]], "Q": [[1, 0], [0, 1]], "P": [[
         {"axes": {**AXES, "teacher.rho": [0, 0.5], "second_layer.scale": [1, 2], "batch": [1, 4]}},
         {"seeds": [5]},
         {"seeds": {"init": [7, 9], "repeat": [3]}},
+        {"seeds": 5, "target_error": {"value": "risk", "relative": 0.1, "max_seeds": 20}, "keep_state": True},
         {"axes": {**AXES, "noise": [0.1], "activation": ["relu", "erf"]}},
         {"axes": {**AXES, "d": [6, 8], "gamma": [0.1, 0.2]}, "zip": [["d", "gamma"]]},
         {"axes": {}, "points": [{**AXES, "noise": noise, "activation": "relu"} for noise in (0.1, 0.2)]},

@@ -33,7 +33,7 @@ export function readSpec(form, shownSpec, shownStructures, design, catalogue) {
     ...(form.elements.fluctuations.checked && { fluctuations: true }),
     seeds: readSeeds(form),
     time: { ...readNumbers(form, "time", TIME_FIELDS), ...pick(shownSpec.time, "then") },
-    ...pick(shownSpec, "keep_state"),
+    ...pick(shownSpec, "keep_state", "target_error"),
     ...(observables && { observables }),
     ...(Object.keys(options).length && { regime_options: options }),
   };

@@ -102,7 +102,7 @@ def _load(name: str) -> Plugin:
         raise _refuse(name, f"cannot be imported: {type(error).__name__}: {error}") from error
     if not added:
         raise _refuse(name, f"must add an entry to a registry when it is imported: {', '.join(KINDS)}")
-    return Plugin(name, digest, added)
+    return Plugin(name, digest, dict(sorted(added.items())))
 
 
 def _check_entry(plugin: str, kind: str, name: str, entry: Any, is_taken: bool) -> None:

@@ -84,11 +84,10 @@ def _write_netcdf(dataset: xr.Dataset, path: Path) -> None:
 
     plain = dataset.compute().drop_encoding()
     for name, variable in dataset.variables.items():
-        if variable.dtype.kind in "OT":  # of which HDF5 stores only those of Python's own type
-            texts = np.array([str(text) for text in variable.values.reshape(-1)], dtype=object)
-            plain = plain.assign_coords(
-                {name: (variable.dims, texts.reshape(variable.shape), variable.attrs)}
-            )
+        if variable.dtype.kind in "OT":  # which not every version of xarray writes
+            flat = np.array([str(text) for text in plain[name].values.reshape(-1)])
+            texts = flat.reshape(variable.shape)
+            plain = plain.assign_coords({name: (variable.dims, texts, variable.attrs)})
     plain.to_netcdf(path, engine="h5netcdf", format="NETCDF4")
 
 

@@ -12,7 +12,7 @@ from sweep_service.execution.task import ObjectCheckpoint, Task, part_name, run_
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.simulators import simulate
 from sweep_service.status import Status
-from sweep_service.store.folder import DataFolder
+from sweep_service.store.folder import INDEX_SUFFIX, DataFolder
 from sweep_service.store.ledger import State
 from tests.chaos.crashes import SPEC
 from tests.stored import ONE_RUN_PER_BUNDLE
@@ -52,7 +52,9 @@ def write_late(conductor, tasks):
 
 
 def files(conductor, sweep):
-    return sorted(path.name for path in conductor.folder.objects.root.glob(f"{sweep}.*"))
+    """The names of the files of a sweep, but for its index, which is written meanwhile."""
+    paths = conductor.folder.objects.root.glob(f"{sweep}.*")
+    return sorted(path.name for path in paths if INDEX_SUFFIX not in path.name)
 
 
 @pytest.mark.parametrize("started", ["while it runs", "at the next start"])

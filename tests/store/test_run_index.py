@@ -37,7 +37,7 @@ def content(stored):
 
 
 def same(one, other):
-    return one.to_pandas().equals(other.to_pandas())
+    return one.schema.equals(other.schema) and one.to_pylist() == other.to_pylist()
 
 
 def test_index_is_written_when_a_sweep_ends(stored, content):

@@ -12,21 +12,25 @@ from sweep_service.version import __version__
 
 if TYPE_CHECKING:
     from sweep_service.client.atlas import atlas
-    from sweep_service.client.client import Client, open
+    from sweep_service.client.client import AsyncClient, Client, open
     from sweep_service.client.compare import compare
     from sweep_service.dynamics.integrate import integrate
     from sweep_service.errors import InvalidInput, RegimeUndefined, Stopped
-    from sweep_service.runner import run, sweeps
+    from sweep_service.planning.spec import SweepSpec
+    from sweep_service.runner import estimate, run, sweeps
     from sweep_service.simulators.simulate import simulate
 
 __all__ = [
+    "AsyncClient",
     "Client",
     "InvalidInput",
     "RegimeUndefined",
     "Stopped",
+    "SweepSpec",
     "__version__",
     "atlas",
     "compare",
+    "estimate",
     "integrate",
     "open",
     "run",
@@ -35,12 +39,15 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AsyncClient": "sweep_service.client.client",
     "Client": "sweep_service.client.client",
     "InvalidInput": "sweep_service.errors",
     "RegimeUndefined": "sweep_service.errors",
     "Stopped": "sweep_service.errors",
     "atlas": "sweep_service.client.atlas",
     "compare": "sweep_service.client.compare",
+    "SweepSpec": "sweep_service.planning.spec",
+    "estimate": "sweep_service.runner",
     "integrate": "sweep_service.dynamics.integrate",
     "open": "sweep_service.client.client",
     "run": "sweep_service.runner",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sweep_service.client.progress import Bar
+    from sweep_service.display import CostEstimate
     from sweep_service.execution.conductor import Conductor
     from sweep_service.execution.executors import Executor
     from sweep_service.planning.outline import SpecSource
@@ -100,6 +101,40 @@ def run(
             raise KeyboardInterrupt(f"sweep {sweep.id} is paused: run the same spec again to continue")
     _report_failures(folder, sweep)
     return open(folder.dataset_path(sweep.id))
+
+
+def estimate(
+    spec: Mapping[str, Any] | SweepSpec | str | bytes | Path, *, data: str | Path | None = None
+) -> CostEstimate:
+    """Estimate the cost of a sweep without computing or writing anything.
+
+    Parameters
+    ----------
+    spec
+        A mapping, a text in YAML or JSON, the path of a file, or the name of a preset.
+    data
+        Data folder, whose stored runs need not be computed again and whose calibration says how fast this
+        machine is. By default as in `run`.
+
+    Returns
+    -------
+    dict
+        The fields of `Client.estimate`, shown as a table in a notebook.
+
+    Raises
+    ------
+    InvalidInput
+        If the spec is invalid.
+    """
+    from sweep_service.display import CostEstimate
+    from sweep_service.execution.submission import Submission
+    from sweep_service.planning.estimate import Limits
+
+    submission, folder = Submission.read(find_spec(spec), Limits().for_estimates()), data_folder(data)
+    if not folder.has_ledger():
+        return CostEstimate(submission.summarise_cost(folder, None, Limits()))
+    with closing(folder.ledger()) as ledger:
+        return CostEstimate(submission.summarise_cost(folder, ledger, Limits()))
 
 
 def sweeps(data: str | Path | None = None, *, tag: str | Sequence[str] | None = None) -> list[dict[str, Any]]:

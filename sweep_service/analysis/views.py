@@ -39,7 +39,7 @@ from sweep_service.analysis.runs import average_over_runs, parse_source, read_ru
 from sweep_service.analysis.selection import format_values, select
 from sweep_service.analysis.statistics import point_dims
 from sweep_service.analysis.triangle import triangle, triangle_to_json
-from sweep_service.errors import InvalidInput, LimitExceeded
+from sweep_service.errors import InvalidInput, LimitExceeded, unknown_name
 from sweep_service.planning.axes import CORE_AXES, POINT
 from sweep_service.planning.runs import KINDS
 
@@ -375,3 +375,16 @@ def suggest_view(dataset: xr.Dataset) -> tuple[str, dict[str, Any]]:
     x, y = sorted(axes[:2], key=[*reversed(CORE_AXES), *axes].index)
     others = {dim: plain_value(dataset[dim].values[0]) for dim in axes[2:] if dim in dataset.coords}
     return "phase-diagram", {"x": x, "y": y, "value": risk, **others, **regime}
+
+
+def choose_view(dataset: xr.Dataset, view: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the name of an existing view with its options, or the suggested ones if `view` is empty."""
+    if not view and options:
+        raise InvalidInput(
+            "options", " ".join(options), f"need a view before them: one of {', '.join(VIEWS)}"
+        )
+    if not view:
+        return suggest_view(dataset)
+    if view not in VIEWS:
+        raise unknown_name("view", view, VIEWS)
+    return view, options

@@ -14,13 +14,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sweep_service as ss
 from sweep_service.presets import read_preset
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from sweep_service.client.sweep import Sweep
 
 OUTPUT = Path("demo-output")
 PRESET = "phase-diagram"
@@ -71,7 +73,7 @@ def main() -> None:
         raise SystemExit(1)
 
 
-def print_progress(client: ss.Client, sweep_id: str) -> dict[str, Any]:
+def print_progress(client: ss.Client, sweep_id: str) -> Sweep:
     """Follow a sweep to its end, with a line for every fifth of it; returns the sweep."""
     printed, sweep = 0, client.sweep(sweep_id)
     for sweep in client.follow(sweep_id):

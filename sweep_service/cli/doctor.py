@@ -10,7 +10,8 @@ import typer
 
 from sweep_service.cli.answers import DONE, FAILED, print_answer
 from sweep_service.cli.options import Data, Json, Scheduler
-from sweep_service.cli.targets import LocalTarget, match_prefix
+from sweep_service.cli.targets import LocalTarget
+from sweep_service.client.names import match_sweep
 from sweep_service.errors import InUse, InvalidInput
 from sweep_service.extras import explain_missing_package
 from sweep_service.runner import data_folder, default_scheduler
@@ -82,7 +83,9 @@ def _verify(folder: DataFolder, prefixes: list[str], repair: bool, as_json: bool
     from sweep_service.doctor.verify import stored_ids, verify
 
     ids = stored_ids(folder)
-    checks, findings = verify(folder, [match_prefix(ids, prefix) for prefix in prefixes] or ids)
+    checks, findings = verify(
+        folder, [match_sweep(dict.fromkeys(ids, ""), prefix) for prefix in prefixes] or ids
+    )
     damaged = [sweep for sweep in findings if sweep.problems and sweep.is_repairable]
     outcomes = _repair(folder, damaged) if repair and damaged else {}
     advice = "have it restored or computed again with: sweep doctor --repair" if damaged else ""

@@ -50,7 +50,7 @@ Spec = Annotated[
 Id = Annotated[
     str,
     typer.Argument(
-        help="Id of a sweep, or an unambiguous prefix.", autocompletion=_complete_ids, metavar="ID"
+        help="Id of a sweep, an unambiguous prefix, or its name.", autocompletion=_complete_ids, metavar="ID"
     ),
 ]
 Workers = Annotated[

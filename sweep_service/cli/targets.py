@@ -1,6 +1,6 @@
 """The targets of commands: a data folder or a service, with the same methods.
 
-Sweeps are named by an id or by a prefix that only one id has.
+A sweep is named by its id, by a beginning of it that no other id has, or by its name.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweep_service.client.names import match_sweep
 from sweep_service.errors import InUse, InvalidInput, NotFound
 from sweep_service.runner import DEFAULT_DATA, complete, list_sweeps
 from sweep_service.signals import announce_stop, stop
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 MIN_POINTS_TO_ANNOUNCE = 5000  # expanding more of them takes seconds
 ADD_URL = "add --url {url}"  # advice of commands that can use a service instead of the folder
-ID_LENGTH = len("20261116-125954-0123abcd")
 
 SweepSummary = dict[str, Any]
 MakeExecutor = Callable[["DataFolder", float], "Executor"]  # from the predicted seconds of its work
@@ -324,9 +324,9 @@ class LocalTarget:
             yield ledger
 
     def find_id(self, prefix: str) -> str:
-        """Find the id that starts with `prefix`."""
+        """Find the id that starts with `prefix`, or that of the sweep with this name."""
         with self.open_ledger() as ledger:
-            return match_prefix((sweep.id for sweep in ledger.sweeps()), prefix)
+            return match_sweep({sweep.id: sweep.name for sweep in ledger.sweeps()}, prefix)
 
     def _make_submission(self, spec: SweepSpec | bytes, limits: Limits) -> Submission:
         """Make a submission after checking every point of the spec, before anything is written."""
@@ -440,16 +440,4 @@ class RemoteTarget:
         return sweep_id
 
     def find_id(self, prefix: str) -> str:
-        is_complete = len(prefix) == ID_LENGTH  # the service reports an unknown id itself
-        return (
-            prefix if is_complete else match_prefix((sweep["id"] for sweep in self.client.sweeps()), prefix)
-        )
-
-
-def match_prefix(ids: Iterable[str], prefix: str) -> str:
-    """Return the only id that starts with `prefix`."""
-    matches = [sweep_id for sweep_id in ids if prefix and sweep_id.startswith(prefix)]
-    if len(matches) != 1:
-        count = f"{len(matches)} sweeps begin with" if matches else "no sweep begins with"
-        raise NotFound(f"{count} {prefix!r}; list the ids with: sweep list")
-    return matches[0]
+        return self.client.find_id(prefix)

@@ -90,7 +90,7 @@ def _describe_delays(sweep: Mapping[str, Any]) -> Iterator[str]:
     if sweep["reason"]:
         yield "waiting"
     if sweep.get("compiling"):  # an older service does not say
-        yield "compiling"
+        yield "compiling kernels"
 
 
 class NotebookBar(Bar):

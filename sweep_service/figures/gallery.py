@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep_service.errors import InvalidInput, unknown_name
 from sweep_service.text import format_table, make_printable
 
 if TYPE_CHECKING:
@@ -86,16 +85,9 @@ def draw_view(
 ) -> tuple[str, Mapping[str, Any]]:
     """Draw a view to a file; return its name and options, which are suggested if `view` is empty."""
     from sweep_service.analysis.plots.save import caption, save
-    from sweep_service.analysis.views import VIEWS, suggest_view
+    from sweep_service.analysis.views import VIEWS, choose_view
 
-    if not view and options:
-        raise InvalidInput(
-            "options", " ".join(options), f"need a view before them: one of {', '.join(VIEWS)}"
-        )
-    if not view:
-        view, options = suggest_view(dataset)
-    if view not in VIEWS:
-        raise unknown_name("view", view, VIEWS)
+    view, options = choose_view(dataset, view, options)
     save(VIEWS[view].plot(dataset, options), path, None, dataset, caption(dataset, sweep_id), sweep_id)
     return view, options
 

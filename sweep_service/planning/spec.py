@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
 
+from sweep_service.display import format_spec_html
 from sweep_service.errors import ErrorCollector, InvalidInput, unknown_name
 from sweep_service.identity import canonicalise
 from sweep_service.model.parameters import PARAMETERS, Scalar
@@ -384,6 +385,10 @@ class SweepSpec(_Model):
             }
             content["seeds"] = short["init"] if short["repeat"] == 1 else short
         return content
+
+    def _repr_html_(self) -> str:
+        """Show the spec in a notebook, as it would be written."""
+        return format_spec_html(self.as_written())
 
     @classmethod
     def read(cls, text: str | bytes) -> SweepSpec:

@@ -2,24 +2,21 @@
 
 import http.server
 import json
-import math
 import threading
 import time as clock
-from contextlib import closing
 
 import pytest
 
 import sweep_service as ss
-from sweep_service.client.connection import (
-    FIRST_PAUSE_SECONDS,
-    PROBLEM_MEDIA_TYPE,
-    Connection,
-    _iter_lines,
-    _parse_events,
-)
+from sweep_service.client import retries
+from sweep_service.client.event_stream import EventParser, EventReader
+from sweep_service.client.responses import PROBLEM_MEDIA_TYPE
+from sweep_service.client.retries import FIRST_PAUSE_SECONDS
+from sweep_service.client.steps import ReadBlock
 from sweep_service.errors import Denied, InvalidInput, NotFound, SweepError, TooManySweeps, Unreachable
 from tests.service import free_port
 
+ID = "20261119-120000-0123abcd"
 SPEC = {"axes": {"d": 5, "p": 4, "gamma": 0.1}, "fixed": {"k": 2}, "time": {"max": 1.0}}
 
 
@@ -69,14 +66,14 @@ def fake_service():
 SWEEP_RESPONSE = (
     202,
     "application/json",
-    json.dumps({"id": "x", "links": {"self": "/v1/sweeps/x"}}).encode(),
+    json.dumps({"id": ID, "links": {"self": f"/v1/sweeps/{ID}"}}).encode(),
 )
 
 
 def test_lost_submission_is_sent_again_with_its_key(fake_service):
     dropped, unavailable = (None, "", b""), (503, "text/html", b"")
     fake_service.responses = [dropped, unavailable, SWEEP_RESPONSE]
-    assert fake_service.client.submit(SPEC)["id"] == "x"
+    assert fake_service.client.submit(SPEC)["id"] == ID
     keys = {headers["Idempotency-Key"] for headers, _ in fake_service.requests}
     bodies = {body for _, body in fake_service.requests}
     assert (len(fake_service.requests), len(keys), len(bodies)) == (3, 1, 1)
@@ -85,11 +82,11 @@ def test_lost_submission_is_sent_again_with_its_key(fake_service):
 
 
 def test_lost_removal_succeeds(fake_service):
-    missing = (404, PROBLEM_MEDIA_TYPE, b'{"detail": "no sweep named x"}')
+    missing = (404, PROBLEM_MEDIA_TYPE, b'{"detail": "no sweep of this id"}')
     fake_service.responses = [SWEEP_RESPONSE, (None, "", b""), missing]
-    fake_service.client.remove("x")
+    fake_service.client.remove(ID)
     with pytest.raises(NotFound):
-        fake_service.client.remove("x")
+        fake_service.client.remove(ID)
 
 
 @pytest.mark.parametrize(
@@ -110,37 +107,36 @@ def test_lost_removal_succeeds(fake_service):
 def test_unexpected_response_is_an_error_of_the_package(fake_service, response, error, message):
     fake_service.responses = [response]
     with pytest.raises(error, match=message):
-        fake_service.client.sweep("x")
+        fake_service.client.sweep(ID)
     assert len(fake_service.requests) == 1
 
 
-def test_unreachable_service_is_retried_for_a_while():
+def test_unreachable_service_is_retried_for_a_while(monkeypatch):
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 0.7)
     url = f"http://127.0.0.1:{free_port()}"
     began = clock.monotonic()
-    with closing(Connection(url, None, retry_seconds=0.7)) as connection:
+    with ss.Client(url) as client:
         with pytest.raises(Unreachable, match=rf"no service answers at {url}"):
-            connection.request_json("POST", "/v1/sweeps")
+            client.submit(SPEC)
         assert 0.2 < clock.monotonic() - began < 5.0
-    with ss.Client(url) as client, pytest.raises(TimeoutError, match=r"x is out of reach after 0\.5 s"):
-        client.wait("x", timeout=0.5)
+    with ss.Client(url) as client, pytest.raises(TimeoutError, match=rf"{ID} is out of reach after 0\.5 s"):
+        client.wait(ID, timeout=0.5)
 
 
 def test_wait_times_out_if_the_service_hangs(fake_service):
     fake_service.responses = [(200, "application/json", HANG)]
     began = clock.monotonic()
-    with pytest.raises(TimeoutError, match="x is out of reach"):
-        fake_service.client.wait("x", timeout=0.5)
+    with pytest.raises(TimeoutError, match="is out of reach"):
+        fake_service.client.wait(ID, timeout=0.5)
     assert clock.monotonic() - began < 5.0
     fake_service.release.set()
 
 
-def test_unavailable_service_gives_the_reason(fake_service):
+def test_unavailable_service_gives_the_reason(fake_service, monkeypatch):
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 0.5)
     fake_service.responses = [(503, PROBLEM_MEDIA_TYPE, b'{"detail": "the service is stopping"}')]
-    with (
-        closing(Connection(fake_service.client.url, None, retry_seconds=0.5)) as connection,
-        pytest.raises(Unreachable, match="the service is stopping"),
-    ):
-        connection.request_json("GET", "/v1/sweeps/x")
+    with pytest.raises(Unreachable, match="the service is stopping"):
+        fake_service.client.sweep(ID)
     assert len(fake_service.requests) >= 2
 
 
@@ -156,7 +152,7 @@ def test_retry_after_is_respected(fake_service, monkeypatch, status):
         [(status, *RATE_LIMITED[1:]), EMPTY_SWEEP],
         {"Retry-After": "3"},
     )
-    assert fake_service.client.sweep("x") == {"links": {}}
+    assert fake_service.client.sweep(ID) == {"links": {}}
     assert pauses == [3.0]
 
 
@@ -166,17 +162,15 @@ def test_invalid_retry_after_is_ignored(fake_service, monkeypatch):
     for text in ("", "soon", "-5", "1e9", "99999", "Wed, 21 Oct 2026 07:28:00 GMT", "²"):
         fake_service.responses = [RATE_LIMITED, EMPTY_SWEEP]
         fake_service.headers = {"Retry-After": text}
-        assert fake_service.client.sweep("x") == {"links": {}}
+        assert fake_service.client.sweep(ID) == {"links": {}}
     assert pauses == [FIRST_PAUSE_SECONDS] * 7
 
 
-def test_busy_service_is_given_up_in_the_end(fake_service):
+def test_busy_service_is_given_up_in_the_end(fake_service, monkeypatch):
+    monkeypatch.setattr(retries, "BUSY_RETRY_SECONDS", 0.5)
     fake_service.responses = [RATE_LIMITED]
-    with (
-        closing(Connection(fake_service.client.url, None, busy_retry_seconds=0.5)) as connection,
-        pytest.raises(Unreachable, match="too many requests"),
-    ):
-        connection.request_json("GET", "/v1/sweeps/x")
+    with pytest.raises(Unreachable, match="too many requests"):
+        fake_service.client.sweep(ID)
     assert len(fake_service.requests) >= 2
 
 
@@ -210,15 +204,28 @@ def test_events_are_parsed_from_any_blocks():
     ).encode()
     for size in (1, 2, 3, 7, len(text)):
         blocks = [text[start : start + size] for start in range(0, len(text), size)]
-        events = list(_parse_events(_iter_lines(blocks, math.inf)))
+        parser = EventParser()
+        events = [event for block in blocks for event in parser.parse(block)]
         assert [(event.id, event.kind, event.data) for event in events] == [
             ("1", "state", {"a": "é"}), ("2", "progress", {"a": 2})
         ]  # fmt: skip
 
 
+class SilentStream:
+    """A stream that sends comments only."""
+
+    status_code = 200
+
+    def answer(self, step):
+        return b": still there\n\n" if isinstance(step, ReadBlock) else self
+
+
 def test_stream_without_events_times_out():
+    stream, reading = SilentStream(), EventReader("/", None, clock.monotonic() + 0.1).read()
     with pytest.raises(TimeoutError):
-        list(_iter_lines([b": still there\n\n"], clock.monotonic() - 1.0))
+        step = next(reading)
+        while True:
+            step = reading.send(stream.answer(step))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -228,5 +235,6 @@ def test_service_of_this_machine_is_reached_without_proxy(fake_service, monkeypa
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     fake_service.responses[:] = [(200, "application/json", b'{"status": "ok"}')]
     url = f"http://{host}:{fake_service.server_port}"
-    with closing(Connection(url, None, retry_seconds=0.0)) as connection:
-        assert connection.request_json("GET", "/healthz") == {"status": "ok"}
+    monkeypatch.setattr(retries, "RETRY_SECONDS", 0.0)
+    with ss.Client(url) as client:
+        assert client.catalogue() == {"status": "ok"}

@@ -1,0 +1,1 @@
+"""What clients and sweeps can do, each verb as an operation that is written once."""

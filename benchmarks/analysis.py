@@ -13,7 +13,7 @@ from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store.dataset import make_coordinates
+from sweep_service.store.labels import make_coordinates
 
 DIAGRAM_LIMIT_SECONDS = 1.0
 DIAGRAMS = ("sgd_risk", "discrepancy", "sgd_over_ode", "sgd_over_floor", "sgd_phase", "auto_regime")

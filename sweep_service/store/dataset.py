@@ -5,34 +5,27 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import product
 from types import EllipsisType
 from typing import Any
 
 import numpy as np
-import xarray as xr
 import zarr
 from zarr.core.sync import sync
 
 from sweep_service.errors import Damaged, reading
 from sweep_service.faults import fault_point
-from sweep_service.model.fixed import fixed_values
-from sweep_service.model.labels import variable_attributes
-from sweep_service.model.parameters import Scalar
-from sweep_service.model.schedule import Schedule
-from sweep_service.model.structures import insert_numbers
 from sweep_service.numerics.types import AnyArray
-from sweep_service.planning.axes import POINT
-from sweep_service.planning.grids import Grid
 from sweep_service.planning.jobs import empty_values
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.runs import Kind, run_name
-from sweep_service.planning.schema import LAYOUT_VERSION, Schema, Variable
+from sweep_service.planning.schema import LAYOUT_VERSION, Variable
 from sweep_service.status import Status, count_statuses
+from sweep_service.store.labels import make_labels
 from sweep_service.store.metadata import COMPRESSORS, DatasetMetadata
 from sweep_service.store.objects import ROOT, Objects
 
 STATUS = "status"  # the variable that is written last
+CONVENTIONS = "CF-1.11"  # for names, units and flags
 # Chunks of fill values are stored too, so that a missing chunk under a status is damage.
 WRITE_ALL: Any = {"write_empty_chunks": True}
 
@@ -51,7 +44,9 @@ class SweepDataset:
         cls, objects: Objects, name: str, plan: SweepPlan, attributes: Mapping[str, Any]
     ) -> SweepDataset:
         """Create arrays of the final shape, with fill values only."""
-        labels = make_coordinates(plan.schema).assign_attrs(attributes, layout_version=LAYOUT_VERSION)
+        labels = make_labels(plan.schema).assign_attrs(
+            attributes, layout_version=LAYOUT_VERSION, Conventions=CONVENTIONS
+        )
         with objects.creating_dataset(name) as store, warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", zarr.errors.ZarrUserWarning
@@ -205,8 +200,8 @@ class SweepDataset:
 
     def restore_labels(self) -> None:
         """Write coordinates again of which a chunk is damaged."""
-        for name, label in make_coordinates(self.plan.schema).variables.items():
-            array = self.metadata.arrays.get(str(name))  # older versions stored no fixed parameters
+        for name, label in make_labels(self.plan.schema).variables.items():
+            array = self.metadata.arrays.get(str(name))  # older versions stored fewer
             if array is not None and not all(self.is_intact(key) for key in array.chunk_keys()):
                 self._open_array(str(name))[...] = label.values
         self.store.sync()
@@ -258,61 +253,3 @@ def group_by_chunk(
             for start, size, length in zip(corner, sizes, variable.shape[:n], strict=True)
         )
         yield runs, chunk, tuple(axis[runs] - start for axis, start in zip(positions, corner, strict=True))
-
-
-def fixed_coordinate(name: str, value: Scalar) -> xr.Variable:
-    """Make a scalar coordinate; text has the type in which it is read, as Zarr 3 has none of fixed width."""
-    text_type = np.dtypes.StringDType() if isinstance(value, str) else None
-    return xr.Variable((), np.array(value, dtype=text_type), variable_attributes(name))
-
-
-def _make_schedule_factor(grid: Grid) -> xr.Variable:
-    """u(t) over the axes that are numbers of the schedule, and time."""
-    axes = {name: values for name, values in grid.axes.items() if name.startswith("schedule.")}
-    dims: tuple[str, ...] = (tuple(axes) if grid.is_product else (POINT,)) if axes else ()
-    columns = zip(*axes.values(), strict=True)
-    rows = product(*axes.values()) if grid.is_product else columns if axes else [()]
-    factors = [
-        Schedule.parse(insert_numbers(grid.structures, dict(zip(axes, row, strict=True)))["schedule"]).factor(
-            grid.times
-        )
-        for row in rows
-    ]
-    shape = [len(values) for values in axes.values()] if grid.is_product else [len(factors)] if axes else []
-    values = np.array(factors).reshape(*shape, len(grid.times))
-    return xr.Variable((*dims, "time"), values, variable_attributes("schedule_factor"))
-
-
-def make_coordinates(schema: Schema) -> xr.Dataset:
-    """Make the coordinates of a dataset.
-
-    These are the labels of the dimensions, delta_t and gamma/p at every point, and a scalar for each
-    parameter that does not vary.
-    """
-    grid = schema.grid
-    assert isinstance(grid, Grid)  # an outline has no points
-    dims = {dim for kind in schema.variables.values() for variable in kind.values() for dim in variable.dims}
-    labels: dict[str, Any] = {"seed": list(grid.seeds), "repeat": list(grid.repeats), "time": grid.times}
-    labels["regime"] = np.array(grid.regimes, dtype=object)
-    for dim in ("student", "student_other", "teacher"):
-        labels[dim] = np.arange(schema.sizes[dim])
-    labels["cosine_bin"] = (2.0 * np.arange(schema.sizes["cosine_bin"]) + 1.0) / schema.sizes[
-        "cosine_bin"
-    ] - 1.0
-    coordinates = {
-        name: xr.Variable(name, values, variable_attributes(name))
-        for name, values in labels.items()
-        if name in dims
-    }
-    for name, values in grid.axes.items():
-        is_text = isinstance(values[0], str)
-        column = np.array(values, dtype=object) if is_text else np.array(values)
-        dim = name if grid.is_product else POINT
-        coordinates[name] = xr.Variable(dim, column, variable_attributes(name))
-    for name, column in (("delta_t", schema.delta_t), ("gamma_over_p", schema.gamma_over_p)):
-        coordinates[name] = xr.Variable(grid.dims, column, variable_attributes(name))
-    for name, value in fixed_values(grid.axes, grid.fixed, grid.structures).items():
-        coordinates[name] = fixed_coordinate(name, value)
-    if "schedule" in grid.structures:
-        coordinates["schedule_factor"] = _make_schedule_factor(grid)
-    return xr.Dataset(coords=coordinates)

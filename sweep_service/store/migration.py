@@ -20,7 +20,7 @@ def complete_dataset(dataset: xr.Dataset) -> xr.Dataset:
     from sweep_service.model.fixed import INIT_KIND, fixed_values
     from sweep_service.planning.outline import Outline
     from sweep_service.planning.spec import SweepSpec
-    from sweep_service.store.dataset import fixed_coordinate
+    from sweep_service.store.labels import fixed_coordinate
 
     for variable in dataset.variables.values():
         if variable.attrs.get("units") == DIMENSIONLESS:

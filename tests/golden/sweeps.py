@@ -87,9 +87,9 @@ INTERRUPTED = {
     "time": {"max": 150.0, "samples": 4},
 }
 # attributes that the kept folder does not have
-LATER = {"versions", "keys_sha256", "metadata_sha256", "notes"}
+LATER = {"versions", "keys_sha256", "metadata_sha256", "notes", "Conventions"}
 # variables that a sweep of the kept folder does not get when it is resumed
-LATER_VARIABLES = ("sgd_diverged_quantity", "ode_diverged_quantity")
+LATER_VARIABLES = ("sgd_diverged_quantity", "ode_diverged_quantity", "regime_code")
 SECONDS = ("sgd_seconds", "ode_seconds")  # differ from run to run
 VARIES = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")  # a sweep's id
 

@@ -16,6 +16,7 @@ from sweep_service.api.atlas_cache import AtlasCache
 from sweep_service.api.conductor_thread import ConductorThread, MakeExecutor
 from sweep_service.api.error_responses import Problem, SafeJsonResponse
 from sweep_service.api.metrics import Metrics
+from sweep_service.api.middleware.head import HeadMiddleware
 from sweep_service.api.rate_limit import ClientLimits
 from sweep_service.api.routes import (
     atlas,
@@ -70,6 +71,7 @@ def create_app(
     app = FastAPI(
         title="sweep service", version=__version__, description=DESCRIPTION, lifespan=lifespan,
         default_response_class=SafeJsonResponse, docs_url=None, redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,  # short names for generated clients
     )  # fmt: skip
     app.state.conductor_thread = conductor_thread
     app.state.authenticator = Authenticator(settings.secrets)
@@ -80,6 +82,7 @@ def create_app(
     for module in (service, sweeps, contents, data, figures, atlas, compare, catalogue, cluster, dashboard):
         app.include_router(module.router)
     pages.install(app)
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(
         SecurityMiddleware,
         settings=settings,
@@ -97,6 +100,9 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schema = FastAPI.openapi(app)
         spec = SweepSpec.model_json_schema(ref_template="#/components/schemas/{model}")
         definitions = spec.pop("$defs", {})
+        for field in spec["properties"].values():
+            if isinstance(field.get("default"), dict):  # generated clients would send it as a text
+                del field["default"]
         schemas = schema["components"]["schemas"]
         problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas |= {**definitions, **problem.pop("$defs", {}), "SweepSpec": spec, "Problem": problem}

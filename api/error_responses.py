@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
+from sweep_service.api.middleware.head import GET_PATH
 from sweep_service.errors import (
     DISK_FULL_ERRNOS,
     MAX_REPORTED_ERRORS,
@@ -25,6 +26,7 @@ from sweep_service.errors import (
     InUse,
     InvalidInput,
     InvalidSpec,
+    LimitExceeded,
     NoRoom,
     NotFound,
     Stopped,
@@ -51,6 +53,34 @@ STATUS_BY_ERROR: dict[type[Exception], int] = {  # the first match counts
     Damaged: 500,
     TooNew: 500,
 }
+# The `type` of a problem: stable names by which programs can tell problems apart.
+PROBLEM_TYPE_PREFIX = "urn:sweep-service:problem:"
+PROBLEM_TYPE_BY_ERROR: dict[type[Exception], str] = {  # the first match counts
+    TooManySweeps: "too-many-sweeps",
+    NoRoom: "no-room",
+    LimitExceeded: "limit-exceeded",
+    InvalidInput: "invalid-input",
+    StoreGone: "store-unavailable",
+    Damaged: "damaged-data",
+    TooNew: "newer-layout",
+}
+PROBLEM_TYPE_BY_STATUS = {  # of all other problems
+    400: "malformed-request",
+    401: "token-required",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    408: "slow-body",
+    409: "conflict",
+    413: "body-too-large",
+    415: "unsupported-media-type",
+    416: "range-not-satisfiable",
+    422: "invalid-input",
+    429: "too-many-requests",
+    500: "internal-error",
+    503: "unavailable",
+    507: "no-room",
+}
 _FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.,() \[\]]{0,60}", re.ASCII)
 DEFAULT_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "10"}, 503: {"Retry-After": "5"}}
 MEDIA_TYPE = "application/problem+json"
@@ -68,7 +98,7 @@ class FieldError(BaseModel):
 class Problem(BaseModel):
     """RFC 9457 problem details. `field` and `allowed` are those of the first of `errors`."""
 
-    type: str = "about:blank"
+    type: str = Field(description="A stable name of the kind of problem, urn:sweep-service:problem:…")
     title: str
     status: int
     detail: str
@@ -123,8 +153,10 @@ def problem_response(
     headers: dict[str, str] | None = None,
     errors: Sequence[FieldError] = (),
     is_truncated: bool = False,
+    error_type: type[Exception] | None = None,
 ) -> SafeJsonResponse:
     content = Problem(
+        type=problem_type(status, error_type),
         title=HTTPStatus(status).phrase,
         status=status,
         detail=detail,
@@ -137,6 +169,16 @@ def problem_response(
     return SafeJsonResponse(content.model_dump(exclude_none=True), status, headers, MEDIA_TYPE)
 
 
+def problem_type(status: int, error_type: type[Exception] | None = None) -> str:
+    """Return the stable name of a problem, by its error if it has a name of its own, else by its status."""
+    names = (
+        name
+        for known, name in PROBLEM_TYPE_BY_ERROR.items()
+        if error_type is not None and issubclass(error_type, known)
+    )
+    return PROBLEM_TYPE_PREFIX + next(names, PROBLEM_TYPE_BY_STATUS.get(status, "other"))
+
+
 def error_response(error: Exception, request_id: str) -> SafeJsonResponse:
     """Convert an error of this package, or of the operating system, to a response."""
     if isinstance(error, InvalidInput):
@@ -147,7 +189,7 @@ def error_response(error: Exception, request_id: str) -> SafeJsonResponse:
         is_truncated = isinstance(error, InvalidSpec) and error.is_truncated
         headers = DEFAULT_HEADERS.get(status)
         return problem_response(
-            request_id, status, _summarise(errors, is_truncated), headers, errors, is_truncated
+            request_id, status, _summarise(errors, is_truncated), headers, errors, is_truncated, type(error)
         )
     if getattr(error, "errno", None) in DISK_FULL_ERRNOS or "disk is full" in str(
         error
@@ -156,7 +198,8 @@ def error_response(error: Exception, request_id: str) -> SafeJsonResponse:
     for error_type, status in STATUS_BY_ERROR.items():
         if isinstance(error, error_type):
             text = str(error) if isinstance(error, SweepError) else "the service is busy; try again"
-            return problem_response(request_id, status, text, DEFAULT_HEADERS.get(status))
+            headers = DEFAULT_HEADERS.get(status)
+            return problem_response(request_id, status, text, headers, error_type=error_type)
     log.error("unexpected", exc_info=error, extra={"request_id": request_id})
     return problem_response(request_id, 500, "internal error; search the service's log for the request id")
 
@@ -186,6 +229,8 @@ def _allowed_methods(app: FastAPI, path: str) -> list[str]:
     for template, operations in app.openapi()["paths"].items():
         if compile_path(template)[0].fullmatch(path):
             methods.update(method.upper() for method in operations)
+    if "GET" in methods and GET_PATH.fullmatch(path):
+        methods.add("HEAD")
     return sorted(methods)
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from fastapi.sse import format_sse_event
 from starlette.concurrency import run_in_threadpool
 
 from sweep_service.api.conductor_thread import ConductorThread
@@ -31,9 +32,9 @@ def read_events(
     return pairs, State(description["state"]).has_ended and (last is None or last.state.has_ended)
 
 
-def _format_event(kind: str, description: dict[str, Any]) -> bytes:
-    data = json.dumps(replace_nonfinite(description), allow_nan=False)
-    return f"event: {kind}\ndata: {data}\n\n".encode()
+def _format_event(kind: str, content: dict[str, Any], id: int | None = None) -> bytes:
+    data = json.dumps(replace_nonfinite(content), allow_nan=False)
+    return format_sse_event(data_str=data, event=kind, id=None if id is None else str(id))
 
 
 async def stream(service: ConductorThread, sweep_id: str, after: int) -> AsyncIterator[bytes]:
@@ -49,14 +50,14 @@ async def stream(service: ConductorThread, sweep_id: str, after: int) -> AsyncIt
                     yield _format_event("compiling", await run_in_threadpool(service.describe, sweep_id))
                 was_compiling = is_compiling
             except NotFound:
-                yield b"event: removed\ndata: " + json.dumps({"id": sweep_id}).encode() + b"\n\n"
+                yield _format_event("removed", {"id": sweep_id})
                 return
             for event, description in events:
                 after = event.id
-                yield f"id: {event.id}\n".encode() + _format_event(event.kind, description)
+                yield _format_event(event.kind, description, event.id)
             if is_complete:
                 return
             try:
                 await asyncio.wait_for(changed.wait(), KEEP_ALIVE_SECONDS)
             except TimeoutError:
-                yield b": keep-alive\n\n"
+                yield format_sse_event(comment="keep-alive")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweep_service.store.ledger import State
+
+# RFC 3339, as it is stored.
+Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
 class Links(BaseModel):
@@ -41,8 +44,8 @@ class SweepOut(BaseModel):
     name: str
     state: State
     reason: str = Field(description="Why the sweep waits, is paused or has failed; empty otherwise")
-    created: str = Field(description="Time of submission, UTC")
-    updated: str = Field(description="Time of the last change of state, UTC")
+    created: Timestamp = Field(description="Time of submission, UTC")
+    updated: Timestamp = Field(description="Time of the last change of state, UTC")
     extends: str | None
     priority: int
     key: str = Field(

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sweep_service.api.error_responses import error_response, problem_response
 from sweep_service.api.logs import ACCESS_LOGGER
 from sweep_service.api.metrics import Metrics
+from sweep_service.api.middleware.cross_origin import CrossOriginReading
 from sweep_service.api.rate_limit import ClientLimits, RateLimiter, RateLimits, client_network, retry_after
 from sweep_service.api.routes.pages import STATIC, page
 from sweep_service.api.settings import Settings
@@ -108,6 +109,7 @@ class SecurityMiddleware:
         host_names = {*LOOPBACK, settings.host, *settings.hosts}
         self.host_names = {name.lower() for name in host_names} if settings.is_loopback else None
         self.rate_limits = RateLimits(settings.rate, settings.rate_heavy, client_limits)
+        self.cross_origin = CrossOriginReading(settings.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -120,6 +122,8 @@ class SecurityMiddleware:
         address = client_network((scope.get("client") or ("",))[0])
         caller = Caller(address)
         refusal = self._check_request(scope, headers, request_id)
+        if refusal is None and scope["type"] == "http":  # browsers ask without a token
+            refusal = self.cross_origin.answer_preflight(scope["method"], scope["path"], headers)
         if refusal is None:
             caller = self._identify(scope, headers, address)
             if scope["path"] not in PROBES:  # probes need no token and have no rate limit
@@ -146,6 +150,7 @@ class SecurityMiddleware:
     ) -> None:
         """Send the response of the application, or the refusal; log and count the request."""
         began, status = clock.perf_counter(), 0
+        request_headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
 
         async def send_with_headers(message: Message) -> None:
             """Add the request id, and note the status for the log."""
@@ -155,6 +160,9 @@ class SecurityMiddleware:
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
                 headers.setdefault("x-content-type-options", "nosniff")
+                self.cross_origin.add_vary(method, path, headers)
+                if self.cross_origin.allows(method, path, request_headers):
+                    self.cross_origin.add_headers(headers, request_headers)
             await send(message)
 
         try:

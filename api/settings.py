@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from sweep_service.api.middleware.cross_origin import read_origin
 from sweep_service.api.tokens import (
     MAKE_TOKEN,
     MIN_SECRET_CHARACTERS,
@@ -35,6 +36,7 @@ class Settings(BaseSettings):
     tokens: SecretStr = SecretStr("")  # comma-separated, each as described in `tokens.py`
     tokens_file: Path | None = None  # a file with more of them
     hosts: TextList = ()  # further host names of a service on loopback, for example behind a proxy
+    origins: TextList = ()  # of pages that may read, such as https://viewer.example
     scheduler: str | None = Field(
         default=None, validation_alias=AliasChoices("SWEEP_SCHEDULER", "DASK_SCHEDULER_ADDRESS")
     )
@@ -53,7 +55,7 @@ class Settings(BaseSettings):
     rate_heavy: float = Field(default=30.0, ge=0, le=1e9)  # the same for requests that compute or change
     proxies: TextList = ()  # addresses or networks of proxies whose X-Forwarded-For is trusted
 
-    @field_validator("hosts", "proxies", mode="before")
+    @field_validator("hosts", "origins", "proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return (
@@ -61,6 +63,11 @@ class Settings(BaseSettings):
             if isinstance(value, str)
             else value
         )
+
+    @field_validator("origins")
+    @classmethod
+    def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(read_origin, value))
 
     @field_validator("scheduler")
     @classmethod

@@ -68,7 +68,7 @@ def facets(service: Service, cache: Cache, request: Request) -> Response:
     return SafeJsonResponse(atlas.facets(), headers=headers)
 
 
-@router.get("/runs", response_model=None, description=(
+@router.get("/runs", operation_id="get_atlas_runs", response_model=None, description=(
     f"The selected runs, page by page as JSON, or all of them as a table in CSV or Parquet. {SELECTION_HELP}"
 ), responses={200: {"model": RunPage, "content": {
     media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in RUN_FORMATS.values()
@@ -138,7 +138,8 @@ async def _respond(renderer: FigureRenderer, request: Request, cache: AtlasCache
     return await renderer.respond_with(request, tag, format, f"atlas-{view}", render)
 
 
-@router.get("/phase-diagram", response_model=None, responses=FILES, description=(
+@router.get(
+    "/phase-diagram", operation_id="get_atlas_diagram", response_model=None, responses=FILES, description=(
     "A value on two labels, from the runs of all sweeps; each point averages over seeds. Another label that "
     "varies must be selected, or reduced by `mean`, `median`, `min` or `max`. "
     f"{DRAWING_HELP} {SELECTION_HELP}"
@@ -160,7 +161,8 @@ async def phase_diagram(
     return await _respond(renderer, request, cache, "phase-diagram")
 
 
-@router.get("/triangle", response_model=None, responses=FILES, description=(
+@router.get(
+    "/triangle", operation_id="get_atlas_triangle", response_model=None, responses=FILES, description=(
     f"A value on the triangle of limits, from all sweeps over triangles with one step. {DRAWING_HELP} "
     f"{SELECTION_HELP}"
 ))  # fmt: skip
@@ -178,7 +180,8 @@ async def triangle(
     return await _respond(renderer, request, cache, "triangle")
 
 
-@router.get("/curves", response_model=None, responses=FILES, description=(
+@router.get(
+    "/curves", operation_id="get_atlas_curves", response_model=None, responses=FILES, description=(
     "An observable against time at the selected points, each curve with the sweeps behind it. "
     f"`by_sweep=true` keeps sweeps apart, to lay them on each other. {DRAWING_HELP} {SELECTION_HELP}"
 ))  # fmt: skip

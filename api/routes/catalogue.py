@@ -39,7 +39,7 @@ router = APIRouter(prefix="/v1", tags=["catalogue"], responses=responses())
 AUTO = Named(name="auto", about="the regime that fits, chosen for each point")
 
 
-@router.get("/presets")
+@router.get("/presets", operation_id="list_presets")
 def presets() -> Presets:
     """List the presets."""
     specs = {name: read_preset(name) for name in PRESETS}
@@ -51,7 +51,7 @@ def presets() -> Presets:
     )
 
 
-@router.get("/catalogue")
+@router.get("/catalogue", operation_id="get_catalogue")
 def catalogue() -> Catalogue:
     """List all names that a spec or a query can use."""
     regimes = [

@@ -16,7 +16,7 @@ SWEEP_FIELDS = [name for name in Queue.model_fields if name != "bundles_under_wa
 UNFINISHED = (State.RUNNING, State.QUEUED, State.PAUSED)
 
 
-@router.get("/cluster")
+@router.get("/cluster", operation_id="get_cluster")
 def cluster(service: Service) -> ClusterOut:
     """Show the workers with their threads and memory, and the unfinished sweeps."""
     under_way = Counter(task.sweep_id for task in service.executor.tasks())

@@ -20,7 +20,7 @@ from sweep_service.text import replace_nonfinite
 router = APIRouter(prefix="/v1/sweeps/{id}", tags=["data"], responses=responses(404))
 
 
-@router.get("/contents")
+@router.get("/contents", operation_id="get_contents")
 @limited_concurrency
 def contents(service: Service, id: Id) -> Contents:
     """Describe a dataset: axes and their values, what can be plotted, and its provenance."""
@@ -29,7 +29,7 @@ def contents(service: Service, id: Id) -> Contents:
         return Contents(**replace_nonfinite(describe_contents(dataset)))
 
 
-@router.get("/map", response_model=None, responses={200: {"model": Map}})
+@router.get("/map", operation_id="get_map", response_model=None, responses={200: {"model": Map}})
 @limited_concurrency
 def map(service: Service, request: Request, id: Id) -> Response:
     """Count the runs of each point by status. An ETag makes polling cheap while nothing changes."""

@@ -24,6 +24,7 @@ from sweep_service.api.conductor_thread import limited_concurrency
 from sweep_service.api.error_responses import responses
 from sweep_service.api.routes.figures import SELECTION_HELP, matches_etag, query_options
 from sweep_service.api.routes.sweeps import Id, Service
+from sweep_service.api.schemas.selection_words import document_selection
 from sweep_service.errors import LimitExceeded, NotFound, SweepError
 from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.objects import ROOT
@@ -200,8 +201,10 @@ def _selection(request: Request) -> dict[str, str]:
 
 @router.get(
     "/data",
+    operation_id="export_data",
     description=f"Export a selection as one file. {SELECTION_HELP}",
     response_model=None,
+    openapi_extra=document_selection(),
     responses={
         200: {
             "description": "A file",

@@ -26,6 +26,8 @@ from sweep_service.analysis.views import VIEWS, view_to_json
 from sweep_service.api.conductor_thread import ConductorThread
 from sweep_service.api.error_responses import responses
 from sweep_service.api.routes.sweeps import Id
+from sweep_service.api.schemas.selection_words import document_selection
+from sweep_service.api.schemas.view_models import Arrays, Curves, PhaseDiagram, SeedCurves, TriangleOut
 from sweep_service.errors import unknown_name
 from sweep_service.text import replace_nonfinite
 from sweep_service.version import __version__
@@ -161,25 +163,40 @@ LevelList = Annotated[
 LimitPair = Annotated[str | None, Query(description="Ends of the colours, such as `0.001,1`", max_length=200)]
 ColormapName = Annotated[str | None, Query(description="A colour map of matplotlib", max_length=200)]
 Switch = Annotated[str | None, Query(json_schema_extra={"enum": [*SWITCHES]}, max_length=200)]
+AnyView = Curves | SeedCurves | PhaseDiagram | TriangleOut | Arrays
 # Not validated by FastAPI, because our own error suggests the nearest name.
 ViewName = Annotated[str, Path(json_schema_extra={"enum": [*VIEWS]})]
+IMAGES = {
+    media_type: {"schema": {"type": "string", "format": "binary"}}
+    for name, media_type in MEDIA_TYPES.items()
+    if name != "json"
+}
+
+
 FILES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Numbers, or a figure",
-        "content": {
-            media_type: {
-                "schema": {"type": "object"} if name == "json" else {"type": "string", "format": "binary"}
-            }
-            for name, media_type in MEDIA_TYPES.items()
-        },
+        "content": {"application/json": {"schema": {"type": "object"}}, **IMAGES},
     }
 }
 
 
-@router.get("/curves", response_model=None, responses=FILES, description=(
-    "An observable against time: SGD with bands over seeds, and the regimes. In `time=steps` or `samples/d`, "
-    f"each curve has its own `x`. {DRAWING_HELP} {SELECTION_HELP}"
-))  # fmt: skip
+def numbers_or_figure(model: Any) -> dict[int | str, dict[str, Any]]:
+    """Document the response of a view, whose numbers have this model."""
+    return {200: {"description": "Numbers, or a figure", "model": model, "content": dict(IMAGES)}}
+
+
+@router.get(
+    "/curves",
+    operation_id="get_curves",
+    response_model=None,
+    responses=numbers_or_figure(Curves),
+    openapi_extra=document_selection(("time",)),
+    description=(
+        "An observable against time: SGD with bands over seeds, and the regimes. In `time=steps` or "
+        f"`samples/d`, each curve has its own `x`. {DRAWING_HELP} {SELECTION_HELP}"
+    ),
+)
 async def curves(
     renderer: Renderer,
     request: Request,
@@ -194,10 +211,17 @@ async def curves(
     return await renderer.respond(request, id, "curves")
 
 
-@router.get("/seeds", response_model=None, responses=FILES, description=(
-    "How many seeds make the standard error of a mean a given share of it, over time: predicted from stored "
-    f"fluctuations, and measured from the runs with 95 % intervals. {SELECTION_HELP}"
-))  # fmt: skip
+@router.get(
+    "/seeds",
+    operation_id="count_seeds",
+    response_model=None,
+    responses=numbers_or_figure(SeedCurves),
+    openapi_extra=document_selection(),
+    description=(
+        "How many seeds make the standard error of a mean a given share of it, over time: predicted from "
+        f"stored fluctuations, and measured from the runs with 95 % intervals. {SELECTION_HELP}"
+    ),
+)
 async def seeds(
     renderer: Renderer,
     request: Request,
@@ -216,10 +240,17 @@ async def seeds(
     return await renderer.respond(request, id, "seeds")
 
 
-@router.get("/phase-diagram", response_model=None, responses=FILES, description=(
-    "A value on two axes, averaged over seeds; select along others. `x=triangle`: the triangle of limits. "
-    f"{DRAWING_HELP} {SELECTION_HELP}"
-))  # fmt: skip
+@router.get(
+    "/phase-diagram",
+    operation_id="get_phase_diagram",
+    response_model=None,
+    responses=numbers_or_figure(PhaseDiagram | TriangleOut),
+    openapi_extra=document_selection(),
+    description=(
+        "A value on two axes, averaged over seeds; select along others. `x=triangle`: the triangle of "
+        f"limits. {DRAWING_HELP} {SELECTION_HELP}"
+    ),
+)
 async def phase_diagram(
     renderer: Renderer,
     request: Request,
@@ -237,9 +268,14 @@ async def phase_diagram(
     return await renderer.respond(request, id, "phase-diagram")
 
 
-@router.get("/figures/{view}", response_model=None, responses=FILES, description=(
-    f"Any view of the catalogue, with its options. {SELECTION_HELP}"
-))  # fmt: skip
+@router.get(
+    "/figures/{view}",
+    operation_id="get_figure",
+    response_model=None,
+    responses=numbers_or_figure(AnyView),
+    openapi_extra=document_selection(views=True),
+    description=f"Any view of the catalogue, with its options. {SELECTION_HELP}",
+)
 async def figure(
     renderer: Renderer, request: Request, id: Id, view: ViewName, format: Format = "json"
 ) -> Response:

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from sweep_service.api import events
 from sweep_service.api.conductor_thread import ConductorThread, limited_concurrency
@@ -107,7 +108,12 @@ NOTES = {"name": "critical rates", "note": "compare with Saad and Solla, figure 
 CHANGE = {"axes": {"gamma": [2.0, 4.0]}, "seeds": 16}
 
 
-@router.post("/spec", openapi_extra=request_body("SweepSpec", EXAMPLE), responses=responses(415))
+@router.post(
+    "/spec",
+    operation_id="read_spec",
+    openapi_extra=request_body("SweepSpec", EXAMPLE),
+    responses=responses(415),
+)
 def read(body: Body) -> SpecOut:
     """Convert a spec from JSON or YAML to its shortest form as JSON. Nothing is stored or expanded."""
     return SpecOut(spec=SweepSpec.read(body).as_written())
@@ -120,7 +126,12 @@ def estimate(service: Service, body: Body) -> EstimateOut:
     return _estimate(service, body)
 
 
-@router.post("/seeds", openapi_extra=request_body("SweepSpec", EXAMPLE), responses=responses(415))
+@router.post(
+    "/seeds",
+    operation_id="predict_seeds",
+    openapi_extra=request_body("SweepSpec", EXAMPLE),
+    responses=responses(415),
+)
 @limited_concurrency
 def seeds(
     service: Service,
@@ -161,6 +172,7 @@ def _summarise_cost(service: ConductorThread, submission: Submission) -> Estimat
 
 @router.post(
     "/sweeps",
+    operation_id="submit_sweep",
     status_code=202,
     response_model=None,
     openapi_extra=request_body("SweepSpec", EXAMPLE),
@@ -217,7 +229,7 @@ def _accepted(service: ConductorThread, result: tuple[SweepRecord, bool]) -> Res
     return SafeJsonResponse(content.model_dump(), 202 if is_new else 200, {"Location": content.links.self})
 
 
-@router.get("/sweeps")
+@router.get("/sweeps", operation_id="list_sweeps")
 def sweeps(
     service: Service,
     state: Annotated[list[State] | None, Query(description="Only sweeps in one of these states")] = None,
@@ -254,7 +266,12 @@ def _decode_cursor(cursor: str) -> tuple[str, str]:
     return created, sweep_id
 
 
-@router.get("/sweeps/{id}", response_model=None, responses=responses(404) | {200: {"model": SweepOut}})
+@router.get(
+    "/sweeps/{id}",
+    operation_id="get_sweep",
+    response_model=None,
+    responses=responses(404) | {200: {"model": SweepOut}},
+)
 async def show(service: Service, id: Id) -> Response:
     """Show a sweep: its state, its runs by status, its progress."""
     description = service.describe_cached(id)
@@ -263,7 +280,7 @@ async def show(service: Service, id: Id) -> Response:
     return SafeJsonResponse({**description, "links": Links.of(id).model_dump()})
 
 
-@router.get("/sweeps/{id}/spec", responses=responses(404))
+@router.get("/sweeps/{id}/spec", operation_id="get_spec", responses=responses(404))
 def spec(service: Service, id: Id) -> dict[str, Any]:
     """Return the spec of a sweep, including default values."""
     service.ledger.sweep(id)
@@ -285,7 +302,13 @@ def _add_action(name: str) -> None:
         service.ledger.sweep(id)
         return SweepOut.of(service.describe(service.call(action, id).id))
 
-    router.post(f"/sweeps/{{id}}/{name}", name=name, description=description, responses=responses(404))(act)
+    router.post(
+        f"/sweeps/{{id}}/{name}",
+        name=name,
+        operation_id=f"{name}_sweep",
+        description=description,
+        responses=responses(404),
+    )(act)
 
 
 for _name in ACTIONS:
@@ -294,6 +317,7 @@ for _name in ACTIONS:
 
 @router.post(
     "/sweeps/{id}/extend",
+    operation_id="extend_sweep",
     status_code=202,
     response_model=None,
     openapi_extra=request_body("Change", CHANGE),
@@ -342,6 +366,7 @@ def extend(
 
 @router.patch(
     "/sweeps/{id}",
+    operation_id="update_sweep",
     openapi_extra=request_body("Notes", NOTES),
     responses=responses(404, 415),
 )
@@ -356,7 +381,7 @@ def annotate(service: Service, id: Id, body: Body) -> SweepOut:
     return SweepOut.of(service.describe(service.call(Conductor.annotate, id, change).id))
 
 
-@router.delete("/sweeps/{id}", status_code=204, responses=responses(404))
+@router.delete("/sweeps/{id}", operation_id="remove_sweep", status_code=204, responses=responses(404))
 def remove(service: Service, id: Id) -> None:
     """Cancel a sweep and delete its data."""
     service.call(Conductor.remove, id)
@@ -366,7 +391,7 @@ EVENT = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "event": {"enum": ["state", "progress", "notes", "removed"]},
+        "event": {"enum": ["state", "progress", "notes", "compiling", "removed"]},
         "data": {
             "type": "string",
             "description": "The sweep as JSON: its current values, with the state at the event",
@@ -378,6 +403,7 @@ EVENT = {
 
 @router.get(
     "/sweeps/{id}/events",
+    operation_id="follow_sweep",
     response_model=None,
     responses=responses(404)
     | {
@@ -399,12 +425,11 @@ def follow(
     if after and is_complete and not pending:
         return Response(status_code=204)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # proxies must not buffer events
-    return StreamingResponse(
-        events.stream(service, id, min(after, MAX_EVENT_ID)), media_type="text/event-stream", headers=headers
-    )
+    # Not a generator for FastAPI to stream, because such a route cannot answer 204.
+    return EventSourceResponse(events.stream(service, id, min(after, MAX_EVENT_ID)), headers=headers)
 
 
-@router.get("/sweeps/{id}/failures", responses=responses(404))
+@router.get("/sweeps/{id}/failures", operation_id="list_failures", responses=responses(404))
 def failures(
     service: Service,
     id: Id,

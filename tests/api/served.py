@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import threading
 import time as clock
 from contextlib import contextmanager
@@ -198,7 +199,7 @@ def assert_problem(response, status, *phrases, field=None, without=()):
     assert response.headers["content-type"] == MEDIA_TYPE
     problem = response.json()
     assert problem["status"] == status
-    assert problem["type"] == "about:blank"
+    assert re.fullmatch(r"urn:sweep-service:problem:[a-z]+(-[a-z]+)*", problem["type"])
     assert problem["title"]
     assert problem["request_id"] == response.headers["x-request-id"]
     if field is not None:

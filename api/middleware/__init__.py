@@ -1,0 +1,1 @@
+"""What the service adds to requests that read: HEAD, and pages of other origins."""

@@ -13,6 +13,7 @@ from tools.documentation.command_pages import write_command_page
 from tools.documentation.links import PAGES, ROOT, PageLinks, list_folder
 from tools.documentation.python_pages import (
     write_accessor_page,
+    write_atlas_page,
     write_client_page,
     write_error_page,
     write_function_page,
@@ -31,6 +32,7 @@ WRITTEN_PAGES: dict[str, Callable[[], str]] = {
     "reference/functions.md": write_function_page,
     "reference/client.md": write_client_page,
     "reference/accessor.md": write_accessor_page,
+    "reference/atlas.md": write_atlas_page,
     "reference/errors.md": write_error_page,
     "reference/commands.md": write_command_page,
     "reference/rest-routes.md": write_rest_page,

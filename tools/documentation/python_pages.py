@@ -21,6 +21,11 @@ results. The dataset is a stored sweep, or a result of `ss.simulate` or `ss.inte
 the name of a regime, or `ode` for all regimes; by default `sgd`, or `ode` if the dataset has no SGD.
 
 """
+ATLAS_INTRODUCTION = """# Atlas
+
+What `ss.atlas` returns for a data folder or a service. [The atlas](../atlas.md) explains it with examples.
+
+"""
 ERROR_INTRODUCTION = """# Errors
 
 Every error that this package raises on purpose is a `SweepError`. The classes are in `sweep_service.errors`;
@@ -59,6 +64,11 @@ def write_accessor_page() -> str:
     return ACCESSOR_INTRODUCTION + "".join(
         _show(function, f"ds.sweep.{name}") for name, function in METHODS.items()
     )
+
+
+def write_atlas_page() -> str:
+    """Return the page of the atlas."""
+    return ATLAS_INTRODUCTION + _directive("sweep_service.analysis.atlas.atlas.Atlas", "Atlas")
 
 
 def write_error_page() -> str:

@@ -88,14 +88,24 @@ def find_id(service: Service, sweep: SweepName) -> Operation[str]:
 
 
 def get_json(service: Service, path: str, params: Mapping[str, str]) -> Operation[Json]:
-    """Send a GET request to a route that has no method here, and return its JSON.
+    """Send a GET request to a route that has no method here.
 
     Parameters
     ----------
     path
-        Path of the route.
+        Path of the route, such as `/v1/catalogue`.
     params
         Query parameters.
+
+    Returns
+    -------
+    dict
+        The JSON of the response.
+
+    Raises
+    ------
+    NotFound
+        If there is no such route.
     """
     return (yield from request_json(service, "GET", path, params=params))
 

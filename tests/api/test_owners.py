@@ -11,6 +11,7 @@ from sweep_service.execution.conductor import Conductor
 from sweep_service.execution.executors import SerialExecutor
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.store.folder import LEDGER, DataFolder
+from sweep_service.store.kept_states import STATES_SUFFIX
 from sweep_service.store.ledger import SCHEMA_VERSION
 from tests.api.served import serving
 from tests.specs import TINY_SPEC, distinct_spec
@@ -31,7 +32,10 @@ def bearer(token):
 
 
 def dataset_bytes(folder, sweep_id):
-    return sum(path.stat().st_size for path in folder.dataset_path(sweep_id).rglob("*") if path.is_file())
+    """Return the size of the dataset of a sweep and of its kept states."""
+    dataset = folder.dataset_path(sweep_id)
+    folders = (dataset, dataset.with_name(f"{sweep_id}{STATES_SUFFIX}"))
+    return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
 
 
 def test_sweep_has_the_owner_of_its_token(shared):

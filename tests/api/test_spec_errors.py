@@ -49,10 +49,10 @@ def test_number_of_errors_is_bounded(service):
 
 
 def test_errors_of_a_change(service, sweep_id):
-    change = {"axes": {"gamma": [0.9, -1]}, "seeds": 0, "time": {"max": 3}}
+    change = {"axes": {"gamma": [0.9, -1]}, "seeds": 0, "time": {"max": 1e-3}, "fixed": {"k": 3}}
     problem = assert_problem(service.post(f"/v1/sweeps/{sweep_id}/extend", json=change), 422)
     fields = [error["field"] for error in problem["errors"]]
-    assert fields == ["change (key) time", "axes.gamma[1]", "seeds.init"]
+    assert fields == ["change (key) fixed", "axes.gamma[1]", "seeds.init", "time.max"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A service that is started with other versions of a simulator and a regime."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,10 +21,10 @@ def first_versions(monkeypatch):
 
 
 def set_first_versions(patch):
-    """Begin with first versions, whatever they are now."""
+    """Begin with first versions, whatever they are now. The entries stay those of the package."""
     for registry in (SIMULATORS, REGIMES):
         for name in registry:
-            patch.setitem(registry, name, replace(registry[name], version=1))
+            patch.setitem(vars(registry[name]), "version", 1)
 
 
 def one_bundle(folder, stopped):
@@ -45,7 +44,7 @@ def half_done(data):
 
 def upgrade(patch):
     for registry, name in ((SIMULATORS, "S1"), (REGIMES, "classical_noise")):
-        patch.setitem(registry, name, replace(registry[name], version=2))
+        patch.setitem(vars(registry[name]), "version", 2)
 
 
 def test_reason_is_shown_until_the_sweep_is_resumed(tmp_path, monkeypatch):

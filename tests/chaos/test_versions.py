@@ -30,8 +30,8 @@ from dataclasses import replace
 import sweep_service.execution.compute as computing
 from sweep_service.dynamics.regimes import REGIMES
 from sweep_service.simulators.selection import SIMULATORS
-SIMULATORS["S1"] = replace(SIMULATORS["S1"], version={OLD["simulator S1"] + 1})
-REGIMES["classical_noise"] = replace(REGIMES["classical_noise"], version={OLD["regime classical_noise"] + 2})
+vars(SIMULATORS["S1"])["version"] = {OLD["simulator S1"] + 1}
+vars(REGIMES["classical_noise"])["version"] = {OLD["regime classical_noise"] + 2}
 run_chains, integrate_run = computing.run_chains, computing.integrate_run
 def new_chains(point, **options):
     simulation = run_chains(point, **options)

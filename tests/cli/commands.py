@@ -229,6 +229,8 @@ COMMANDS = {
     "extend": ["extend", "ID", "-"],
     "rename": ["rename", "ID", "a name"],
     "note": ["note", "ID", "a note"],
+    "tag": ["tag", "ID", "a tag"],
+    "archive": ["archive", "ID", "out.zip", "--no-figures"],
     "rm": ["rm", "ID"],
     "estimate": ["estimate", "-"],
     "seeds": ["seeds", "ID"],
@@ -243,7 +245,7 @@ COMMANDS = {
     "certificates": ["certificates", "there"],
 }
 SERVICE_COMMANDS = ("serve", "submit", "watch")  # their tests are in test_service.py
-SLOW_COMMANDS = ("gallery",)  # tested in test_plot.py
+OTHER_COMMANDS = ("gallery", "import", "slurm")  # tested in test_plot.py, tests/archives and tests/clusters
 INPUT = {"run": SMALL_SPEC, "estimate": SMALL_SPEC, "extend": {"axes": {"gamma": [0.9]}}}
 
 

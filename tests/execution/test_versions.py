@@ -44,7 +44,7 @@ def first_versions(monkeypatch):
     """Begin with first versions, whatever they are now."""
     for registry in (SIMULATORS, REGIMES):
         for name in registry:
-            monkeypatch.setitem(registry, name, replace(registry[name], version=1))
+            monkeypatch.setitem(vars(registry[name]), "version", 1)
 
 
 def raise_versions(patch, *names, to=2):
@@ -52,7 +52,7 @@ def raise_versions(patch, *names, to=2):
     for name in names:
         kind, _, engine = name.partition(" ")
         registry = SIMULATORS if kind == "simulator" else REGIMES
-        patch.setitem(registry, engine, replace(registry[engine], version=to))
+        patch.setitem(vars(registry[engine]), "version", to)
     run_chains, integrate_run = computing.run_chains, computing.integrate_run
 
     def new_chains(point, **options):

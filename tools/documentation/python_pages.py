@@ -12,6 +12,7 @@ FUNCTIONS_INTRODUCTION = """# Functions
 CLIENT_INTRODUCTION = """# Client
 
 The Python client of a service. [REST](../rest.md) describes the fields of what its methods return.
+`ss.AsyncClient` has the same methods, to be awaited.
 
 """
 ACCESSOR_INTRODUCTION = """# Accessor `ds.sweep`
@@ -52,9 +53,12 @@ def write_function_page() -> str:
 
 def write_client_page() -> str:
     """Return the page of `ss.Client`."""
-    return CLIENT_INTRODUCTION + _directive(
-        "sweep_service.client.client.Client", "ss.Client", "      members_order: source\n"
-    )
+    from sweep_service.client.client import Client
+
+    verbs = [name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")]
+    introduction = _directive("sweep_service.client.client.Client", "ss.Client", "      members: false\n")
+    shown = "".join(_show(getattr(Client, name), f"client.{name}") for name in verbs)
+    return CLIENT_INTRODUCTION + introduction + shown
 
 
 def write_accessor_page() -> str:

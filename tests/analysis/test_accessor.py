@@ -86,6 +86,12 @@ SCALING = {
     "axes": {"d": [10, 20, 40], "kappa": 0.0, "delta": [0.0, 0.5], "regime": "classical"},
     "scaling": {"p0": 4, "gamma0": 1},
 }
+TARGET = {
+    **OTHER,
+    "axes": {"d": 10, "p": 4, "gamma": [0.2, 0.5]},
+    "seeds": 5,
+    "target_error": {"value": "risk", "relative": 0.2, "max_seeds": 8},
+}
 ONE = {"gamma": [0.2], "regime": ["classical"]}
 # Arguments and sweep of each method; the others are called without arguments on the grid.
 CALLS = {
@@ -96,6 +102,7 @@ CALLS = {
     "scaling_phase": ("scaling", {}, {}),
     "time_to": ("grid", {}, {"risk": 0.05}),
     "validity": ("grid", {}, {"regime": "classical"}),
+    "target_estimates": ("target", {}, {}),
     "plot_curves": ("grid", ONE, {}),
     "plot_phase_diagram": ("grid", {}, {"x": "gamma", "y": "d", "value": "sgd_phase"}),
     "plot_triangle": ("triangle", {}, {"value": "discrepancy"}),
@@ -109,7 +116,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    specs = {"grid": GRID, "triangle": TRIANGLE, "scaling": SCALING}
+    specs = {"grid": GRID, "triangle": TRIANGLE, "scaling": SCALING, "target": TARGET}
     return {name: compute_dataset(tmp_path_factory.mktemp(name), spec) for name, spec in specs.items()}
 
 

@@ -1,5 +1,7 @@
 """No analysis depends on the order in which a dataset stores its axes."""
 
+import json
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -88,12 +90,29 @@ CALLS = {
 METHOD_OF = {"bias": "discrepancy", "z": "discrepancy"} | dict.fromkeys(
     ("overlay", "power", "logshift"), "collapse"
 )
-NOT_OF_A_PRODUCT = {"triangle", "scaling_phase"}  # triangle: of the points of a design; see test_triangle
+# Of the points of a design, see test_triangle; of specs with a target, see test_target_estimates.
+NOT_OF_A_PRODUCT = {"triangle", "scaling_phase", "target_estimates"}
 
 
 def test_every_quantity_is_compared():
     quantities = {name for name in METHODS if not name.startswith("plot_")} - {"export", "merge"}
     assert {METHOD_OF.get(name, name) for name in CALLS} | NOT_OF_A_PRODUCT == quantities
+
+
+def test_target_estimates(product):
+    """The pilot is what the spec says, wherever its seeds stand in the dataset."""
+    spec = {
+        "axes": {name: product[name].values.tolist() for name in ("d", "p", "gamma")}, "fixed": {"k": 2},
+        "seeds": {"init": 5, "repeat": 2}, "time": {"max": 1},
+        "target_error": {"value": "risk", "relative": 0.1, "max_seeds": 8},
+    }  # fmt: skip
+    more = [product, product.assign(sgd_risk=1.1 * product.sgd_risk).assign_coords(seed=range(4, 8))]
+    dataset = xr.concat(more, "seed").assign_attrs(spec=json.dumps(spec))
+    expected = dataset.sweep.target_estimates()
+    assert bool((expected.low < expected.estimate).all())
+    for dim in ("seed", "d", "gamma", "time"):
+        for kind in ("shuffled", "reversed"):
+            assert_same(permuted(dataset, dim, kind).sweep.target_estimates(), expected)
 
 
 def permuted(dataset, dim, kind):

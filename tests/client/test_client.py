@@ -285,7 +285,7 @@ def test_extension_is_a_new_sweep(client, sweep_id):
     renamed = client.extend(sweep_id, "axes: {gamma: [0.2]}", name="finer")
     assert (renamed["name"], renamed["extends"]) == ("finer", sweep_id)
     with pytest.raises(InvalidInput, match="must be one of axes"):
-        client.extend(sweep_id, {"time": {"max": 3}})
+        client.extend(sweep_id, {"fixed": {"k": 3}})
 
 
 def test_failures_are_listed_and_retried(client, folder):

@@ -40,7 +40,8 @@ RULE = [
     ({"p": 65, "init": {"kind": "planted", "epsilon": 1.0}}, "mean_field_projected", ()),  # W = 0
     ({"p": 65, "d": 2}, "mean_field_projected", ()),  # d = k leaves no room for Q⊥
     ({"p": 65}, "mean_field_high_dimensional", ("0.018 R(0)", "high_dimensional, which leaves out nothing")),
-    ({"p": 65, "d": 53}, "mean_field", ("mean_field_high_dimensional would err by 0.022 R(0)",)),
+    ({"p": 65, "d": 53}, "classical", ("mean_field_high_dimensional would err by 0.022 R(0)",)),
+    ({"p": 120, "d": 30}, "mean_field", ("mean_field_high_dimensional would err by 0.025 R(0)",)),
     ({"p": 65, "init": SYMMETRIC}, "classical", ("not known to be orthogonally invariant",)),
     ({"p": 65, "init": identity_overlaps(65), "noise": 1e-3}, "classical_noise", ("not mean field",)),
     # where mean field without the sampling term errs by a quarter of R(0)

@@ -282,7 +282,8 @@ def refine_quadrature(flow: Flow, states: list[Array]) -> tuple[Flow, float]:
         if finer is None:
             break
         error = max((float(np.max(np.abs(flow(y, t) - finer(y, t)))) for y in states), default=0.0) / scale
-        if error <= MAX_QUADRATURE_ERROR * flow.precision:
+        # NaN: no quadrature resolves a state without finite rates, and the rules of many nodes are dear to make.
+        if np.isnan(error) or error <= MAX_QUADRATURE_ERROR * flow.precision:
             break
         flow = finer
     return flow, error

@@ -282,7 +282,7 @@ def refine_quadrature(flow: Flow, states: list[Array]) -> tuple[Flow, float]:
         if finer is None:
             break
         error = max((float(np.max(np.abs(flow(y, t) - finer(y, t)))) for y in states), default=0.0) / scale
-        # NaN: no quadrature resolves a state without finite rates, and the rules of many nodes are dear to make.
+        # NaN: no quadrature resolves a state without finite rates, and rules of many nodes take long to make.
         if np.isnan(error) or error <= MAX_QUADRATURE_ERROR * flow.precision:
             break
         flow = finer

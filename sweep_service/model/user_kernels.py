@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -173,9 +174,12 @@ _ENTRY: dict[Any, Callable[[Any], Any]] = {0: lambda y: y[()], 1: lambda y: y[0]
 overload(_as_number)(lambda y: _ENTRY[getattr(y, "ndim", None)])
 
 
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal, which numba writes where colorama is installed
+
+
 def _describe(error: Exception) -> str:
     """The line that says what numba does not know."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip() for line in COLOURS.sub("", str(error)).splitlines()]
     telling = [line for line in lines if line and not line.startswith(("Failed in", "During", "File", "["))]
     return telling[0] if telling else type(error).__name__
 

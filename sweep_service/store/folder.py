@@ -57,7 +57,7 @@ from sweep_service.store.kept_states import STATES_SUFFIX
 from sweep_service.store.key_index import KeyIndex
 from sweep_service.store.ledger import Ledger
 from sweep_service.store.local import LocalObjects
-from sweep_service.store.locks import file_lock
+from sweep_service.store.locking.locks import file_lock
 from sweep_service.store.metadata import DatasetMetadata
 from sweep_service.store.notes import NOTES_SUFFIX, Notes
 from sweep_service.store.objects import ROOT, Objects, no_guard
@@ -145,7 +145,7 @@ class DataFolder:
             make_private_folder(self.root)
             held = file_lock(self.root / LOCK, service_url)
         else:
-            from sweep_service.store.lease import hold_lease
+            from sweep_service.store.locking.lease import hold_lease
 
             held = hold_lease(self.root, LOCK, service_url)
         with held as guard:

@@ -114,7 +114,8 @@ def test_name_like_a_path_is_only_a_name(tmp_path):
 def test_invalid_change_is_refused_and_adds_no_sweep(stored_sweep):
     cwd, sweep_id = stored_sweep
     for text, word in (
-        ("{}", ""), ('{"time": {"max": 1e-3}}', "time.max"), ('{"time": 3}', "time"), ('{"axes": {"gamma": [-1]}}', "gamma"),
+        ("{}", ""), ('{"time": {"max": 1e-3}}', "time.max"), ('{"time": 3}', "time"),
+        ('{"axes": {"gamma": [-1]}}', "gamma"),
         ('{"axes": {"gamma": []}}', "gamma"), ("[]", "change"),
     ):  # fmt: skip
         answer = run_command(cwd, "extend", sweep_id, "-", text=text)

@@ -89,7 +89,7 @@ def predict(ledger, now, started, merged, threads):
 def second_half(shown, end, stretch=1.0):
     """What was shown in the second half, with the true time left; without the last merges."""
     late = (now for now in shown if now.time >= 0.5 * end)
-    # Of less than that, a fifth is the time until what has ended is merged, or the scatter of the last bundle.
+    # Of less than that, a fifth is the time until a merge, or the scatter of the last bundle.
     return [(now, end - now.time) for now in late if end - now.time > 5 * MERGE_SECONDS * stretch]
 
 

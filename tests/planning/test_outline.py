@@ -65,7 +65,8 @@ TRIANGLES = st.builds(
         "triangle": {"delta_t": delta_t, "resolution": resolution, "p_multiple_of": multiple},
         "axes": {"k": ks, **noise}, "fixed": {},
     },
-    st.floats(1e-5, 1e-3), st.integers(1, 12), st.sampled_from(["k", 1, 3]),
+    st.floats(3e-5, 1e-3),  # so that p = gamma_max/(delta_t d_min) is at most 20,000
+    st.integers(1, 12), st.sampled_from(["k", 1, 3]),
     st.integers(1, 3) | st.lists(st.integers(1, 3), min_size=1, max_size=3, unique=True),
     st.fixed_dictionaries({}, optional={"noise": values(st.floats(0.01, 1.0))}),
 )  # fmt: skip

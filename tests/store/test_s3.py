@@ -22,11 +22,12 @@ from sweep_service.planning.grids import Grid
 from sweep_service.planning.plan import SweepPlan
 from sweep_service.planning.spec import SweepSpec
 from sweep_service.status import Status
-from sweep_service.store import lease as leases
 from sweep_service.store import s3
-from sweep_service.store.folder import DataFolder, parse_location
-from sweep_service.store.lease import Lease, LeaseTimes, hold_lease
+from sweep_service.store.folder import INDEX_SUFFIX, DataFolder, parse_location
+from sweep_service.store.kept_states import STATES_SUFFIX
 from sweep_service.store.ledger import State
+from sweep_service.store.locking import lease as leases
+from sweep_service.store.locking.lease import Lease, LeaseTimes, hold_lease
 from sweep_service.store.s3 import Bucket, S3Objects
 from tests.chaos.proxy import proxied
 from tests.store.conformance import StoreConformance, StoreMachine
@@ -158,7 +159,7 @@ def test_sweep_in_a_bucket_equals_the_one_in_a_folder(url, tmp_path):
     with ss.open(bucket_folder.address(sweep)) as stored, ss.open(local_folder.address(twin)) as expected:
         xr.testing.assert_equal(stored.drop_vars(TIMING), expected.drop_vars(TIMING))
     left = {name.partition("/")[0] for name in bucket_folder.objects.list()}
-    assert left == {f"{sweep}.json", f"{sweep}.keys", f"{sweep}.zarr"}
+    assert left == {f"{sweep}{end}" for end in (".json", ".keys", ".zarr", STATES_SUFFIX, INDEX_SUFFIX)}
     assert sorted(path.name for path in (tmp_path / "state").iterdir()) == [
         "calibration.json",
         "ledger.sqlite",

@@ -9,7 +9,6 @@ from typing import Any
 
 import griffe
 
-
 GIVEN = {"sweep_service.analysis.": "dataset", "sweep_service.client.": "service"}  # by package
 STEPS = "Operation["  # what a verb of a client returns: the steps to its result
 

@@ -24,7 +24,7 @@ from typing import Any
 from obstore.exceptions import PreconditionError
 
 from sweep_service.errors import InUse, NotFound, StoreGone
-from sweep_service.store.locks import in_use_error
+from sweep_service.store.locking.locks import in_use_error
 from sweep_service.store.s3 import Bucket
 
 log = logging.getLogger(__name__)

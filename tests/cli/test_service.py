@@ -22,7 +22,7 @@ from tests.service import breakable_environment, free_port, start_service
 from tests.specs import LONG_SPEC, SMALL_SPEC
 
 TOKEN = "let-me-in"
-LOCAL_COMMANDS = ("run", "rerun", "presets", "doctor", "certificates")
+LOCAL_COMMANDS = ("run", "rerun", "archive", "presets", "doctor", "certificates")
 REMOTE_COMMANDS = {
     **{name: arguments for name, arguments in COMMANDS.items() if name not in LOCAL_COMMANDS},
     "submit": ["submit", "-"],

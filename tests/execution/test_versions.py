@@ -126,8 +126,8 @@ def test_unfinished_sweep_of_other_versions_is_paused_until_resumed(
         assert (ended.state, ended.reason) == (State.COMPLETED, "")
         assert conductor.ledger.totals(sweep.id)["counts"] == {Status.DONE: sweep.runs}
         assert_one_version(conductor, sweep, *names)
-        assert find_leftovers(tmp_path) == []
         assert not conductor.folder.is_restarting(sweep.id)
+    assert find_leftovers(tmp_path) == []
 
 
 @pytest.mark.slow

@@ -58,6 +58,8 @@ ODE_CASES: Sequence[tuple[dict[str, Any], str]] = (
     *((_point(name, WIDE), "classical_noise") for name in ACTIVATIONS),
     *((_point(name, 12), "high_dimensional") for name in ACTIVATIONS),
     *((_point(name, WIDE) | {"gamma": 2.0}, "high_dimensional") for name in ACTIVATIONS),  # relu is stiff
+    (_point("erf", 12), "high_dimensional_map"),
+    (_point("erf", 90) | {"gamma": 2.0}, "high_dimensional"),
     (_point("erf", 4, teacher="tanh"), "high_dimensional"),
     (_point("erf", 12, teacher="relu"), "high_dimensional"),
     (_point("erf", WIDE, teacher="relu") | {"gamma": 2.0}, "high_dimensional"),

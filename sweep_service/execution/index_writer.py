@@ -16,6 +16,7 @@ from sweep_service.abandonment import abandoned_if
 from sweep_service.errors import Stopped, SweepError
 from sweep_service.store.folder import DataFolder
 
+MAX_REMOVAL_WAIT_SECONDS = 10.0  # for an index that is being made; it is abandoned at its next check
 log = logging.getLogger(__name__)
 
 
@@ -32,6 +33,7 @@ class IndexWriter:
         self._missing: dict[str, None] = {}
         self._is_busy = self._is_urgent = False  # writing an index; one that was requested
         self._removed = set[str]()
+        self._current: str | None = None  # the sweep whose index is being made
         self._changed = threading.Condition()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -56,11 +58,13 @@ class IndexWriter:
                 self._start()
 
     def remove(self, sweep_id: str) -> None:
-        """Forget a sweep that is about to be removed; after the return nothing is written for it."""
+        """Forget a sweep that is about to be removed; after the return its files are not used any more."""
         with self._changed:
             self._removed.add(sweep_id)
             self._requested.pop(sweep_id, None)
             self._missing.pop(sweep_id, None)
+            # Opening a dataset that has just been removed would create its folder again.
+            self._changed.wait_for(lambda: self._current != sweep_id, MAX_REMOVAL_WAIT_SECONDS)
 
     def close(self) -> None:
         """Wait for requested indexes, up to a limit, and end the thread."""
@@ -84,7 +88,7 @@ class IndexWriter:
             while (sweep_id := self._next()) is not None:
                 self._write(sweep_id)
                 with self._changed:
-                    self._is_busy = self._is_urgent = False
+                    self._is_busy, self._is_urgent, self._current = False, False, None
                     self._changed.notify_all()
 
     def _next(self) -> str | None:
@@ -97,6 +101,7 @@ class IndexWriter:
             self._is_busy, self._is_urgent = True, source is self._requested
             sweep_id = next(iter(source))
             del source[sweep_id]
+            self._current = sweep_id
             return sweep_id
 
     def _write(self, sweep_id: str) -> None:
@@ -104,13 +109,15 @@ class IndexWriter:
 
         began = clock.monotonic()
         try:
-            content = make_index(self.folder, sweep_id)
+            with abandoned_if(lambda: self._closing or sweep_id in self._removed):
+                content = make_index(self.folder, sweep_id)
             with self._changed:  # so that `remove` waits for a write that has begun
                 if sweep_id in self._removed:
                     return
                 save_index(self.folder, sweep_id, content)
         except Stopped:
-            raise
+            if self._closing:
+                raise
         except (SweepError, OSError) as error:  # damaged, removed meanwhile, a full disk, a lost lock
             log.info("%s has no index: %s", sweep_id, error)
         except Exception:

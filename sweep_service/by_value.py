@@ -146,12 +146,12 @@ class _ReferenceReader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         self.modules.add(module)
-        found = super().find_class(module, name)
+        item = super().find_class(module, name)
         if name == "subimport":  # of a module that is a global of a function
-            return self._record_module(found)
+            return self._record_module(item)
         if name == "_builtin_type":  # by which cloudpickle names the type of code
-            return lambda type_name: self._make_code if type_name == "CodeType" else found(type_name)
-        return self._make_code if found is CodeType else found
+            return lambda type_name: self._make_code if type_name == "CodeType" else item(type_name)
+        return self._make_code if item is CodeType else item
 
     def _record_module(self, subimport: Any) -> Any:
         def record(name: str) -> Any:

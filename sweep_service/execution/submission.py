@@ -104,8 +104,8 @@ class Submission:
         if ledger is not None:
             self.reuse = self._find_reusable(folder, ledger)
             self._find_continued(folder, ledger)
-        found = estimate(self.plan, self.left, distinct, folder.calibration(), self.continued)
-        return replace(found, copies=found.copies - never)
+        expected = estimate(self.plan, self.left, distinct, folder.calibration(), self.continued)
+        return replace(expected, copies=expected.copies - never)
 
     def _leave_out_theories(self) -> int:
         """Leave out theories of seeds beyond the pilot, which are never computed; return their number."""
@@ -160,12 +160,12 @@ class Submission:
 
     def _find_continued(self, folder: DataFolder, ledger: Ledger) -> None:
         """Find shorter runs that runs in `left` continue. One that diverged has ended, and is reused."""
-        found = find_shorter_runs(
+        shorter = find_shorter_runs(
             folder, self.plan, self.left.get("sgd", np.empty(0, np.int64)), self._required_variables(),
             lambda keys, numbers: self._find_candidates(folder, ledger, {"sgd": keys}, {"sgd": numbers}),
         )  # fmt: skip
-        self.continued, self.anew = found.continued, found.without_state
-        for source, theirs, ours in found.diverged:
+        self.continued, self.anew = shorter.continued, shorter.without_state
+        for source, theirs, ours in shorter.diverged:
             self.reuse = [*(self.reuse or ()), (source, {"sgd": (theirs, ours)})]
             self.left["sgd"] = np.setdiff1d(self.left["sgd"], ours)
 

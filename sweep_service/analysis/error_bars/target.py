@@ -59,9 +59,9 @@ def target_estimates(dataset: xr.Dataset, /, confidence: float = 0.95) -> xr.Dat
         rows = values.reshape(-1, values.shape[-1])
         is_undefined = np.any(rows <= 0.0, axis=1) | np.any(np.isnan(rows[:, : len(pilot)]), axis=1)
         rows = np.where(is_undefined[:, None], 1.0, rows)
-        found = estimate_interval(rows, len(pilot), confidence)
+        intervals = estimate_interval(rows, len(pilot), confidence)
         shape = values.shape[:-1]
-        mean, low, high = (np.where(is_undefined, np.nan, part).reshape(shape) for part in found)
+        mean, low, high = (np.where(is_undefined, np.nan, part).reshape(shape) for part in intervals)
         return mean, low, high
 
     mean, low, high = xr.apply_ufunc(
